@@ -1,0 +1,101 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EncodeRequest(_message.Message):
+    __slots__ = ("inputs", "max_tokens")
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    inputs: _containers.RepeatedCompositeFieldContainer[EncodeInput]
+    max_tokens: int
+    def __init__(self, inputs: _Optional[_Iterable[_Union[EncodeInput, _Mapping]]] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+
+class EncodeInput(_message.Message):
+    __slots__ = ("text", "chat", "parse_special", "add_special", "require_special")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CHAT_FIELD_NUMBER: _ClassVar[int]
+    PARSE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    ADD_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    chat: Chat
+    parse_special: bool
+    add_special: bool
+    require_special: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Chat(_message.Message):
+    __slots__ = ("messages_json", "tools_json", "add_generation_prompt")
+    MESSAGES_JSON_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_JSON_FIELD_NUMBER: _ClassVar[int]
+    ADD_GENERATION_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    messages_json: str
+    tools_json: str
+    add_generation_prompt: bool
+    def __init__(self, messages_json: _Optional[str] = ..., tools_json: _Optional[str] = ..., add_generation_prompt: _Optional[bool] = ...) -> None: ...
+
+class EncodeResponse(_message.Message):
+    __slots__ = ("outputs",)
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    outputs: _containers.RepeatedCompositeFieldContainer[EncodedInput]
+    def __init__(self, outputs: _Optional[_Iterable[_Union[EncodedInput, _Mapping]]] = ...) -> None: ...
+
+class EncodedInput(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    def __init__(self, ids: _Optional[bytes] = ...) -> None: ...
+
+class DecodeRequest(_message.Message):
+    __slots__ = ("ids", "keep_special")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[bytes]
+    keep_special: bool
+    def __init__(self, ids: _Optional[_Iterable[bytes]] = ..., keep_special: _Optional[bool] = ...) -> None: ...
+
+class DecodeResponse(_message.Message):
+    __slots__ = ("texts",)
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DecodeStreamRequest(_message.Message):
+    __slots__ = ("ids", "keep_special", "flush")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    keep_special: bool
+    flush: bool
+    def __init__(self, ids: _Optional[bytes] = ..., keep_special: _Optional[bool] = ..., flush: _Optional[bool] = ...) -> None: ...
+
+class DecodeStreamResponse(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class DescribeTokenizerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeTokenizerResponse(_message.Message):
+    __slots__ = ("model", "vocabulary", "vocabulary_size", "context_length", "has_chat_template", "eos_token_ids")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HAS_CHAT_TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    EOS_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    vocabulary: str
+    vocabulary_size: int
+    context_length: int
+    has_chat_template: bool
+    eos_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, model: _Optional[str] = ..., vocabulary: _Optional[str] = ..., vocabulary_size: _Optional[int] = ..., context_length: _Optional[int] = ..., has_chat_template: _Optional[bool] = ..., eos_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...

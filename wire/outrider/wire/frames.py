@@ -1,0 +1,68 @@
+"""Token frames: what a verifier publishes on NATS as it decides tokens (see docs/wire.md).
+
+A frame is one MessagePack array, so that a reader in any language needs no schema compiler. Frames are
+idempotent by ``(request, first_index)``: a reader keeps the next index it wants and drops what it has had.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Finish(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class Usage(msgspec.Struct, array_like=True, frozen=True):
+    """What a request cost, in tokens. ``steps`` is how many times the target ran for its generated tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    accepted_tokens: int = 0
+    rejected_tokens: int = 0
+    steps: int = 0
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True):
+    """Tokens ``first_index`` to ``first_index + len(tokens) - 1`` of a request's generated tokens.
+
+    ``texts[i]`` is the text that ``tokens[i]`` made final: empty while half a character or a possible stop string
+    is held back. ``guessed_by[i]`` names the drafter that guessed ``tokens[i]``, or is empty where the target
+    decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR``.
+    """
+
+    request: str
+    first_index: int
+    tokens: list[int]
+    texts: list[str]
+    guessed_by: list[str]
+    finish: Finish | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """MessagePack bytes of ``frame``."""
+    return _encoder.encode(frame)
+
+
+def decode_frame(data: bytes) -> Frame:
+    """Frame in ``data``; `msgspec.ValidationError` when it is not one."""
+    return _decoder.decode(data)
+
+
+def token_subject(tenant: str, request: str) -> str:
+    """NATS subject on which the frames of a request are published."""
+    return f"tok.{tenant}.{request}"
