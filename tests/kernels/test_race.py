@@ -70,9 +70,7 @@ def test_top_k_keeps_the_likeliest() -> None:
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
     probabilities = torch.tensor([[0.1, 0.5, 0.25, 0.15]])
-    assert torch.isfinite(truncate(probabilities.log(), Truncation(top_p=0.6))).tolist() == [
-        [False, True, True, False]
-    ]
+    assert torch.isfinite(truncate(probabilities.log(), Truncation(top_p=0.6))).tolist() == [[False, True, True, False]]
     assert torch.isfinite(truncate(probabilities.log(), Truncation(top_p=0.01))).tolist() == [
         [False, True, False, False]
     ]
@@ -80,9 +78,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
 
 def test_min_p_drops_what_is_unlikely_beside_the_likeliest() -> None:
     probabilities = torch.tensor([[0.1, 0.5, 0.25, 0.15]])
-    assert torch.isfinite(truncate(probabilities.log(), Truncation(min_p=0.3))).tolist() == [
-        [False, True, True, True]
-    ]
+    assert torch.isfinite(truncate(probabilities.log(), Truncation(min_p=0.3))).tolist() == [[False, True, True, True]]
 
 
 def test_truncating_a_row_does_not_depend_on_the_others() -> None:
