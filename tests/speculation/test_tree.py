@@ -61,7 +61,8 @@ def test_merging_keeps_every_path_once(drafts: list[DraftTree], depth: int) -> N
 def test_pruning_leaves_exactly_the_paths_that_go_on(tree: DraftTree, decided: list[int]) -> None:
     every = merge([tree], 99)
     rest = tree.after(decided)
-    wanted = {p[len(decided) :] for p in paths(every.tokens, every.parents) if p[: len(decided)] == tuple(decided)} - {()}
+    going_on = {p for p in paths(every.tokens, every.parents) if p[: len(decided)] == tuple(decided)}
+    wanted = {p[len(decided) :] for p in going_on} - {()}
     if rest is None:
         first_match = merge([tree], 99)
         assert not wanted or len(first_match) < len(tree.tokens)

@@ -15,6 +15,7 @@ from outrider.verifier import runner as runner_module
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.engine import Engine
 from outrider.verifier.sequence import Request
+
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
 

@@ -56,7 +56,8 @@ class GuessTree:
 
     def row_parents(self) -> list[int]:
         """For each grown node, in order, the row of its parent; -1 at the top."""
-        return [self.nodes[self.nodes[index].parent].row if self.nodes[index].parent >= 0 else -1 for index in self.grown]
+        above = [self.nodes[index].parent for index in self.grown]
+        return [self.nodes[parent].row if parent >= 0 else -1 for parent in above]
 
     def descend(self, tokens: Sequence[int]) -> tuple[list[int], GuessTree | None]:
         """What remains once ``tokens`` were decided.

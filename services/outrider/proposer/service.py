@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
-import structlog
 import torch
 from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
 from outrider.models.config import ModelConfig, ModelError
 from outrider.models.sampling import Sampling
@@ -29,7 +28,7 @@ from outrider.v1 import proposer_pb2_grpc as pb_grpc
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_floats, pack_ids, unpack_ids
 
-log = structlog.get_logger()
+_log = get_logger("proposer")
 
 
 class _Stream:
@@ -115,7 +114,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                 f"the verifier's vocabulary ({first.hello.vocabulary[:12]}) is not the drafter's "
                 f"({self._vocabulary[:12]})"
             )
-        log.info("verifier joined", verifier=first.hello.instance)
+        _log.info("verifier joined", verifier=first.hello.instance)
         stream = _Stream()
         self._streams.add(stream)
         reader = asyncio.create_task(self._read(stream, requests))
@@ -192,8 +191,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                 stream.news.set()
 
     def _drafter_failed(self, error: BaseException) -> None:
-        log.critical("the drafter died", exc_info=error)
-        self._loop.call_soon_threadsafe(self._mesh.fail, error)
+        self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "drafter")
 
 
 def _directory(setting: str, shipped: Any) -> Path:
@@ -213,3 +211,7 @@ def _close(drafter: Drafter, numbers: list[int]) -> None:
 def _sampling(params: SamplingParams) -> Sampling:
     top_p = params.top_p if params.HasField("top_p") else 1.0
     return Sampling(params.temperature, Truncation(params.top_k, top_p, params.min_p), params.seed)
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

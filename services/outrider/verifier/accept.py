@@ -30,7 +30,8 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
         parents: index of each guess's parent, -1 for the sequence's end.
         drawn: the token that the target draws at each row, one more than there are guesses.
     """
-    children = {(parent + 1, token): node + 1 for node, (parent, token) in enumerate(zip(parents, guesses, strict=True))}
+    named = enumerate(zip(parents, guesses, strict=True), start=1)
+    children = {(parent + 1, token): row for row, (parent, token) in named}
     rows, tokens = [0], [drawn[0]]
     while (row := children.get((rows[-1], tokens[-1]))) is not None:
         rows.append(row)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import grpc
-import structlog
 from outrider.mesh import rpc
-from outrider.mesh.registry import Member, Registry
+from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
@@ -27,7 +28,7 @@ Offer = Callable[[list[tuple[int, DraftTree]], str], None]
 _RETRY_S = 0.5
 _MOST_BEHIND = 4000
 
-log = structlog.get_logger()
+_log = get_logger("drafting")
 
 
 @dataclass(slots=True)
@@ -68,11 +69,13 @@ class RemoteDrafting:
         instance: this verifier, as in the registry.
         vocabulary: fingerprint that proposers must share.
         registry: where proposers are found.
+        tasks: what links run on.
         offer: called in the event loop with the trees of one message and the name of their source.
     """
 
-    def __init__(self, instance: str, vocabulary: str, registry: Registry, offer: Offer) -> None:
-        self._instance, self._vocabulary, self._registry, self._offer = instance, vocabulary, registry, offer
+    def __init__(self, instance: str, vocabulary: str, registry: Registry, tasks: Tasks, offer: Offer) -> None:
+        self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
+        self._spawn, self._offer = tasks.spawn, offer
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -80,7 +83,7 @@ class RemoteDrafting:
     def start(self) -> None:
         """Links to the proposers there are and to those that come."""
         self._registry.on_change("proposer", self._meet)
-        self._meet()
+        self._meet(self._registry.members("proposer"))
 
     async def stop(self) -> None:
         """Closes all links."""
@@ -114,9 +117,7 @@ class RemoteDrafting:
         if (link := session.link) is None:
             self._place(session)
             return
-        link.outgoing.commits.add(
-            session=committed.number, length=committed.length, tokens=pack_ids(committed.tokens)
-        )
+        link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=pack_ids(committed.tokens))
         link.behind += 1
         link.news.set()
         if link.behind > _MOST_BEHIND and link.call is not None:
@@ -137,14 +138,15 @@ class RemoteDrafting:
         )
         link.news.set()
 
-    def _meet(self) -> None:
-        for member in self._registry.members("proposer"):
-            fits = member.status.get("vocabulary") == self._vocabulary and member.state == "ready"
+    def _meet(self, members: list[Member]) -> None:
+        for member in members:
+            fits = member.status.get("vocabulary") == self._vocabulary and member.state is State.READY
             if fits and member.instance not in self._tasks:
-                self._tasks[member.instance] = asyncio.create_task(self._serve(member))
+                self._tasks[member.instance] = self._spawn(self._serve(member), f"link to {member.instance}")
 
     def _known(self, member: Member) -> bool:
-        return any(known.instance == member.instance for known in self._registry.members("proposer"))
+        known = self._registry.members("proposer")
+        return any(other.instance == member.instance and other.state is State.READY for other in known)
 
     async def _serve(self, member: Member) -> None:
         try:
@@ -162,9 +164,10 @@ class RemoteDrafting:
             async for response in call:
                 self._hear(link, response)
         except grpc.aio.AioRpcError as error:
-            log.warning("proposer lost", proposer=member.instance, reason=error.code().name)
+            _log.warning("proposer lost", proposer=member.instance, reason=error.code().name)
         except asyncio.CancelledError:
-            if not call.cancelled() or asyncio.current_task().cancelling():
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
         finally:
             writer.cancel()
@@ -183,7 +186,7 @@ class RemoteDrafting:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
             self._links[link.member.instance] = link
-            log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
+            _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 if session.link is None:
                     self._place(session)
@@ -212,4 +215,4 @@ def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftT
                 ),
             )
         except ValueError as error:
-            log.warning("malformed tree dropped", drafter=drafter, reason=str(error))
+            _log.warning("malformed tree dropped", drafter=drafter, reason=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from outrider.models.pages import OutOfPages, PageTable, chain_hash
@@ -98,10 +99,8 @@ class Scheduler:
 
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
         """How many of ``wanted`` guess rows find a slot, taking free pages but no other sequence's."""
-        try:
+        with suppress(OutOfPages):
             self._grow(sequence, sequence.cached + 1 + wanted)
-        except OutOfPages:
-            pass
         return min(wanted, len(sequence.pages) * self.limits.page_size - sequence.cached - 1)
 
     def commit(self, sequence: Sequence, cached: int) -> None:

@@ -90,6 +90,4 @@ class Sequence:
 
     def usage(self) -> Usage:
         """What the request has cost so far."""
-        return Usage(
-            len(self.request.prompt), self.generated, self.reused, self.accepted, self.rejected, self.steps
-        )
+        return Usage(len(self.request.prompt), self.generated, self.reused, self.accepted, self.rejected, self.steps)

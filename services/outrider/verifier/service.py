@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
-import structlog
 import torch
 from outrider.mesh import plugins
 from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
@@ -36,7 +36,7 @@ from outrider.wire.frames import encode_frame, token_subject
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
 
-log = structlog.get_logger()
+_log = get_logger("verifier")
 
 
 class VerifierService(Service, pb_grpc.VerifierServicer):
@@ -58,7 +58,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
-        self._drafting = RemoteDrafting(mesh.instance, self._tokenizer.vocabulary, mesh.registry, self._offer)
+        self._drafting = RemoteDrafting(
+            mesh.instance, self._tokenizer.vocabulary, mesh.registry, mesh.tasks, self._offer
+        )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._thread.start()
@@ -106,7 +108,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._pages = PageTable(settings.pages)
         runner = Runner(model, settings.pages, settings.page_size)
         cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
-        log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
+        _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.vocabulary.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
 
@@ -209,5 +211,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._thread.post(take)
 
     def _engine_failed(self, error: BaseException) -> None:
-        log.critical("the engine died", exc_info=error)
-        self._loop.call_soon_threadsafe(self._mesh.fail, error)
+        self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
+
+
+async def _raise(error: BaseException) -> None:
+    raise error
