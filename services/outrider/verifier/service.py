@@ -51,8 +51,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._metrics = Metrics()
         self._draining = False
         self._idle = asyncio.Event()
-        self._thread: EngineThread | None = None
-        self._drafting: RemoteDrafting | None = None
+        self._started = False
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -64,8 +63,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             mesh.instance, self._tokenizer.vocabulary, mesh.registry, mesh.tasks, self._offer
         )
         self._drafting.start()
-        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
+        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)  # type: ignore[no-untyped-call] # generated
         self._thread.start()
+        self._started = True
 
     def _load(self) -> None:
         settings = self._settings
@@ -142,9 +142,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     async def stop(self) -> None:
         """Ends the engine."""
-        if self._drafting is not None:
+        if self._started:
             await self._drafting.stop()
-        if self._thread is not None:
             self._thread.stop()
             await asyncio.to_thread(self._thread.join, 5.0)
 
