@@ -88,8 +88,7 @@ class Lifecycle:
 
     def _status(self) -> dict[str, Any]:
         own = {"pid": os.getpid(), "metrics_port": self._probes.port}
-        served = self.mesh.registry.state in (State.READY, State.DRAINING)
-        return own | (self._service.status() if served else {})
+        return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:
         began = time.monotonic()
