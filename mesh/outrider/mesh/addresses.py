@@ -1,0 +1,52 @@
+"""The address that others reach this process by."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from outrider.mesh.config import Settings
+from outrider.mesh.errors import Unavailable
+
+
+def advertised(settings: Settings, port: int) -> str:
+    """``host:port`` to announce: what is configured, or for a wildcard the address that faces NATS."""
+    host = settings.advertise or settings.host
+    if _is_wildcard(host):
+        host = _facing(settings.nats_url)
+    return join(host, port)
+
+
+def join(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def require_free(host: str, port: int) -> None:
+    """`Unavailable` with the reason when ``port`` on ``host`` cannot be listened on."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {join(host, port)}: {error.strerror}") from None
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _facing(url: str) -> str:
+    """Our own address on the way to ``url``; nothing is sent."""
+    peer = urlsplit(url.split(",")[0])
+    target = (peer.hostname or "127.0.0.1", peer.port or 4222)
+    family, _, _, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])

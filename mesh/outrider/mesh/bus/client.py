@@ -1,0 +1,229 @@
+"""The connection to NATS that every service holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import nats.errors
+from nats.aio.client import Client
+from outrider.mesh.bus.outbox import Outbox, Outgoing
+from outrider.mesh.bus.subscription import Callback, Message, Subscription
+from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
+
+OUTBOX_BYTES = 16 << 20
+_RETRY_S = 0.25
+_SAY_EVERY_S = 5.0
+_CLOSE_S = 3.0
+_AWAY = (
+    nats.errors.ConnectionClosedError,
+    nats.errors.ConnectionDrainingError,
+    nats.errors.ConnectionReconnectingError,
+    nats.errors.OutboundBufferLimitError,
+)
+
+_log = get_logger("bus")
+_connected = gauge("bus_connected", "1 while NATS is connected.")
+_errors = counter("bus_errors", "Errors that NATS or its client reported.", ["error"])
+
+
+class Bus:
+    """Publish, subscribe and request over core NATS; it reconnects for ever.
+
+    `publish` never waits: messages go to a bounded outbox that one task empties, and the oldest give way when
+    the broker stays away. Subscriptions outlive any connection.
+    """
+
+    def __init__(self, tasks: Tasks | None = None) -> None:
+        self._url = ""
+        self._name = ""
+        self._client = Client()
+        self._outbox = Outbox(OUTBOX_BYTES)
+        self._wake = asyncio.Event()
+        self._up = asyncio.Event()
+        self._subscriptions: dict[Subscription, None] = {}
+        self._listeners: list[Callable[[bool], None]] = []
+        self._tasks = tasks or Tasks()
+        self._sender: asyncio.Task[None] | None = None
+        self._closing = False
+        self._last_error = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there, as far as we know."""
+        return self._up.is_set()
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that the broker takes in one message."""
+        return self._client.max_payload
+
+    async def connect(self, url: str, name: str, wait_s: float) -> None:
+        """Joins NATS at ``url`` (several, with commas) as ``name``.
+
+        `Unavailable` when nothing answers within ``wait_s`` seconds; it is said in the log that we wait.
+        """
+        self._url, self._name = url, name
+        teller = asyncio.create_task(self._tell_waiting(wait_s))
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._open()
+        except TimeoutError:
+            why = f": {self._last_error}" if self._last_error else ""
+            raise Unavailable(f"NATS at {url} was not reached within {wait_s:g} s{why}") from None
+        finally:
+            teller.cancel()
+        self._sender = self._tasks.spawn(self._send_for_ever(), "bus sender")
+
+    def publish(self, subject: str, data: bytes) -> None:
+        """Sends ``data`` soon, and without ever waiting or failing for the broker's sake.
+
+        `InvalidRequest` for more bytes than the broker takes in one message.
+        """
+        if len(data) > self._client.max_payload:
+            raise InvalidRequest(self._too_large(subject, data))
+        self._outbox.put(Outgoing(subject, data, current_headers() if tracing() else None))
+        self._wake.set()
+
+    async def subscribe(self, subject: str, callback: Callback, queue: str = "") -> Subscription:
+        """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until unsubscribed.
+
+        Members of one ``queue`` share the messages between them. On return the broker knows of the interest,
+        unless it is away; then it will when it is back.
+        """
+        subscription = Subscription(self, subject, callback, queue)
+        self._subscriptions[subscription] = None
+        with suppress(nats.errors.ConnectionClosedError):
+            await subscription.attach(self._client)
+        if self.connected:
+            with suppress(nats.errors.Error, TimeoutError):
+                await self._client.flush(timeout=2)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        """Leaves ``subscription`` out of later connections."""
+        self._subscriptions.pop(subscription, None)
+
+    async def request(self, subject: str, data: bytes, timeout: float) -> Message:
+        """One answer to ``data``.
+
+        `Unavailable` when nobody listens or the broker is away, `DeadlineExceeded` after ``timeout`` seconds,
+        `InvalidRequest` for more bytes than the broker takes.
+        """
+        if not self.connected:
+            raise Unavailable("NATS is not connected")
+        if len(data) > self._client.max_payload:
+            raise InvalidRequest(self._too_large(subject, data))
+        try:
+            answer = await self._client.request(subject, data, timeout, headers=current_headers())
+        except nats.errors.NoRespondersError:
+            raise Unavailable(f"nobody answers on {subject}") from None
+        except nats.errors.TimeoutError:
+            raise DeadlineExceeded(f"no answer on {subject} within {timeout:g} s") from None
+        except nats.errors.Error as error:
+            raise Unavailable("NATS is not connected") from error
+        return Message(answer.subject, answer.data, answer.reply, answer.headers)
+
+    def on_change(self, callback: Callable[[bool], None]) -> None:
+        """Calls ``callback`` with True when the broker is back and with False when it is lost."""
+        self._listeners.append(callback)
+
+    async def close(self) -> None:
+        """Sends what waits, lets subscribers finish and leaves; takes at most a few seconds."""
+        self._closing = True
+        if self._sender is None:
+            return
+        with suppress(TimeoutError, nats.errors.Error):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._send_rest()
+                await self._client.drain()
+        self._sender.cancel()
+        await self._client.close()
+        self._set_up(False)
+
+    async def _open(self) -> None:
+        self._client = Client()
+        await self._client.connect(
+            self._url.split(","),
+            name=self._name,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+            connect_timeout=2,
+            reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type] # it only ever sleeps so long
+            max_reconnect_attempts=-1,
+            ping_interval=2,
+            max_outstanding_pings=2,
+        )
+        for subscription in self._subscriptions:
+            await subscription.attach(self._client)
+        self._set_up(True)
+
+    async def _tell_waiting(self, wait_s: float) -> None:
+        started = time.monotonic()
+        await asyncio.sleep(min(1.0, wait_s / 2))
+        while True:
+            left = max(0.0, wait_s - (time.monotonic() - started))
+            _log.warning(
+                "waiting for NATS", url=self._url, gives_up_in_s=round(left, 1), why=self._last_error
+            )
+            await asyncio.sleep(_SAY_EVERY_S)
+
+    async def _send_for_ever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._send_rest()
+
+    async def _send_rest(self) -> None:
+        while self._outbox:
+            await self._up.wait()
+            message = self._outbox.take()
+            try:
+                await self._client.publish(message.subject, message.data, headers=message.headers)
+            except _AWAY:
+                self._outbox.put_back(message)
+                await asyncio.sleep(_RETRY_S)
+            except nats.errors.Error as error:
+                _log.error(
+                    "a message was not sent", subject=message.subject, bytes=len(message.data), why=str(error)
+                )
+
+    async def _on_error(self, error: Exception) -> None:
+        name = type(error).__name__
+        self._last_error = str(error) or name
+        _errors.labels(name).inc()
+        if self.connected:
+            _log.warning("NATS reported an error", error=name, why=self._last_error)
+
+    async def _on_disconnected(self) -> None:
+        self._set_up(False)
+
+    async def _on_reconnected(self) -> None:
+        self._set_up(True)
+
+    async def _on_closed(self) -> None:
+        """The client gives up for good on some of the broker's errors; we do not."""
+        if not self._closing:
+            self._tasks.spawn(self._open(), "bus reconnection")
+
+    def _set_up(self, up: bool) -> None:
+        if up == self.connected:
+            return
+        _connected.set(up)
+        if up:
+            self._up.set()
+        else:
+            self._up.clear()
+        if not self._closing:
+            _log.info("NATS is connected" if up else "NATS is lost", url=self._url)
+        for listener in self._listeners:
+            listener(up)
+
+    def _too_large(self, subject: str, data: bytes) -> str:
+        return f"{len(data)} bytes on {subject} are over NATS's limit of {self.max_payload} bytes a message"

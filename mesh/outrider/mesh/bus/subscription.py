@@ -1,0 +1,80 @@
+"""One interest in a subject, which outlives the connections it is served by."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from outrider.mesh.telemetry import continued, get_logger, tracing
+
+if TYPE_CHECKING:
+    from outrider.mesh.bus.client import Bus
+
+_log = get_logger("bus")
+
+
+class Message:
+    """A message that arrived; ``reply`` is the subject that an answer goes to, or empty."""
+
+    __slots__ = ("data", "headers", "reply", "subject")
+
+    def __init__(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        self.subject = subject
+        self.data = data
+        self.reply = reply
+        self.headers = headers
+
+
+Callback = Callable[[Message], Awaitable[None] | None]
+
+
+class Subscription:
+    """Calls ``callback`` with one message after the other; made by `Bus.subscribe`.
+
+    The callback is a plain or a coroutine function. The next message waits for it, and an exception in it is
+    logged and costs only the message.
+    """
+
+    def __init__(self, bus: Bus, subject: str, callback: Callback, queue: str) -> None:
+        self.subject = subject
+        self.queue = queue
+        self._bus = bus
+        self._callback = callback
+        self._inner: Any = None
+
+    async def attach(self, client: Client) -> None:
+        """Subscribes on ``client``; the bus calls it again for each new connection of its own."""
+        self._inner = await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
+
+    async def unsubscribe(self) -> None:
+        """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
+        self._bus.forget(self)
+        with suppress(nats.errors.Error):
+            await self._inner.unsubscribe()
+
+    async def drain(self) -> None:
+        """Takes no more messages and returns when those that arrived have been handled."""
+        self._bus.forget(self)
+        with suppress(nats.errors.Error):
+            await self._inner.drain()
+
+    async def _deliver(self, raw: Msg) -> None:
+        message = Message(raw.subject, raw.data, raw.reply, raw.headers)
+        try:
+            if tracing() and raw.headers:
+                with continued(raw.headers, f"receive {self.subject}"):
+                    await self._call(message)
+            else:
+                await self._call(message)
+        except Exception:
+            _log.exception("a subscriber failed", subject=self.subject)
+
+    async def _call(self, message: Message) -> None:
+        result = self._callback(message)
+        if inspect.isawaitable(result):
+            await result

@@ -1,0 +1,54 @@
+"""What every service can be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+SECTIONS = frozenset({"mesh", "gateway", "tokenizer", "proposer", "verifier", "kvcache"})
+"""Tables of the configuration file, and middle parts of `OUTRIDER_<SECTION>_<KEY>`."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Seconds = Annotated[float, Meta(ge=0, le=86400)]
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    """Keys common to all services: the ``[mesh]`` table, or ``OUTRIDER_<KEY>``.
+
+    A service extends it with its own keys, each ``Annotated[type, Meta(description=..., ge=...)]`` with a
+    default; ``Meta(extra={"secret": True})`` keeps a value out of what is shown.
+    """
+
+    nats_url: Annotated[
+        str, Meta(pattern=r"^(nats|tls)://.", description="NATS to join; several are separated by commas")
+    ] = "nats://127.0.0.1:4222"
+    nats_wait_s: Annotated[Seconds, Meta(description="seconds to wait for NATS at start")] = 60.0
+    host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0
+    metrics_port: Annotated[
+        Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")
+    ] = 0
+    advertise: Annotated[
+        str,
+        Meta(description="host by which peers reach this process; empty takes `host`, or finds it out"),
+    ] = ""
+    instance: Annotated[
+        str,
+        Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="name of this process; empty takes a random one"),
+    ] = ""
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
+    ] = "info"
+    log_format: Annotated[
+        Literal["json", "console"], Meta(description="one JSON object a line, or for eyes")
+    ] = "json"
+    trace_exporter: Annotated[
+        Literal["none", "console", "otlp"],
+        Meta(description="where spans go; otlp reads the OTEL_EXPORTER_OTLP_* variables"),
+    ] = "none"
+    trace_ratio: Annotated[float, Meta(ge=0, le=1, description="part of the requests that is traced")] = 1.0
+    drain_s: Annotated[
+        Seconds, Meta(description="seconds that work in flight is given to end on SIGTERM")
+    ] = 20.0

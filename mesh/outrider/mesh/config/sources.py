@@ -1,0 +1,162 @@
+"""Where values come from: file, environment, flags, each over the one before."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from outrider.mesh.config.fields import Field, fields, nearest
+from outrider.mesh.config.settings import SECTIONS, Settings
+from outrider.mesh.errors import ConfigError
+
+PREFIX = "OUTRIDER_"
+RESERVED = frozenset({"OUTRIDER_CONFIG"})
+_COMMON = "mesh"
+_SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP)(_.+)?)$")
+
+S = TypeVar("S", bound=Settings)
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """One key's value and the place it came from; ``shown`` is fit for other eyes."""
+
+    field: Field
+    value: Any
+    source: str
+
+    @property
+    def shown(self) -> str:
+        """The value as text, secrets and passwords in URLs masked."""
+        if self.field.secret and self.value:
+            return "********"
+        return _mask_password(str(self.value))
+
+
+def load(
+    settings_type: type[S],
+    section: str,
+    *,
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> S:
+    """Settings of one service; `ConfigError` for a key nobody knows or a value that its key does not take.
+
+    The file's ``[mesh]`` table, its ``[section]`` table, ``OUTRIDER_<KEY>``, ``OUTRIDER_<SECTION>_<KEY>`` and
+    flags (by dotted key) each override the ones before.
+    """
+    effective = describe(settings_type, section, file=file, env=env, flags=flags)
+    return settings_type(**_nest(settings_type, {e.field.path: e.value for e in effective}))
+
+
+def describe(
+    settings_type: type[Settings],
+    section: str,
+    *,
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> list[Effective]:
+    """Every key with its effective value and source, in the order of definition; raises as `load` does."""
+    known = fields(settings_type)
+    found = {path: Effective(field, field.default, "default") for path, field in known.items()}
+    for path, value, source in _all(known, section, file, env or {}, flags or {}):
+        found[path] = Effective(known[path], known[path].convert(value, source), source)
+    missing = [path for path, entry in found.items() if entry.value is msgspec.NODEFAULT]
+    if missing:
+        raise ConfigError(f"{missing[0]} has no value and no default: set it in [{section}] or with a flag")
+    return list(found.values())
+
+
+def _all(
+    known: dict[str, Field], section: str, file: Path | None, env: Mapping[str, str], flags: Mapping[str, str]
+) -> Iterator[tuple[str, Any, str]]:
+    if file is not None:
+        yield from _from_file(known, section, file)
+    yield from _from_env(known, section, env)
+    for path, value in flags.items():
+        _require(path, known, f"flag --{path}")
+        yield path, value, f"flag {known[path].flag}"
+
+
+def _from_file(known: dict[str, Field], section: str, file: Path) -> Iterator[tuple[str, Any, str]]:
+    tables = _read(file)
+    for name, table in tables.items():
+        if name not in SECTIONS | {section}:
+            raise ConfigError(f"[{name}] in {file} is no known table{nearest(name, SECTIONS | {section})}")
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{name} in {file} stands outside a table: put it under [{_COMMON}] or [{section}]"
+            )
+    for name, keys in ((_COMMON, fields(Settings)), (section, known)):
+        for path, value in _flatten(tables.get(name, {}), keys):
+            source = f"[{name}] in {file}"
+            _require(path, keys, source)
+            yield path, value, source
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from None
+
+
+def _from_env(
+    known: dict[str, Field], section: str, env: Mapping[str, str]
+) -> Iterator[tuple[str, Any, str]]:
+    common = {f"{PREFIX}{field.variable}": path for path, field in fields(Settings).items()}
+    own = {f"{PREFIX}{section.upper()}_{field.variable}": path for path, field in known.items()}
+    others = tuple(f"{PREFIX}{name.upper()}_" for name in SECTIONS - {section, _COMMON})
+    for names in (common, own):
+        yield from (
+            (names[n], env[n], f"variable {n}") for n in env if n in names and not _is_link(n, env[n])
+        )
+    for name in env:
+        if not name.startswith(PREFIX) or name in RESERVED or name in common or name in own:
+            continue
+        if not name.startswith(others) and not _is_link(name, env[name]):
+            raise ConfigError(f"variable {name} is no setting{nearest(name, [*common, *own])}")
+
+
+def _is_link(name: str, value: str) -> bool:
+    """Whether Kubernetes set the variable, to tell of a Service that is called outrider-something."""
+    return bool(_SERVICE_LINK.search(name)) or value.startswith(("tcp://", "udp://"))
+
+
+def _flatten(table: dict[str, Any], known: dict[str, Field], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        path = prefix + key
+        if isinstance(value, dict) and path not in known:
+            yield from _flatten(value, known, f"{path}.")
+        else:
+            yield path, value
+
+
+def _require(path: str, known: dict[str, Field], source: str) -> None:
+    if path not in known:
+        raise ConfigError(f"{path} ({source}) is no setting{nearest(path, known)}")
+
+
+def _nest(settings_type: type[msgspec.Struct], values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Constructor arguments of ``settings_type``, nested structs built from their dotted keys."""
+    arguments: dict[str, Any] = {}
+    for item in msgspec.structs.fields(settings_type):
+        path = prefix + item.encode_name
+        arguments[item.name] = (
+            values[path] if path in values else item.type(**_nest(item.type, values, f"{path}."))
+        )
+    return arguments
+
+
+def _mask_password(text: str) -> str:
+    if "://" not in text or (password := urlsplit(text).password) is None:
+        return text
+    return text.replace(f":{password}@", ":********@")

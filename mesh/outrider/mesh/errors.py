@@ -1,0 +1,201 @@
+"""The errors that cross a service's edge, as one tree.
+
+    OutriderError
+    ├── InvalidRequest        400  INVALID_ARGUMENT
+    ├── Unauthenticated       401  UNAUTHENTICATED
+    ├── PermissionDenied      403  PERMISSION_DENIED
+    ├── NotFound              404  NOT_FOUND
+    ├── AlreadyExists         409  ALREADY_EXISTS
+    ├── FailedPrecondition    412  FAILED_PRECONDITION
+    ├── Overloaded            429  RESOURCE_EXHAUSTED   retryable
+    ├── Cancelled             499  CANCELLED
+    ├── Internal              500  INTERNAL
+    ├── Unavailable           503  UNAVAILABLE          retryable
+    └── DeadlineExceeded      504  DEADLINE_EXCEEDED
+
+    ConfigError                    ends a process with exit code 2
+
+A service raises them from its handlers; `outrider.mesh.rpc` turns them into a status with trailing metadata,
+and `from_rpc` turns that back into the same class on the caller's side.
+"""
+
+# ruff: noqa: N818 - the names are those of gRPC's statuses
+
+from __future__ import annotations
+
+from typing import ClassVar
+from urllib.parse import quote, unquote
+
+import grpc
+
+ERROR_KEY = "outrider-error"
+PARAM_KEY = "outrider-param"
+RETRY_KEY = "retry-after-ms"
+
+
+class OutriderError(Exception):
+    """A failure that its caller is told about.
+
+    ``message`` is one sentence for the caller, ``param`` the request's field at fault, ``retry_after`` the
+    seconds after which another try makes sense. ``type`` is the error type in OpenAI's error objects.
+    """
+
+    code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+    http_status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+
+
+class InvalidRequest(OutriderError):
+    """The request can never succeed as it is."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    http_status = 400
+    type = "invalid_request_error"
+
+
+class Unauthenticated(OutriderError):
+    """Nobody we know sent the request."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+    http_status = 401
+    type = "authentication_error"
+
+
+class PermissionDenied(OutriderError):
+    """The caller is known and may not do this."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+    http_status = 403
+    type = "permission_error"
+
+
+class NotFound(OutriderError):
+    """What the request names is not here."""
+
+    code = grpc.StatusCode.NOT_FOUND
+    http_status = 404
+    type = "not_found_error"
+
+
+class AlreadyExists(OutriderError):
+    """What the request would create is here already."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+    http_status = 409
+    type = "conflict_error"
+
+
+class FailedPrecondition(OutriderError):
+    """The service's own state rules the request out until somebody changes it."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    http_status = 412
+    type = "failed_precondition_error"
+
+
+class Overloaded(OutriderError):
+    """A queue or a limit is full; ``retry_after`` says when to come back."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    http_status = 429
+    type = "rate_limit_error"
+    retryable = True
+
+
+class Cancelled(OutriderError):
+    """The caller gave up."""
+
+    code = grpc.StatusCode.CANCELLED
+    http_status = 499
+    type = "cancelled_error"
+
+
+class DeadlineExceeded(OutriderError):
+    """The caller's time ran out."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+    http_status = 504
+    type = "timeout_error"
+
+
+class Unavailable(OutriderError):
+    """Nobody can answer at the moment; another try may find somebody."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    http_status = 503
+    type = "service_unavailable_error"
+    retryable = True
+
+
+class Internal(OutriderError):
+    """A fault of ours, about which the caller is told nothing."""
+
+    code = grpc.StatusCode.INTERNAL
+    http_status = 500
+
+    def __init__(
+        self, message: str = "internal error", *, param: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__("internal error")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used: one sentence that names the key and the place it came from."""
+
+    exit_code: ClassVar[int] = 2
+
+
+ERRORS: tuple[type[OutriderError], ...] = (
+    InvalidRequest,
+    Unauthenticated,
+    PermissionDenied,
+    NotFound,
+    AlreadyExists,
+    FailedPrecondition,
+    Overloaded,
+    Cancelled,
+    DeadlineExceeded,
+    Unavailable,
+    Internal,
+)
+_BY_CODE = {error.code: error for error in ERRORS} | {
+    grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
+    grpc.StatusCode.ABORTED: Unavailable,
+}
+_UNREACHABLE = "the service cannot be reached"
+
+
+def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
+    """What of ``error`` does not fit a gRPC status."""
+    pairs = [(ERROR_KEY, type(error).__name__)]
+    if error.param is not None:
+        pairs.append((PARAM_KEY, quote(error.param, safe="[]().,:/ ")))
+    if error.retry_after is not None:
+        pairs.append((RETRY_KEY, str(round(error.retry_after * 1000))))
+    return tuple(pairs)
+
+
+def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
+    """The error that the called service raised; `Unavailable` where the call never reached one.
+
+    A status that gRPC itself made (connection refused, keepalive lost) keeps its addresses to itself.
+    """
+    metadata = {str(key): str(value) for key, value in (error.trailing_metadata() or ())}
+    kind = _BY_CODE.get(error.code(), Internal)
+    message = error.details() or kind.__name__
+    if kind is Unavailable and ERROR_KEY not in metadata:
+        message = _UNREACHABLE
+    param = metadata.get(PARAM_KEY)
+    retry = metadata.get(RETRY_KEY, "")
+    return kind(
+        message,
+        param=None if param is None else unquote(param),
+        retry_after=int(retry) / 1000 if retry.isdecimal() else None,
+    )

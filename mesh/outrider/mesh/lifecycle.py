@@ -1,0 +1,161 @@
+"""The life of a service's process: start in order, serve, drain, stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Coroutine
+from secrets import token_hex
+from typing import Any
+
+from outrider.mesh.addresses import advertised
+from outrider.mesh.bus import Bus
+from outrider.mesh.config import Settings
+from outrider.mesh.errors import OutriderError
+from outrider.mesh.probes import Probes
+from outrider.mesh.registry import Registry, State
+from outrider.mesh.rpc import Server, close_channels
+from outrider.mesh.service import Mesh, Service
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import configure_logs, get_logger, start_tracing
+
+_GRACE_S = 2.0
+_log = get_logger("lifecycle")
+
+
+class CannotStart(Exception):  # noqa: N818 - what happened, not what broke
+    """The service could not be started: one sentence."""
+
+    exit_code = 3
+
+
+class Lifecycle:
+    """Takes one service from configuration to exit code."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self._service = service
+        self._settings = settings
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._failed = False
+        self.mesh = self._make_mesh()
+        self._probes = Probes(settings.host, settings.metrics_port, lambda: str(self.mesh.registry.state))
+
+    async def run(self) -> int:
+        """Serves until told to stop; the exit code, or `ConfigError` or `CannotStart` from the start."""
+        self._catch_signals()
+        try:
+            if await self._unless_stopped(self._start()):
+                await self._stopping.wait()
+        finally:
+            await self._stop()
+        return 1 if self._failed else 0
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the process soon, with exit code 1: something died that nothing can do without."""
+        self._failed = True
+        self._stopping.set()
+        self._hurry.set()
+
+    def ask_to_stop(self) -> None:
+        """Drains and stops; asked again, it stops without draining."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    def _make_mesh(self) -> Mesh:
+        settings, kind = self._settings, self._service.kind
+        instance = settings.instance or f"{kind}-{token_hex(4)}"
+        configure_logs(settings.log_level, settings.log_format, service=kind, instance=instance)
+        tasks = Tasks(self.fail)
+        bus = Bus(tasks)
+        return Mesh(
+            instance=instance,
+            settings=settings,
+            bus=bus,
+            rpc=Server(settings.host, self._service.rpc_port(settings)),
+            registry=Registry(bus, kind, instance, self._status, tasks),
+            telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
+            tasks=tasks,
+        )
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.ask_to_stop)
+
+    def _status(self) -> dict[str, Any]:
+        own = {"pid": os.getpid(), "metrics_port": self._probes.port}
+        return own | (self._service.status() if self.mesh.registry.state != State.STARTING else {})
+
+    async def _start(self) -> None:
+        began = time.monotonic()
+        try:
+            await self._join()
+            await self._service.start(self.mesh)
+        except OutriderError as error:
+            raise CannotStart(error.message) from error
+        await self.mesh.rpc.set_serving(True)
+        self.mesh.registry.set_state(State.READY)
+        _log.info(
+            "ready",
+            address=self.mesh.registry.address,
+            probes=f"{self._settings.host}:{self._probes.port}",
+            seconds=round(time.monotonic() - began, 2),
+        )
+
+    async def _join(self) -> None:
+        mesh = self.mesh
+        await mesh.rpc.start()
+        await self._probes.start()
+        await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s)
+        mesh.registry.address = advertised(self._settings, mesh.rpc.port)
+        await mesh.registry.start()
+
+    async def _stop(self) -> None:
+        mesh = self.mesh
+        if mesh.registry.state == State.READY:
+            _log.info("draining")
+            mesh.registry.set_state(State.DRAINING)
+            await mesh.rpc.set_serving(False)
+            await self._bounded("drain", self._service.drain(), self._settings.drain_s)
+        await mesh.rpc.stop(0 if self._hurry.is_set() else _GRACE_S)
+        await self._bounded("stop", self._service.stop(), self._settings.drain_s)
+        mesh.registry.leave()
+        await mesh.bus.close()
+        await mesh.tasks.cancel()
+        await close_channels()
+        await self._probes.stop()
+        await asyncio.to_thread(mesh.telemetry.close)
+        _log.info("stopped")
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether ``work`` ended before we were asked to stop; it is cancelled then."""
+        return await _first(work, self._stopping, None)
+
+    async def _bounded(self, step: str, work: Coroutine[Any, Any, None], seconds: float) -> None:
+        """Gives ``work`` its time, less in a hurry; its failure keeps nothing else from stopping."""
+        try:
+            if not await _first(work, self._hurry, seconds):
+                _log.warning("cut short", step=step)
+        except Exception:
+            self._failed = True
+            _log.exception("failed while stopping", step=step)
+
+
+async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None) -> bool:
+    """Whether ``work`` ended before ``event`` and within ``timeout`` seconds; if not it is cancelled."""
+    task = asyncio.create_task(work)
+    signalled = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({task, signalled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        signalled.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=1.0)

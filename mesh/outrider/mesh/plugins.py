@@ -1,0 +1,38 @@
+"""Plug-ins: what packages register under our entry-point groups, the built-ins among them."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import get_logger
+
+_log = get_logger("plugins")
+
+
+def load(group: str, name: str) -> Any:
+    """The object registered as ``name`` in ``group``; `ConfigError` when there is none or it cannot load."""
+    for point in entry_points(group=group, name=name):
+        try:
+            return point.load()
+        except Exception as error:
+            raise ConfigError(f"{_title(point)} cannot be loaded: {error}") from error
+    known = ", ".join(sorted({point.name for point in entry_points(group=group)})) or "none"
+    raise ConfigError(f"no {name!r} among {group}: there are {known}")
+
+
+def available(group: str) -> dict[str, Any]:
+    """Everything in ``group`` by name; one that cannot be imported is left out with a warning."""
+    found: dict[str, Any] = {}
+    for point in entry_points(group=group):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            _log.warning("a plug-in was skipped", plugin=_title(point), why=str(error))
+    return found
+
+
+def _title(point: EntryPoint) -> str:
+    package = f" of {point.dist.name}" if point.dist else ""
+    return f"{point.group} {point.name!r}{package}"

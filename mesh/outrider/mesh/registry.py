@@ -1,0 +1,206 @@
+"""Who serves what: every process tells the others over NATS, and notices within seconds who fell silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from outrider.mesh.bus import Bus, Message
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger
+
+ANNOUNCE = "outrider.registry.announce"
+ASK = "outrider.registry.ask"
+
+ANNOUNCE_EVERY_S = 0.7
+SILENCE_S = 2.2
+"""A member not heard for so long is gone."""
+DEAF_S = 1.5
+"""Not hearing ourselves for so long means that we, or the broker, are at fault: nobody's silence counts."""
+GRACE_S = 3.0
+"""What members are given to be heard again when we hear ourselves again."""
+_TICK_S = 0.2
+
+_log = get_logger("registry")
+
+
+class State(StrEnum):
+    """Where a process stands; only the ready and the draining are members."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A process of the mesh. ``address`` is host:port of its gRPC server; ``status`` what its kind tells."""
+
+    kind: str
+    instance: str
+    address: str
+    state: State
+    status: dict[str, Any]
+
+
+class _Announcement(msgspec.Struct, array_like=True, frozen=True):
+    member: Member
+    began: float
+
+
+class _Record(msgspec.Struct):
+    announcement: _Announcement
+    silent_at: float
+
+
+Members = list[Member]
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Announcement)
+
+
+class Registry:
+    """The members of the mesh as this process knows them, and this process's own announcement.
+
+    Silence counts only while our own announcements come back to us: neither a lost broker nor a stalled loop
+    of our own makes anybody disappear.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        kind: str,
+        instance: str,
+        status: Callable[[], dict[str, Any]] = dict,
+        tasks: Tasks | None = None,
+    ) -> None:
+        self._bus = bus
+        self._kind, self._instance = kind, instance
+        self.address = ""
+        self._status = status
+        self._tasks = tasks or Tasks()
+        self._state = State.STARTING
+        self._own: list[asyncio.Task[Any]] = []
+        self._began = time.time()
+        self._records: dict[tuple[str, str], _Record] = {}
+        self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
+        self._heard_self = time.monotonic()
+        self._deaf = False
+
+    async def start(self) -> None:
+        """Listens, and asks everybody to announce at once."""
+        await self._bus.subscribe(ANNOUNCE, self._on_announce)
+        await self._bus.subscribe(ASK, lambda _: self._announce())
+        self._own = [
+            self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
+            self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
+        ]
+        self._bus.publish(ASK, b"")
+
+    def set_state(self, state: State) -> None:
+        """Tells everybody at once where this process stands."""
+        self._state = state
+        self._announce()
+
+    @property
+    def state(self) -> State:
+        """Where this process stands."""
+        return self._state
+
+    def leave(self) -> None:
+        """Tells everybody that this process is gone; the announcements end."""
+        for task in self._own:
+            task.cancel()
+        if self._own:
+            self.set_state(State.GONE)
+
+    def members(self, kind: str) -> Members:
+        """The ready and draining members of ``kind``, by instance; this process among them if it is one."""
+        found = [r.announcement.member for (k, _), r in self._records.items() if k == kind]
+        return sorted(found, key=lambda member: member.instance)
+
+    def on_change(self, kind: str, callback: Callable[[Members], None]) -> Callable[[], None]:
+        """Calls ``callback`` with all members of ``kind`` when one comes, goes or tells something new.
+
+        Returns a function that ends it.
+        """
+        self._callbacks[kind].append(callback)
+        return lambda: self._callbacks[kind].remove(callback)
+
+    async def wait_for(self, kind: str, predicate: Callable[[Members], bool], timeout: float) -> Members:
+        """The members of ``kind`` once ``predicate`` holds of them; `Unavailable` after ``timeout`` s."""
+        changed = asyncio.Event()
+        forget = self.on_change(kind, lambda _: changed.set())
+        try:
+            async with asyncio.timeout(timeout):
+                while not predicate(self.members(kind)):
+                    await changed.wait()
+                    changed.clear()
+            return self.members(kind)
+        except TimeoutError:
+            raise Unavailable(f"no {kind} was found within {timeout:g} s") from None
+        finally:
+            forget()
+
+    def _announce(self) -> None:
+        member = Member(self._kind, self._instance, self.address, self._state, self._status())
+        self._bus.publish(ANNOUNCE, _encoder.encode(_Announcement(member, self._began)))
+
+    async def _announce_for_ever(self) -> None:
+        while True:
+            if self._bus.connected:
+                self._announce()
+            await asyncio.sleep(ANNOUNCE_EVERY_S)
+
+    def _on_announce(self, message: Message) -> None:
+        try:
+            heard = _decoder.decode(message.data)
+        except msgspec.MsgspecError:
+            _log.warning("an announcement could not be read", bytes=len(message.data))
+            return
+        member = heard.member
+        if member.instance == self._instance:
+            self._heard_self = time.monotonic()
+        key = (member.kind, member.instance)
+        known = self._records.get(key)
+        if known is not None and known.announcement.began > heard.began:
+            return
+        if member.state in (State.READY, State.DRAINING):
+            self._records[key] = _Record(heard, time.monotonic() + SILENCE_S)
+        else:
+            self._records.pop(key, None)
+        self._tell(known.announcement.member if known else None, self._records.get(key))
+
+    def _tell(self, before: Member | None, record: _Record | None) -> None:
+        after = record.announcement.member if record else None
+        if before == after:
+            return
+        member = after or before
+        assert member is not None
+        if before is None or after is None or before.state != after.state:
+            state = after.state if after else State.GONE
+            _log.info("the mesh changed", kind=member.kind, member=member.instance, state=state)
+        for callback in list(self._callbacks[member.kind]):
+            callback(self.members(member.kind))
+
+    async def _watch_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._expire(time.monotonic())
+
+    def _expire(self, now: float) -> None:
+        if now - self._heard_self > DEAF_S:
+            self._deaf = True
+            return
+        if self._deaf:
+            self._deaf = False
+            for record in self._records.values():
+                record.silent_at = now + GRACE_S
+        for key in [key for key, record in self._records.items() if record.silent_at < now]:
+            gone = self._records.pop(key)
+            self._tell(gone.announcement.member, None)

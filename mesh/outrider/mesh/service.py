@@ -1,0 +1,78 @@
+"""What a service is, and what it is given to stand on."""
+
+from __future__ import annotations
+
+import abc
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from outrider.mesh.bus import Bus
+from outrider.mesh.config import Settings
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import Server
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import Telemetry
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The process's own place in the mesh: its name, its server, and the ways to everybody else.
+
+    Work spawned on ``tasks`` that dies of an exception ends the process.
+    """
+
+    instance: str
+    settings: Settings
+    bus: Bus
+    rpc: Server
+    registry: Registry
+    telemetry: Telemetry
+    tasks: Tasks
+
+
+class Service(abc.ABC):
+    """One of the mesh's processes; `run` is its whole life.
+
+    ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type it is
+    configured by.
+    """
+
+    kind: ClassVar[str]
+    settings: ClassVar[type[Settings]] = Settings
+
+    def __init__(self, settings: Any) -> None:  # noqa: B027 - each service keeps its own type of settings
+        """Takes the settings and does no work: that is for `start`."""
+
+    @abc.abstractmethod
+    async def start(self, mesh: Mesh) -> None:
+        """Adds servicers to ``mesh.rpc``, subscribes, loads what it must (in a thread: the loop has to turn).
+
+        The service is announced and SERVING when this returns. An `OutriderError` or `ConfigError` here is
+        told in one sentence and ends the process with exit code 3 or 2.
+        """
+
+    def status(self) -> dict[str, Any]:
+        """What the registry tells of this process: model, vocabulary, load. Asked for each second."""
+        return {}
+
+    def rpc_port(self, settings: Settings) -> int:
+        """Port of the gRPC server: ``port``, unless the service serves something else there."""
+        return settings.port
+
+    async def drain(self) -> None:  # noqa: B027 - a service without work in flight has nothing to do
+        """Admits no more and returns when the work in flight is done; cut off after `Settings.drain_s`."""
+
+    async def stop(self) -> None:  # noqa: B027 - as above
+        """Lets go of everything; called once, after the gRPC server has ended."""
+
+
+def run(service_type: type[Service]) -> NoReturn:
+    """Runs a service by the command line and ends the process.
+
+    Exit codes: 0 stopped as asked, 1 crashed, 2 configuration, 3 could not start. SIGTERM or SIGINT drains; a
+    second one cuts that short.
+    """
+    from outrider.mesh.process import main
+
+    sys.exit(main(service_type, sys.argv[1:]))

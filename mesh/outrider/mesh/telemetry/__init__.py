@@ -1,0 +1,28 @@
+"""Logs, metrics and traces, the same in every service."""
+
+from outrider.mesh.telemetry.logs import configure_logs, get_logger
+from outrider.mesh.telemetry.metrics import REGISTRY, counter, gauge, histogram, render
+from outrider.mesh.telemetry.tracing import (
+    Telemetry,
+    continued,
+    current_headers,
+    span,
+    start_tracing,
+    tracing,
+)
+
+__all__ = [
+    "REGISTRY",
+    "Telemetry",
+    "configure_logs",
+    "continued",
+    "counter",
+    "current_headers",
+    "gauge",
+    "get_logger",
+    "histogram",
+    "render",
+    "span",
+    "start_tracing",
+    "tracing",
+]

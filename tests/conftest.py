@@ -1,0 +1,38 @@
+"""A real broker for every test that wants one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from outrider.mesh.bus import Bus
+
+from tests.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def shared_nats() -> Iterator[str]:
+    """URL of a nats-server that lives as long as the session and is never taken away."""
+    broker = Broker()
+    broker.start()
+    yield broker.url
+    broker.kill()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A nats-server of the test's own, to be stopped and started at will."""
+    broker = Broker()
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+async def bus(shared_nats: str) -> AsyncIterator[Bus]:
+    """A connection to the shared broker."""
+    bus = Bus()
+    await bus.connect(shared_nats, "test", wait_s=10)
+    yield bus
+    await bus.close()
