@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import sysconfig
 from collections.abc import Iterator, Sequence
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,25 @@ def from_file(path: Path) -> list[str]:
         raise PromptsError(f"cannot read prompts from {path}: {error}") from error
     if not prompts:
         raise PromptsError(f"there are no prompts in {path}")
+    return prompts
+
+
+def held_out() -> list[str]:
+    """Pieces of the standard library's files that the shipped models were not trained on, files taking turns.
+
+    Raises:
+        PromptsError: the shipped models or the library's sources are not installed.
+    """
+    listing = resources.files("outrider.models") / "pocket" / "heldout.json"
+    library = Path(sysconfig.get_path("stdlib"))
+    try:
+        paths = [library / each["path"] for each in msgspec.json.decode(listing.read_bytes())["files"]]
+        texts = [path.read_text("utf-8") for path in paths if path.is_file()]
+    except (OSError, ModuleNotFoundError) as error:
+        raise PromptsError(f"there is no held-out code here, give --prompts: {error}") from error
+    turns = itertools.zip_longest(*(windows(text) for text in texts))
+    if not (prompts := [piece for turn in turns for piece in turn if piece]):
+        raise PromptsError(f"none of the held-out files is in {library}: give --prompts")
     return prompts
 
 

@@ -69,9 +69,7 @@ def machine() -> dict[str, str]:
 def table(report: Report) -> Table:
     """The medians, one line a load and mode."""
     repeats = report.settings["repeats"]
-    shown = Table(
-        title=f"Median of {repeats} (latencies in ms; p50 unless it says p99)", title_justify="left"
-    )
+    shown = Table(title=f"Median of {repeats} (latencies in ms; p50 unless it says p99)", title_justify="left")
     heads = ("load", "speculation", "tokens/s", "a request", "on/off", "tokens a step", "accepted")
     for head in (*heads, "TTFT", "p99", "ITL", "p99", "pause p99"):
         shown.add_column(head, justify="left" if head in heads[:2] else "right")

@@ -54,9 +54,7 @@ def summarize(samples: Sequence[Sample]) -> Summary:
         failed=len(samples) - len(replies),
         wall_s=wall,
         tokens_per_s=tokens / wall,
-        request_tokens_per_s=percentile(
-            (r.completion_tokens / (r.arrivals[-1] - due) for due, r in done), 0.5
-        ),
+        request_tokens_per_s=percentile((r.completion_tokens / (r.arrivals[-1] - due) for due, r in done), 0.5),
         ttft_ms=percentile(first, 0.5),
         ttft_p99_ms=percentile(first, 0.99),
         itl_ms=percentile(itl, 0.5),
@@ -72,8 +70,7 @@ def summarize(samples: Sequence[Sample]) -> Summary:
 def median(summaries: Sequence[Summary]) -> Summary:
     """The median of each figure over repeats of one pass; failures are added up."""
     figures = {
-        name: statistics.median(getattr(summary, name) for summary in summaries)
-        for name in Summary.__struct_fields__
+        name: statistics.median(getattr(summary, name) for summary in summaries) for name in Summary.__struct_fields__
     }
     figures["failed"] = sum(summary.failed for summary in summaries)
     return Summary(**figures)
