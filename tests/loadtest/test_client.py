@@ -20,9 +20,7 @@ EVENTS = [
 
 
 def sse(events) -> bytes:
-    return (
-        b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
-    )
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
 
 
 def chunked(body: bytes, size: int) -> bytes:

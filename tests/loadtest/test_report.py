@@ -15,9 +15,7 @@ from rich.console import Console
 def sample(due: float, arrivals: list[float], tokens: int, steps: int) -> Sample:
     return Sample(
         due,
-        Reply(
-            arrivals, 256, 0, tokens, accepted_tokens=tokens // 2, rejected_tokens=tokens // 2, steps=steps
-        ),
+        Reply(arrivals, 256, 0, tokens, accepted_tokens=tokens // 2, rejected_tokens=tokens // 2, steps=steps),
     )
 
 
