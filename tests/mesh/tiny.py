@@ -18,9 +18,7 @@ from outrider.v1 import tokenizer_pb2_grpc as rpc
 class TinySettings(Settings, frozen=True, kw_only=True):
     """How the tiny service misbehaves."""
 
-    fault: Annotated[
-        Literal["", "missing-model", "bug", "task", "thread"], Meta(description="what goes wrong")
-    ] = ""
+    fault: Annotated[Literal["", "missing-model", "bug", "task", "thread"], Meta(description="what goes wrong")] = ""
     load_s: Annotated[float, Meta(ge=0, description="seconds that loading takes")] = 0.0
     work_s: Annotated[float, Meta(ge=0, description="seconds that work in flight takes")] = 0.0
 

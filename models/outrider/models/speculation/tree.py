@@ -1,0 +1,142 @@
+"""Draft trees and the trie that several drafters' trees become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTree:
+    """Guesses that go on from a sequence.
+
+    Attributes:
+        length: tokens in the sequence that the tree hangs from, prompt included.
+        tokens: guessed token of each node; a parent stands before its children.
+        parents: index of each node's parent; -1 hangs from the sequence.
+        confidences: estimate that a node is right given that its parent is, 0 to 1.
+        drafter: name of who guessed.
+    """
+
+    length: int
+    tokens: Sequence[int]
+    parents: Sequence[int]
+    confidences: Sequence[float]
+    drafter: str
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens) == len(self.parents) == len(self.confidences):
+            raise ValueError("a draft tree needs a parent and a confidence for each token")
+        if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
+            raise ValueError("a node's parent must stand before it in the tree")
+
+    def after(self, tokens: Sequence[int]) -> DraftTree | None:
+        """The part that still agrees once ``tokens`` were decided, hanging from the longer sequence; None if none."""
+        root = -1
+        for token in tokens:
+            root = self._child(root, token)
+            if root < 0:
+                return None
+        return self._below(root, len(tokens)) if tokens else self
+
+    def _child(self, parent: int, token: int) -> int:
+        for node in range(parent + 1, len(self.tokens)):
+            if self.parents[node] == parent and self.tokens[node] == token:
+                return node
+        return -2
+
+    def _below(self, root: int, steps: int) -> DraftTree | None:
+        renamed = {root: -1}
+        kept = []
+        for node in range(root + 1, len(self.tokens)):
+            if self.parents[node] in renamed:
+                renamed[node] = len(kept)
+                kept.append(node)
+        if not kept:
+            return None
+        return DraftTree(
+            length=self.length + steps,
+            tokens=[self.tokens[node] for node in kept],
+            parents=[renamed[self.parents[node]] for node in kept],
+            confidences=[self.confidences[node] for node in kept],
+            drafter=self.drafter,
+        )
+
+
+@dataclass(slots=True)
+class MergedTree:
+    """One sequence's candidate guesses, each once.
+
+    Attributes:
+        tokens: guessed token of each node.
+        parents: index of each node's parent, -1 at the top; a parent stands before its children.
+        values: estimated probability that the whole path to a node is right; never above its parent's.
+        depths: 1 at the top.
+        confidences: each node's own estimate, as its drafter gave it.
+        drafters: who guessed each node with the highest value.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    drafters: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def append(self, token: int, parent: int, value: float, depth: int, confidence: float, drafter: str) -> None:
+        """Adds a node."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.values.append(value)
+        self.depths.append(depth)
+        self.confidences.append(confidence)
+        self.drafters.append(drafter)
+
+    def take(self, nodes: Iterable[int]) -> MergedTree:
+        """The sub-tree of ``nodes``, which must hold every node's parent."""
+        kept = sorted(nodes)
+        renamed = {-1: -1} | {node: index for index, node in enumerate(kept)}
+        return MergedTree(
+            [self.tokens[n] for n in kept],
+            [renamed[self.parents[n]] for n in kept],
+            [self.values[n] for n in kept],
+            [self.depths[n] for n in kept],
+            [self.confidences[n] for n in kept],
+            [self.drafters[n] for n in kept],
+        )
+
+
+def merge(trees: Iterable[DraftTree], max_depth: int) -> MergedTree:
+    """Unites ``trees``, which must hang from the same sequence, into one; nodes deeper than ``max_depth`` are left out.
+
+    A node that several drafters guessed appears once, with the highest of their values.
+    """
+    merged = MergedTree()
+    known: dict[tuple[int, int], int] = {}
+    for tree in trees:
+        places = {-1: -1}
+        for node, parent in enumerate(tree.parents):
+            if parent in places:
+                place = _place(merged, known, tree, node, places[parent], max_depth)
+                if place >= 0:
+                    places[node] = place
+    return merged
+
+
+def _place(
+    merged: MergedTree, known: dict[tuple[int, int], int], tree: DraftTree, node: int, parent: int, max_depth: int
+) -> int:
+    depth = merged.depths[parent] + 1 if parent >= 0 else 1
+    if depth > max_depth:
+        return -1
+    token, confidence = tree.tokens[node], min(max(tree.confidences[node], 0.0), 1.0)
+    value = confidence * (merged.values[parent] if parent >= 0 else 1.0)
+    place = known.setdefault((parent, token), len(merged.tokens))
+    if place == len(merged.tokens):
+        merged.append(token, parent, value, depth, confidence, tree.drafter)
+    elif value > merged.values[place]:
+        merged.values[place], merged.confidences[place], merged.drafters[place] = value, confidence, tree.drafter
+    return place

@@ -1,0 +1,106 @@
+"""The tree that a model drafter grows ahead of one sequence, and what is left of it when tokens are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.models.speculation import DraftTree
+
+
+@dataclass(slots=True)
+class Node:
+    """A guess.
+
+    Attributes:
+        parent: its parent's index, -1 at the top.
+        value: product of the confidences on its path.
+        depth: 1 at the top.
+        row: place of its keys and values behind the sequence's, in the order of growth; -1 where not computed.
+    """
+
+    token: int
+    parent: int
+    confidence: float
+    value: float
+    depth: int
+    row: int = -1
+
+
+@dataclass(slots=True)
+class GuessTree:
+    """Guesses behind one sequence. A node is *grown* once the model has run on it and its children are known."""
+
+    nodes: list[Node] = field(default_factory=list)
+    grown: list[int] = field(default_factory=list)
+
+    def add(self, parent: int, tokens: Sequence[int], confidences: Sequence[float]) -> None:
+        """Hangs children below ``parent``."""
+        value, depth = (self.nodes[parent].value, self.nodes[parent].depth) if parent >= 0 else (1.0, 0)
+        for token, confidence in zip(tokens, confidences, strict=True):
+            self.nodes.append(Node(token, parent, confidence, value * confidence, depth + 1))
+
+    def grow(self, node: int) -> None:
+        """Notes that the model runs on ``node``: its row is the next one."""
+        self.nodes[node].row = len(self.grown)
+        self.grown.append(node)
+
+    def frontier(self, most: int, least_value: float, max_depth: int) -> list[int]:
+        """The most valuable nodes that are not grown yet, best first."""
+        open_nodes = [
+            (-node.value, index)
+            for index, node in enumerate(self.nodes)
+            if node.row < 0 and node.value >= least_value and node.depth < max_depth
+        ]
+        return [index for _, index in sorted(open_nodes)[:most]]
+
+    def row_parents(self) -> list[int]:
+        """For each grown node, in order, the row of its parent; -1 at the top."""
+        above = [self.nodes[index].parent for index in self.grown]
+        return [self.nodes[parent].row if parent >= 0 else -1 for parent in above]
+
+    def descend(self, tokens: Sequence[int]) -> tuple[list[int], GuessTree | None]:
+        """What remains once ``tokens`` were decided.
+
+        Returns:
+            Rows whose keys and values stay, in their new order: those of the decided tokens that were grown, then
+            those of the remaining tree; and that tree, None where the end of ``tokens`` was not grown.
+        """
+        path, at = [], -1
+        for token in tokens:
+            at = next((i for i, n in enumerate(self.nodes) if n.parent == at and n.token == token), -2)
+            if at < 0 or self.nodes[at].row < 0:
+                return path, None
+            path.append(self.nodes[at].row)
+        rest, rows = self._below(at)
+        return path + rows, rest
+
+    def _below(self, root: int) -> tuple[GuessTree, list[int]]:
+        renamed, rest, top = {root: -1}, GuessTree(), self.nodes[root]
+        for index in range(root + 1, len(self.nodes)):
+            node = self.nodes[index]
+            if node.parent in renamed:
+                renamed[index] = len(rest.nodes)
+                value = node.value / top.value if top.value > 0 else 0.0
+                rest.nodes.append(
+                    Node(node.token, renamed[node.parent], node.confidence, value, node.depth - top.depth)
+                )
+        rows = []
+        for index in self.grown:
+            if index in renamed and index != root:
+                rows.append(self.nodes[index].row)
+                rest.grow(renamed[index])
+        return rest, rows
+
+    def best(self, most: int, length: int, drafter: str) -> DraftTree:
+        """The ``most`` valuable nodes as a draft tree behind ``length`` tokens."""
+        ranked = sorted(range(len(self.nodes)), key=lambda index: (-self.nodes[index].value, index))
+        kept = sorted(ranked[:most])
+        renamed = {-1: -1} | {index: place for place, index in enumerate(kept)}
+        return DraftTree(
+            length,
+            [self.nodes[index].token for index in kept],
+            [renamed[self.nodes[index].parent] for index in kept],
+            [self.nodes[index].confidence for index in kept],
+            drafter,
+        )

@@ -1,0 +1,56 @@
+"""The drafter's own thread: sessions come in, trees go out, and in between it drafts ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from outrider.models.speculation import Drafter, DraftTree
+
+
+class DrafterThread(threading.Thread):
+    """Drafts for as long as the drafter finds something to do; sleeps otherwise.
+
+    Args:
+        drafter: touched by this thread only, once started.
+        deliver: called in this thread with the trees of one round.
+        failed: called in this thread with the error that ended it.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        deliver: Callable[[list[tuple[int, DraftTree]]], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(name="drafter", daemon=True)
+        self._drafter, self._deliver, self._failed = drafter, deliver, failed
+        self._inbox: deque[Callable[[Drafter], None]] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+
+    def post(self, action: Callable[[Drafter], None]) -> None:
+        """Has ``action`` run in the drafter's thread before its next round."""
+        self._inbox.append(action)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ends the thread after the round it is in."""
+        self._stopping = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """The thread's body."""
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                while self._inbox:
+                    self._inbox.popleft()(self._drafter)
+                trees = self._drafter.draft()
+                if trees:
+                    self._deliver(trees)
+                elif not self._inbox:
+                    self._wake.wait()
+        except BaseException as error:
+            self._failed(error)

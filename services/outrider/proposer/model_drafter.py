@@ -1,0 +1,214 @@
+"""The draft-model drafter: grows a tree ahead of every sequence, best guess first, and keeps what comes true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.race_sample import race_topk
+from outrider.models.llama import LlamaModel
+from outrider.models.pages import OutOfPages, PageTable
+from outrider.models.sampling import Dice, Sampling
+from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
+from outrider.models.text import Tokenizer
+from outrider.proposer.guess_tree import GuessTree
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How trees grow.
+
+    Attributes:
+        children: guesses below each node.
+        rows: nodes grown in one run of the model, over all sequences.
+        rows_each: nodes grown in one run for a sequence.
+        ahead: most grown nodes of a sequence.
+        least_value: a node less likely than this is not grown.
+        prefill_rows: prompt tokens in one run of the model.
+        pages: KV pages.
+        page_size: tokens a page.
+    """
+
+    children: int = 4
+    rows: int = 48
+    rows_each: int = 6
+    ahead: int = 32
+    least_value: float = 0.02
+    prefill_rows: int = 256
+    pages: int = 2048
+    page_size: int = 16
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    number: int
+    tokens: list[int]
+    sampling: Sampling
+    dice: Dice | None
+    max_nodes: int
+    cached: int = 0
+    pages: list[int] = field(default_factory=list)
+    tree: GuessTree = field(default_factory=GuessTree)
+    muted: bool = False
+
+    @property
+    def pending(self) -> int:
+        return len(self.tokens) - self.cached
+
+    def restart(self, cached: int) -> None:
+        self.cached, self.tree = cached, GuessTree()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    session: _Session
+    tokens: list[int]
+    nodes: list[int] | None
+    draws: bool
+
+    def rows(self) -> SequenceRows:
+        parents = None if self.nodes is None else self.session.tree.row_parents()
+        return SequenceRows(len(self.tokens), self.session.cached, self.session.pages, parents)
+
+
+class ModelDrafter:
+    """Drafts with a small language model of the target's vocabulary, rolling the target's dice."""
+
+    name = "model"
+
+    def __init__(self, context: DrafterContext) -> None:
+        if context.model is None:
+            raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
+        try:
+            self._shape = Shape(**context.options)
+        except TypeError:
+            allowed = ", ".join(Shape.__dataclass_fields__)
+            raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(context.options)}") from None
+        vocabulary = Tokenizer.load(context.model).vocabulary
+        if vocabulary != context.vocabulary:
+            raise DrafterError(
+                f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]})"
+            )
+        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
+        self.context_length = min(self._model.config.context_length, context.context_length)
+        self._pool = self._model.new_pool(self._shape.pages, self._shape.page_size)
+        self._pages = PageTable(self._shape.pages)
+        self._sessions: dict[int, _Session] = {}
+
+    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+        """Starts guessing for a sequence."""
+        self.close(session)
+        dice = None if sampling.greedy else Dice(sampling.seed, self._model.config.vocab_size)
+        self._sessions[session] = _Session(session, list(tokens), sampling, dice, max_nodes)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        """Moves on behind what the target decided, keeping the part of the tree that came true."""
+        found = self._sessions.get(session)
+        if found is None:
+            return
+        if length != len(found.tokens):
+            self.close(session)
+            return
+        if found.pending:
+            found.tokens.extend(tokens)
+            return
+        rows, rest = found.tree.descend(tokens)
+        self._keep(found, rows)
+        found.tokens.extend(tokens)
+        if rest is None:
+            found.restart(found.cached + len(rows))
+        else:
+            found.cached, found.tree = found.cached + len(tokens), rest
+
+    @torch.inference_mode()
+    def _keep(self, session: _Session, rows: list[int]) -> None:
+        if rows != list(range(len(rows))):
+            kv_compact(self._pool, session.pages, session.cached, rows)
+
+    def close(self, session: int) -> None:
+        """Forgets the sequence and lets those that lacked pages try again."""
+        found = self._sessions.pop(session, None)
+        if found is not None:
+            self._pages.release(found.pages)
+            for other in self._sessions.values():
+                other.muted = False
+
+    @torch.inference_mode()
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        """One run of the model over the most promising nodes of all sequences."""
+        works = self._plan()
+        if not works:
+            return []
+        batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device="cpu")
+        ids = torch.tensor([token for work in works for token in work.tokens])
+        hidden = self._model.forward(ids, batch, self._pool)
+        start = 0
+        improved = []
+        for work in works:
+            rows = hidden[start : start + len(work.tokens)]
+            start += len(work.tokens)
+            if work.nodes is None:
+                work.session.cached += len(work.tokens)
+            if work.draws:
+                self._hang(work, rows)
+                improved.append(work.session)
+        return [(s.number, s.tree.best(s.max_nodes, len(s.tokens), self.name)) for s in improved]
+
+    def _plan(self) -> list[_Work]:
+        live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self.context_length]
+        each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
+        prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
+        for session in live:
+            if session.pending:
+                work, prefill = self._chunk(session, prefill)
+            else:
+                work = self._growth(session, min(each, rows))
+                rows -= len(work.tokens) if work else 0
+            if work is not None:
+                works.append(work)
+        return works
+
+    def _chunk(self, session: _Session, left: int) -> tuple[_Work | None, int]:
+        rows = min(session.pending, left)
+        if rows <= 0 or not self._room(session, session.cached + rows):
+            return None, left
+        tokens = session.tokens[session.cached : session.cached + rows]
+        return _Work(session, tokens, None, rows == session.pending), left - rows
+
+    def _growth(self, session: _Session, most: int) -> _Work | None:
+        shape, tree = self._shape, session.tree
+        most = min(most, shape.ahead - len(tree.grown))
+        depth = self.context_length - len(session.tokens)
+        nodes = tree.frontier(most, shape.least_value, depth) if most > 0 else []
+        if not nodes or not self._room(session, session.cached + len(tree.grown) + len(nodes)):
+            return None
+        for node in nodes:
+            tree.grow(node)
+        return _Work(session, [tree.nodes[node].token for node in nodes], nodes, True)
+
+    def _room(self, session: _Session, tokens: int) -> bool:
+        try:
+            while len(session.pages) * self._shape.page_size < tokens:
+                session.pages.append(self._pages.allocate(session.pages[-1] if session.pages else None))
+        except OutOfPages:
+            self._pages.release(session.pages)
+            session.pages, session.muted = [], True
+            session.restart(0)
+            return False
+        return True
+
+    def _hang(self, work: _Work, hidden: Tensor) -> None:
+        session = work.session
+        nodes = [-1] if work.nodes is None else work.nodes
+        logits = session.sampling.shape(self._model.logits(hidden[-len(nodes) :]))
+        rolls = None
+        if session.dice is not None:
+            depths = [session.tree.nodes[node].depth if node >= 0 else 0 for node in nodes]
+            rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
+        tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
+        for node, guesses, sure in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
+            session.tree.add(node, guesses, sure)

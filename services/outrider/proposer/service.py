@@ -1,0 +1,217 @@
+"""The proposer as a service: one stream for each verifier, one drafter for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import grpc
+import torch
+from outrider.kernels.race_sample import Truncation
+from outrider.mesh import plugins
+from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
+from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
+from outrider.models import pocket
+from outrider.models.config import ModelConfig, ModelError
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.text import TextError, Tokenizer
+from outrider.proposer.loop import DrafterThread
+from outrider.proposer.settings import ProposerSettings
+from outrider.v1 import proposer_pb2 as pb
+from outrider.v1 import proposer_pb2_grpc as pb_grpc
+from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.wire.ids import pack_floats, pack_ids, unpack_ids
+
+_log = get_logger("proposer")
+
+
+class _Stream:
+    """One verifier's stream: its sessions' numbers here, and the trees that wait to be sent, latest only."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.trees: dict[int, pb.Tree] = {}
+        self.news = asyncio.Event()
+
+
+class ProposerService(Service, pb_grpc.ProposerServicer):
+    """Runs a drafter for any number of verifiers, batched over all their sequences."""
+
+    kind: ClassVar[str] = "proposer"
+    settings: ClassVar[type[ProposerSettings]] = ProposerSettings
+
+    def __init__(self, settings: ProposerSettings) -> None:
+        self._settings = settings
+        self._numbers = itertools.count(1)
+        self._owners: dict[int, tuple[_Stream, int]] = {}
+        self._streams: set[_Stream] = set()
+        self._draining = asyncio.Event()
+
+    async def start(self, mesh: Mesh) -> None:
+        """Loads the drafter and starts to guess."""
+        self._mesh, self._loop = mesh, asyncio.get_running_loop()
+        sys.setswitchinterval(0.0005)
+        await asyncio.to_thread(self._load)
+        self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed)
+        pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
+        self._thread.start()
+
+    def _load(self) -> None:
+        settings = self._settings
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        model, target = _directory(settings.model, "draft"), _directory(settings.target or settings.model, "target")
+        try:
+            if settings.model == "pocket":
+                pocket.verify(model)
+            vocabulary = Tokenizer.load(target).vocabulary
+            config = ModelConfig.load(model)
+            self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
+                DrafterContext(
+                    vocabulary,
+                    config.vocab_size,
+                    config.context_length,
+                    model,
+                    settings.device,
+                    "float32" if settings.dtype == "auto" and settings.device == "cpu" else settings.dtype,
+                    settings.options,
+                )
+            )
+        except (DrafterError, ModelError, TextError, pocket.ManifestError) as error:
+            raise ConfigError(str(error)) from None
+        self._vocabulary = vocabulary
+
+    def status(self) -> dict[str, Any]:
+        """What the registry tells of this proposer."""
+        return {"vocabulary": self._vocabulary, "drafter": self._drafter.name, "load": len(self._owners)}
+
+    async def drain(self) -> None:
+        """Ends the streams: verifiers go on without guesses or with another proposer's."""
+        self._draining.set()
+        for stream in self._streams:
+            stream.news.set()
+
+    async def stop(self) -> None:
+        """Ends the drafter."""
+        self._thread.stop()
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    async def Draft(  # noqa: N802
+        self, requests: AsyncIterator[pb.DraftRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.DraftResponse]:
+        """One verifier's stream."""
+        first = await anext(aiter(requests), pb.DraftRequest())
+        if not first.HasField("hello"):
+            raise InvalidRequest("the first message must say hello", param="hello")
+        if first.hello.vocabulary != self._vocabulary:
+            raise FailedPrecondition(
+                f"the verifier's vocabulary ({first.hello.vocabulary[:12]}) is not the drafter's "
+                f"({self._vocabulary[:12]})"
+            )
+        _log.info("verifier joined", verifier=first.hello.instance)
+        stream = _Stream()
+        self._streams.add(stream)
+        reader = asyncio.create_task(self._read(stream, requests))
+        try:
+            yield pb.DraftResponse(hello=self._hello())
+            async for response in self._responses(stream, reader):
+                yield response
+        finally:
+            reader.cancel()
+            self._streams.discard(stream)
+            self._close(stream, list(stream.numbers))
+
+    def _hello(self) -> pb.ProposerHello:
+        return pb.ProposerHello(
+            instance=self._mesh.instance,
+            drafter=self._drafter.name,
+            context_length=self._drafter.context_length,
+        )
+
+    async def _responses(self, stream: _Stream, reader: asyncio.Task[None]) -> AsyncIterator[pb.DraftResponse]:
+        while not self._draining.is_set() and not reader.done():
+            await stream.news.wait()
+            stream.news.clear()
+            trees, stream.trees = stream.trees, {}
+            if trees:
+                yield pb.DraftResponse(trees=trees.values())
+
+    async def _read(self, stream: _Stream, requests: AsyncIterator[pb.DraftRequest]) -> None:
+        try:
+            async for request in requests:
+                self._take(stream, request)
+        finally:
+            stream.news.set()
+
+    def _take(self, stream: _Stream, request: pb.DraftRequest) -> None:
+        for opened in request.opens:
+            number = stream.numbers[opened.session] = next(self._numbers)
+            self._owners[number] = (stream, opened.session)
+            self._open(number, opened)
+        commits = [
+            (stream.numbers[commit.session], commit.length, unpack_ids(commit.tokens))
+            for commit in request.commits
+            if commit.session in stream.numbers
+        ]
+        if commits:
+            self._thread.post(lambda drafter: _commit(drafter, commits))
+        self._close(stream, request.closes)
+
+    def _open(self, number: int, opened: pb.OpenSession) -> None:
+        tokens, sampling, most = unpack_ids(opened.tokens), _sampling(opened.sampling), opened.max_nodes
+        self._thread.post(lambda drafter: drafter.open(number, tokens, sampling, most))
+
+    def _close(self, stream: _Stream, sessions: Any) -> None:
+        numbers = [stream.numbers.pop(session) for session in sessions if session in stream.numbers]
+        for number in numbers:
+            del self._owners[number]
+        if numbers:
+            self._thread.post(lambda drafter: _close(drafter, numbers))
+
+    def _from_drafter(self, trees: list[tuple[int, DraftTree]]) -> None:
+        self._loop.call_soon_threadsafe(self._send, trees)
+
+    def _send(self, trees: list[tuple[int, DraftTree]]) -> None:
+        for number, tree in trees:
+            if number in self._owners:
+                stream, session = self._owners[number]
+                stream.trees[session] = pb.Tree(
+                    session=session,
+                    length=tree.length,
+                    tokens=pack_ids(tree.tokens),
+                    parents=pack_ids(tree.parents),
+                    confidences=pack_floats(tree.confidences),
+                )
+                stream.news.set()
+
+    def _drafter_failed(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "drafter")
+
+
+def _directory(setting: str, shipped: Any) -> Path:
+    return pocket.directory(shipped) if setting == "pocket" else Path(setting)
+
+
+def _commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
+    for number, length, tokens in commits:
+        drafter.commit(number, length, tokens)
+
+
+def _close(drafter: Drafter, numbers: list[int]) -> None:
+    for number in numbers:
+        drafter.close(number)
+
+
+def _sampling(params: SamplingParams) -> Sampling:
+    top_p = params.top_p if params.HasField("top_p") else 1.0
+    return Sampling(params.temperature, Truncation(params.top_k, top_p, params.min_p), params.seed)
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,27 @@
+"""What an operator may set on a proposer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+from outrider.mesh.config import Settings
+
+
+class ProposerSettings(Settings, kw_only=True):
+    """Settings of the proposer, in the configuration's ``[proposer]`` table."""
+
+    drafter: Annotated[str, Meta(description="drafter to run, by plug-in name")] = "model"
+    model: Annotated[str, Meta(description="directory of the draft checkpoint, or `pocket` for the shipped one")] = (
+        "pocket"
+    )
+    target: Annotated[
+        str, Meta(description="directory of the target's tokenizer, or `pocket`; the draft's own when empty")
+    ] = ""
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Meta(description="of the weights; auto is float32 on a CPU and the checkpoint's own on a GPU"),
+    ] = "auto"
+    device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
+    threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
+    options: Annotated[dict[str, Any], Meta(description="settings of the drafter itself")] = {}

@@ -1,0 +1,124 @@
+"""How many guesses a step buys: those whose expected tokens are worth the time they add.
+
+The step over n rows takes t(n), measured at start. Over all running sequences the candidate guesses are ranked by
+the probability that they are right; the first B are bought, with B the one that maximizes expected tokens over time.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.models.speculation import MergedTree
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """Seconds of a step by its rows, measured at some row counts and interpolated between them.
+
+    Attributes:
+        rows: ascending row counts.
+        seconds: time of a step at each; taken as never falling.
+    """
+
+    rows: Sequence[int]
+    seconds: Sequence[float]
+
+    def __call__(self, rows: int) -> float:
+        """Seconds of a step over ``rows`` rows; beyond the last measured count it goes on in proportion."""
+        place = bisect_left(self.rows, rows)
+        if place == len(self.rows):
+            return self.seconds[-1] * rows / self.rows[-1]
+        if place == 0 or self.rows[place] == rows:
+            return self.seconds[place]
+        low, high = self.rows[place - 1], self.rows[place]
+        share = (rows - low) / (high - low)
+        return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
+
+    @classmethod
+    def rising(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
+        """Curve through measured (rows, seconds), with what noise made fall held level."""
+        level, seconds = 0.0, []
+        for _, value in measured:
+            level = max(level, value)
+            seconds.append(level)
+        return cls([rows for rows, _ in measured], seconds)
+
+
+@dataclass(slots=True)
+class Calibrator:
+    """Turns a drafter's confidence into how often such guesses came true.
+
+    Confidences fall into bins by their odds; each bin starts from its own centre and learns from what the target said,
+    older outcomes counting less.
+    """
+
+    _hits: list[float] = field(default_factory=list)
+    _trials: list[float] = field(default_factory=list)
+
+    _BINS = 16
+    _PRIOR = 8.0
+    _KEEP = 0.995
+
+    def __post_init__(self) -> None:
+        centres = [self._centre(index) for index in range(self._BINS)]
+        self._hits = [self._PRIOR * centre for centre in centres]
+        self._trials = [self._PRIOR] * self._BINS
+
+    def __call__(self, confidence: float) -> float:
+        """Probability that a guess of this confidence is right."""
+        index = self._bin(confidence)
+        return self._hits[index] / self._trials[index]
+
+    def learn(self, confidence: float, right: bool) -> None:
+        """Takes in one outcome of a guess whose parent was right."""
+        index = self._bin(confidence)
+        self._hits[index] = self._hits[index] * self._KEEP + right
+        self._trials[index] = self._trials[index] * self._KEEP + 1
+
+    @classmethod
+    def _bin(cls, confidence: float) -> int:
+        clipped = min(max(confidence, 1e-4), 1 - 1e-4)
+        return min(max(int(math.log(clipped / (1 - clipped)) + cls._BINS / 2), 0), cls._BINS - 1)
+
+    @classmethod
+    def _centre(cls, index: int) -> float:
+        return 1 / (1 + math.exp(cls._BINS / 2 - index - 0.5))
+
+
+def buy(
+    candidates: Sequence[MergedTree], caps: Sequence[int], rows: int, limit: int, cost: CostCurve
+) -> list[MergedTree]:
+    """The guesses worth verifying in a step.
+
+    Args:
+        candidates: each decoding sequence's guesses.
+        caps: most guesses each may have.
+        rows: rows the step has without guesses.
+        limit: most guesses in the step.
+        cost: seconds of a step by rows.
+
+    Returns:
+        A sub-tree for each sequence; all empty when no guess pays.
+    """
+    ranked = sorted(
+        (-value, owner, node) for owner, tree in enumerate(candidates) for node, value in enumerate(tree.values)
+    )
+    taken: list[set[int]] = [set() for _ in candidates]
+    bought, best, expected, count = 0, len(candidates) / cost(rows), float(len(candidates)), 0
+    order = []
+    for value, owner, node in ranked:
+        parent = candidates[owner].parents[node]
+        if len(taken[owner]) >= caps[owner] or count >= limit or (parent >= 0 and parent not in taken[owner]):
+            continue
+        taken[owner].add(node)
+        order.append((owner, node))
+        count, expected = count + 1, expected - value
+        if expected / cost(rows + count) > best:
+            best, bought = expected / cost(rows + count), count
+    chosen: list[list[int]] = [[] for _ in candidates]
+    for owner, node in order[:bought]:
+        chosen[owner].append(node)
+    return [tree.take(nodes) for tree, nodes in zip(candidates, chosen, strict=True)]

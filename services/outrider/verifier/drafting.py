@@ -1,0 +1,218 @@
+"""Remote drafting: links to proposers, which never hold up a step.
+
+The verifier's engine says what it decided and takes whatever trees have arrived; this is what carries them. Every
+sequence is a session on one proposer. When a proposer goes, its sessions move to another or wait for one to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import grpc
+from outrider.mesh import rpc
+from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger
+from outrider.models.speculation import DraftTree
+from outrider.v1 import proposer_pb2 as pb
+from outrider.v1.proposer_pb2_grpc import ProposerStub
+from outrider.verifier.convert import sampling_to_proto
+from outrider.verifier.engine import Committed, Opened, Outcome
+from outrider.wire.ids import pack_ids, unpack_floats, unpack_ids
+
+Offer = Callable[[list[tuple[int, DraftTree]], str], None]
+
+_RETRY_S = 0.5
+_MOST_BEHIND = 4000
+
+_log = get_logger("drafting")
+
+
+@dataclass(slots=True)
+class _Session:
+    opened: Opened
+    tokens: list[int]
+    link: Link | None = None
+
+
+@dataclass(eq=False)
+class Link:
+    """One stream to one proposer."""
+
+    member: Member
+    drafter: str = ""
+    sessions: int = 0
+    behind: int = 0
+    call: grpc.aio.StreamStreamCall | None = None
+    outgoing: pb.DraftRequest = field(default_factory=pb.DraftRequest)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the proposer has said hello and keeps up with what it is told."""
+        return bool(self.drafter)
+
+    def take(self) -> pb.DraftRequest:
+        """What is to be sent, as one message."""
+        message, self.outgoing, self.behind = self.outgoing, pb.DraftRequest(), 0
+        self.news.clear()
+        return message
+
+
+class RemoteDrafting:
+    """Keeps a link to every ready proposer of the same vocabulary and carries sessions over them.
+
+    Args:
+        instance: this verifier, as in the registry.
+        vocabulary: fingerprint that proposers must share.
+        registry: where proposers are found.
+        tasks: what links run on.
+        offer: called in the event loop with the trees of one message and the name of their source.
+    """
+
+    def __init__(self, instance: str, vocabulary: str, registry: Registry, tasks: Tasks, offer: Offer) -> None:
+        self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
+        self._spawn, self._offer = tasks.spawn, offer
+        self._sessions: dict[int, _Session] = {}
+        self._links: dict[str, Link] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Links to the proposers there are and to those that come."""
+        self._registry.on_change("proposer", self._meet)
+        self._meet(self._registry.members("proposer"))
+
+    async def stop(self) -> None:
+        """Closes all links."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    @property
+    def drafters(self) -> set[str]:
+        """Names of the drafters that can be reached."""
+        return {link.drafter for link in self._links.values() if link.ready}
+
+    def tell(self, outcome: Outcome) -> None:
+        """Hands on what a step decided."""
+        for opened in outcome.opened:
+            self._sessions[opened.number] = session = _Session(opened, opened.tokens)
+            self._place(session)
+        for committed in outcome.committed:
+            self._commit(committed)
+        for number in outcome.closed:
+            if (closed := self._sessions.pop(number, None)) is not None and closed.link is not None:
+                closed.link.sessions -= 1
+                closed.link.outgoing.closes.append(number)
+                closed.link.news.set()
+
+    def _commit(self, committed: Committed) -> None:
+        session = self._sessions.get(committed.number)
+        if session is None:
+            return
+        session.tokens.extend(committed.tokens)
+        if (link := session.link) is None:
+            self._place(session)
+            return
+        link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=pack_ids(committed.tokens))
+        link.behind += 1
+        link.news.set()
+        if link.behind > _MOST_BEHIND and link.call is not None:
+            link.call.cancel()
+
+    def _place(self, session: _Session) -> None:
+        admitted = session.opened.drafters
+        able = [link for link in self._links.values() if link.ready and (admitted is None or link.drafter in admitted)]
+        if not able:
+            return
+        link = session.link = min(able, key=lambda link: link.sessions)
+        link.sessions += 1
+        link.outgoing.opens.add(
+            session=session.opened.number,
+            tokens=pack_ids(session.tokens),
+            sampling=sampling_to_proto(session.opened.sampling),
+            max_nodes=session.opened.max_nodes,
+        )
+        link.news.set()
+
+    def _meet(self, members: list[Member]) -> None:
+        for member in members:
+            fits = member.status.get("vocabulary") == self._vocabulary and member.state is State.READY
+            if fits and member.instance not in self._tasks:
+                self._tasks[member.instance] = self._spawn(self._serve(member), f"link to {member.instance}")
+
+    def _known(self, member: Member) -> bool:
+        known = self._registry.members("proposer")
+        return any(other.instance == member.instance and other.state is State.READY for other in known)
+
+    async def _serve(self, member: Member) -> None:
+        try:
+            while self._known(member):
+                await self._attempt(member)
+                await asyncio.sleep(_RETRY_S)
+        finally:
+            del self._tasks[member.instance]
+
+    async def _attempt(self, member: Member) -> None:
+        link = Link(member)
+        call = link.call = ProposerStub(rpc.channel(member.address)).Draft()
+        writer = asyncio.create_task(self._write(link, call))
+        try:
+            async for response in call:
+                self._hear(link, response)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("proposer lost", proposer=member.instance, reason=error.code().name)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+        finally:
+            writer.cancel()
+            call.cancel()
+            self._lose(link)
+
+    async def _write(self, link: Link, call: grpc.aio.StreamStreamCall) -> None:
+        hello = pb.VerifierHello(instance=self._instance, vocabulary=self._vocabulary)
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await call.write(pb.DraftRequest(hello=hello))
+            while True:
+                await link.news.wait()
+                await call.write(link.take())
+
+    def _hear(self, link: Link, response: pb.DraftResponse) -> None:
+        if response.HasField("hello"):
+            link.drafter = response.hello.drafter
+            self._links[link.member.instance] = link
+            _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
+            for session in self._sessions.values():
+                if session.link is None:
+                    self._place(session)
+        self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
+
+    def _lose(self, link: Link) -> None:
+        if self._links.get(link.member.instance) is link:
+            del self._links[link.member.instance]
+        for session in self._sessions.values():
+            if session.link is link:
+                session.link = None
+                self._place(session)
+
+
+def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftTree]]:
+    for tree in trees:
+        try:
+            yield (
+                tree.session,
+                DraftTree(
+                    tree.length,
+                    unpack_ids(tree.tokens),
+                    unpack_ids(tree.parents),
+                    unpack_floats(tree.confidences),
+                    drafter,
+                ),
+            )
+        except ValueError as error:
+            _log.warning("malformed tree dropped", drafter=drafter, reason=str(error))

@@ -1,0 +1,276 @@
+"""The verifier's step: schedule, guess, run the target, accept, commit, publish."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
+from outrider.verifier.accept import Accepted, walk
+from outrider.verifier.answer import Answer, Answers
+from outrider.verifier.budget import Calibrator, CostCurve, buy
+from outrider.verifier.runner import BrokenLogits, Runner, Work
+from outrider.verifier.scheduler import Plan, Scheduler
+from outrider.verifier.sequence import Request, Sequence
+from outrider.wire.frames import Finish, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A sequence that drafters may start to guess at."""
+
+    number: int
+    tokens: list[int]
+    sampling: Sampling
+    max_nodes: int
+    drafters: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Tokens that the target decided behind ``length`` others."""
+
+    number: int
+    length: int
+    tokens: list[int]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step did, for others to hear: frames for readers, the rest for drafters."""
+
+    frames: list[tuple[Request, Frame]] = field(default_factory=list)
+    opened: list[Opened] = field(default_factory=list)
+    committed: list[Committed] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running totals since start."""
+
+    steps: int = 0
+    rows: int = 0
+    tokens: int = 0
+    prefilled: int = 0
+    guessed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    accepted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class Engine:
+    """All running sequences and the target that decides them. Called from one thread.
+
+    Drafting and verifying only return values; `_commit` alone changes what a sequence is.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduler,
+        cost: CostCurve,
+        answers: Answers,
+        drafters: Seq[Drafter] = (),
+    ) -> None:
+        self._runner, self._cost, self._answers = runner, cost, answers
+        self.scheduler = scheduler
+        self._local = list(drafters)
+        self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
+        self._sequences: dict[int, Sequence] = {}
+        self._streams: dict[int, Answer] = {}
+        self._by_request: dict[str, int] = {}
+        self._next_number = 1
+        self._said = Outcome()
+        self.tally = Tally()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.scheduler.running or self.scheduler.waiting)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was said since the last step."""
+        said = self._said
+        return bool(said.frames or said.opened or said.committed or said.closed)
+
+    @property
+    def load(self) -> int:
+        """Requests running and waiting."""
+        return len(self._sequences)
+
+    def submit(self, request: Request) -> int:
+        """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
+        ahead = len(self.scheduler.waiting)
+        sequence = Sequence(
+            request, self._next_number, request.prompt + request.emitted, self._runner.dice(request.sampling)
+        )
+        self.scheduler.submit(sequence)
+        self._next_number += 1
+        number = sequence.number
+        self._sequences[number], self._by_request[request.id] = sequence, number
+        self._streams[number] = self._answers.open(request)
+        if (finish := self._streams[number].replay(request.emitted)) is not None:
+            self._end(sequence, finish, self._streams[number].frame([], [], []))
+        elif request.speculates:
+            self._open(sequence)
+        return ahead
+
+    def _open(self, sequence: Sequence) -> None:
+        request = sequence.request
+        most = min(request.max_nodes or self.scheduler.limits.guesses_each, self.scheduler.limits.guesses_each)
+        self._said.opened.append(
+            Opened(sequence.number, list(sequence.tokens), request.sampling, most, request.drafters)
+        )
+        for drafter in self._local:
+            if request.admits(drafter.name):
+                drafter.open(sequence.number, sequence.tokens, request.sampling, most)
+
+    def cancel(self, request_id: str) -> bool:
+        """Ends a request where it stands; whether it was running."""
+        number = self._by_request.get(request_id)
+        if number is None:
+            return False
+        sequence = self._sequences[number]
+        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []))
+        return True
+
+    def offer(self, number: int, tree: DraftTree, source: str) -> None:
+        """Takes in a tree for a sequence, in place of the last one from the same source."""
+        sequence = self._sequences.get(number)
+        if sequence is None or not sequence.request.admits(tree.drafter):
+            return
+        behind = len(sequence.tokens) - tree.length
+        current = tree.after(sequence.tokens[tree.length :]) if behind >= 0 else None
+        if current is not None:
+            sequence.trees[source] = current
+
+    def step(self) -> Outcome:
+        """Moves every running sequence, and tells what happened since the last step."""
+        plan = self.scheduler.plan()
+        works = self._works(plan, self._guess(plan))
+        try:
+            drawn = self._runner.run(works) if works else []
+        except BrokenLogits as error:
+            self._fail(works, str(error))
+        else:
+            for work, tokens in zip(works, drawn, strict=True):
+                self._commit(work, tokens)
+            self._count(works)
+        said, self._said = self._said, Outcome()
+        return said
+
+    def _guess(self, plan: Plan) -> list[MergedTree]:
+        for drafter in self._local:
+            for number, tree in drafter.draft():
+                self.offer(number, tree, f"local:{drafter.name}")
+        candidates = [self._candidates(sequence) for sequence in plan.decoding]
+        limits = self.scheduler.limits
+        caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
+        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost)
+        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
+
+    def _candidates(self, sequence: Sequence) -> MergedTree:
+        depth = min(sequence.left - 1, self.scheduler.limits.context_length - len(sequence.tokens) - 1)
+        if depth <= 0 or not sequence.trees:
+            return MergedTree()
+        greedy = sequence.request.sampling.greedy
+        merged = merge(sequence.trees.values(), depth)
+        for node, (parent, confidence) in enumerate(zip(merged.parents, merged.confidences, strict=True)):
+            right = self._calibrators[merged.drafters[node], greedy](confidence)
+            merged.values[node] = right * (merged.values[parent] if parent >= 0 else 1.0)
+        return merged
+
+    def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
+        room = self.scheduler.room_for_guesses(sequence, len(tree))
+        return tree if room == len(tree) else tree.take(range(room))
+
+    def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
+        works = [
+            Work(sequence, [sequence.tokens[-1], *tree.tokens], tree, True)
+            for sequence, tree in zip(plan.decoding, trees, strict=True)
+        ]
+        for sequence, rows in plan.prefilling:
+            chunk = sequence.tokens[sequence.cached : sequence.cached + rows]
+            works.append(Work(sequence, chunk, None, rows == sequence.pending))
+        return works
+
+    def _commit(self, work: Work, drawn: list[int]) -> None:
+        sequence, guesses = work.sequence, work.guesses
+        if guesses is None:
+            self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
+            if work.draws:
+                self._decide(sequence, Accepted([0], drawn), MergedTree())
+            return
+        accepted = walk(guesses.tokens, guesses.parents, drawn)
+        self._runner.keep(sequence, accepted.rows)
+        cached = sequence.cached + len(accepted.rows)
+        self._learn(sequence, guesses, accepted)
+        self._decide(sequence, accepted, guesses)
+        if sequence.finish is None:
+            self.scheduler.commit(sequence, cached)
+
+    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree) -> None:
+        length = len(sequence.tokens)
+        by = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
+        texts, finish = self._streams[sequence.number].take(accepted.tokens)
+        tokens, by = accepted.tokens[: len(texts)], by[: len(texts)]
+        finish = finish or self._spent(sequence, length + len(tokens))
+        sequence.tokens.extend(tokens)
+        sequence.steps += 1
+        right = sum(name != "" for name in by)
+        sequence.accepted += right
+        sequence.rejected += len(guesses) - right
+        for name in by:
+            self.tally.accepted[name] += name != ""
+        self.tally.tokens += len(tokens)
+        frame = self._streams[sequence.number].frame(tokens, texts, by)
+        if finish is not None:
+            self._end(sequence, finish, frame)
+            return
+        self._said.frames.append((sequence.request, frame))
+        self._follow(sequence, length, tokens)
+
+    def _spent(self, sequence: Sequence, length: int) -> Finish | None:
+        full = length >= self.scheduler.limits.context_length
+        done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
+        return Finish.LENGTH if full or done else None
+
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
+        if not sequence.request.speculates:
+            return
+        trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
+        sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
+        self._said.committed.append(Committed(sequence.number, length, tokens))
+        for drafter in self._local:
+            drafter.commit(sequence.number, length, tokens)
+
+    def _learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
+        reached = set(accepted.rows)
+        greedy = sequence.request.sampling.greedy
+        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
+            self.tally.guessed[drafter] += 1
+            if parent + 1 in reached:
+                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
+
+    def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
+        sequence.finish = finish
+        self.scheduler.remove(sequence)
+        number = sequence.number
+        del self._sequences[number], self._by_request[sequence.request.id]
+        last = self._streams.pop(number).last(frame, finish, sequence.usage(), error)
+        self._said.frames.append((sequence.request, last))
+        if sequence.request.speculates:
+            self._said.closed.append(number)
+            for drafter in self._local:
+                drafter.close(number)
+
+    def _fail(self, works: Seq[Work], why: str) -> None:
+        for sequence in [work.sequence for work in works]:
+            self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
+
+    def _count(self, works: Seq[Work]) -> None:
+        self.tally.steps += 1
+        self.tally.rows += sum(len(work.tokens) for work in works)
+        self.tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)

@@ -1,0 +1,74 @@
+"""Frames of running and lately finished requests, for readers that the broker did not reach."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Log:
+    frames: list[bytes] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    done_at: float | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FrameLog:
+    """Keeps every frame of a request until some time after its last one.
+
+    Args:
+        keep_s: seconds that a finished request's frames are kept.
+        keep: most finished requests that are kept.
+    """
+
+    def __init__(self, keep_s: float = 60.0, keep: int = 4096) -> None:
+        self._keep_s, self._keep = keep_s, keep
+        self._logs: dict[str, _Log] = {}
+        self._done: OrderedDict[str, float] = OrderedDict()
+
+    def open(self, request: str) -> None:
+        """Starts a log, in place of a finished one of the same name."""
+        self._done.pop(request, None)
+        self._logs[request] = _Log()
+
+    def running(self, request: str) -> bool:
+        """Whether the request has a log that is not finished."""
+        return request in self._logs and self._logs[request].done_at is None
+
+    def append(self, request: str, frame: bytes, end: int, last: bool) -> None:
+        """Adds a frame that ends before token ``end``."""
+        log = self._logs[request]
+        log.frames.append(frame)
+        log.ends.append(end)
+        if last:
+            log.done_at = self._done[request] = time.monotonic()
+            self._forget()
+        log.news.set()
+
+    def discard(self, request: str) -> None:
+        """Drops the log of a request that was never taken on."""
+        self._logs.pop(request, None)
+
+    def _forget(self) -> None:
+        horizon = time.monotonic() - self._keep_s
+        while self._done and (len(self._done) > self._keep or next(iter(self._done.values())) < horizon):
+            request, _ = self._done.popitem(last=False)
+            del self._logs[request]
+
+    async def follow(self, request: str, start: int) -> AsyncIterator[bytes]:
+        """Frames that hold tokens from index ``start`` on, and the last one; `KeyError` for an unknown request."""
+        log, place = self._logs[request], 0
+        while True:
+            log.news.clear()
+            while place < len(log.frames):
+                last = log.done_at is not None and place == len(log.frames) - 1
+                if log.ends[place] > start or last:
+                    yield log.frames[place]
+                place += 1
+            if log.done_at is not None and place == len(log.frames):
+                return
+            await log.news.wait()

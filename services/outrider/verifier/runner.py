@@ -1,0 +1,136 @@
+"""Runs the target over a step's rows and draws a token at each row that asks for one."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.race_sample import race_sample
+from outrider.models.llama import LlamaModel
+from outrider.models.sampling import Dice, Sampling
+from outrider.models.speculation import MergedTree
+from outrider.verifier.budget import CostCurve
+from outrider.verifier.sequence import Sequence
+from torch import Tensor
+
+_MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+class BrokenLogits(Exception):
+    """The target's logits at some row are not numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One sequence's rows in a step.
+
+    Attributes:
+        tokens: ids of the rows; the first is the sequence's first pending token.
+        guesses: the tree behind the only pending token, whose nodes are rows 1 on; None for a chunk of prompt.
+        draws: whether the rows that end the sequence draw: every row of a tree, the last row of the last chunk.
+    """
+
+    sequence: Sequence
+    tokens: list[int]
+    guesses: MergedTree | None
+    draws: bool
+
+
+class Runner:
+    """The target model, its pages of keys and values, and the draws."""
+
+    def __init__(self, model: LlamaModel, pages: int, page_size: int) -> None:
+        self.model = model
+        self.pool = model.new_pool(pages, page_size)
+        self._page_size = page_size
+
+    def dice(self, sampling: Sampling) -> Dice | None:
+        """A sequence's dice; None where it is greedy."""
+        return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size)
+
+    @torch.inference_mode()
+    def run(self, works: Seq[Work]) -> list[list[int]]:
+        """One forward over all rows; for each of ``works`` the tokens drawn, in the order of its rows."""
+        batch = self._batch([self._rows(work) for work in works])
+        ids = torch.tensor([token for work in works for token in work.tokens])
+        hidden = self.model.forward(ids, batch, self.pool)
+        wanted, draws = self._draws(works)
+        if not draws:
+            return [[] for _ in works]
+        logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
+        drawn = iter(_draw(logits, draws))
+        return [[next(drawn) for _ in range(_draw_count(work))] for work in works]
+
+    def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
+        return RaggedBatch.build(rows, self._page_size, device="cpu")
+
+    def _rows(self, work: Work) -> SequenceRows:
+        parents = None if work.guesses is None else [-1] + [parent + 1 for parent in work.guesses.parents]
+        return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
+
+    def _draws(self, works: Seq[Work]) -> tuple[list[int], list[tuple[Sequence, int]]]:
+        wanted, draws, start = [], [], 0
+        for work in works:
+            end = work.sequence.cached + len(work.tokens)
+            if work.draws and work.guesses is None:
+                wanted.append(start + len(work.tokens) - 1)
+                draws.append((work.sequence, end))
+            elif work.draws and work.guesses is not None:
+                wanted.extend(range(start, start + len(work.tokens)))
+                root = work.sequence.cached + 1
+                draws.extend((work.sequence, root + depth) for depth in (0, *work.guesses.depths))
+            start += len(work.tokens)
+        return wanted, draws
+
+    @torch.inference_mode()
+    def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
+        """Moves the accepted rows of a verified tree to where the sequence goes on."""
+        if list(rows) != list(range(len(rows))):
+            kv_compact(self.pool, sequence.pages, sequence.cached, rows)
+
+    @torch.inference_mode()
+    def measure(self, context: int, limit: int, repeats: int = 5) -> CostCurve:
+        """Median seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up."""
+        measured = []
+        for rows in [rows for rows in _MEASURED_ROWS if rows <= limit]:
+            ids = torch.arange(rows)
+            work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
+            times = []
+            for _ in range(repeats + 1):
+                start = time.perf_counter()
+                self.model.logits(self.model.forward(ids, self._batch([work]), self.pool)).argmax(-1).tolist()
+                times.append(time.perf_counter() - start)
+            measured.append((rows, statistics.median(times[1:])))
+        return CostCurve.rising(measured)
+
+
+def _draw_count(work: Work) -> int:
+    return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
+
+
+def _draw(logits: Tensor, draws: Seq[tuple[Sequence, int]]) -> list[int]:
+    """Tokens drawn at rows of ``logits``, each for its sequence at its absolute position; float32 [n, V]."""
+    if logits.amax(-1).isnan().any():
+        raise BrokenLogits("the target's logits are not numbers")
+    groups: dict[Sampling | None, list[int]] = defaultdict(list)
+    for row, (sequence, _) in enumerate(draws):
+        sampling = sequence.request.sampling
+        groups[None if sampling.greedy else Sampling(sampling.temperature, sampling.truncation)].append(row)
+    tokens = [0] * len(draws)
+    for group, rows in groups.items():
+        chosen = logits if len(rows) == len(draws) else logits[rows]
+        drawn = chosen.argmax(-1) if group is None else _race(chosen, group, [draws[row] for row in rows])
+        for row, token in zip(rows, drawn.tolist(), strict=True):
+            tokens[row] = token
+    return tokens
+
+
+def _race(logits: Tensor, sampling: Sampling, draws: Seq[tuple[Sequence, int]]) -> Tensor:
+    rolls = [sequence.dice.at(position) for sequence, position in draws if sequence.dice is not None]
+    return race_sample(sampling.shape(logits), torch.stack(rolls))

@@ -1,0 +1,93 @@
+"""A request and the state of the sequence that answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.models.sampling import Dice, Sampling
+from outrider.models.speculation import DraftTree
+from outrider.wire.frames import Finish, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, checked.
+
+    Attributes:
+        prompt: token ids, at least one.
+        emitted: tokens that another replica has already generated.
+        max_tokens: most generated tokens, those emitted included.
+        stop: strings that end the text.
+        stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
+        drafters: who may guess; None is anyone, an empty set is nobody.
+        max_nodes: most guesses a step; 0 leaves it to the verifier.
+    """
+
+    id: str
+    tenant: str
+    prompt: list[int]
+    sampling: Sampling
+    max_tokens: int
+    emitted: list[int] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
+    stop_ids: frozenset[int] = frozenset()
+    drafters: frozenset[str] | None = None
+    max_nodes: int = 0
+
+    @property
+    def speculates(self) -> bool:
+        """Whether anyone may guess."""
+        return self.drafters is None or bool(self.drafters)
+
+    def admits(self, drafter: str) -> bool:
+        """Whether ``drafter`` may guess."""
+        return self.drafters is None or drafter in self.drafters
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on its way.
+
+    Attributes:
+        number: names the sequence to drafters; never used twice.
+        tokens: prompt and generated tokens.
+        cached: leading tokens whose keys and values are in ``pages``; while decoding, all but the last.
+        pages: page ids in order.
+        hashes: chain hashes of the leading full pages, as far as they were needed.
+        published: leading pages offered to other sequences.
+        trees: guesses that hang from the current end, by where they came from.
+    """
+
+    request: Request
+    number: int
+    tokens: list[int]
+    dice: Dice | None
+    cached: int = 0
+    pages: list[int] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+    published: int = 0
+    reused: int = 0
+    trees: dict[str, DraftTree] = field(default_factory=dict)
+    steps: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    finish: Finish | None = None
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated so far."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def pending(self) -> int:
+        """Tokens whose keys and values are still to be computed."""
+        return len(self.tokens) - self.cached
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still be generated."""
+        return self.request.max_tokens - self.generated
+
+    def usage(self) -> Usage:
+        """What the request has cost so far."""
+        return Usage(len(self.request.prompt), self.generated, self.reused, self.accepted, self.rejected, self.steps)

@@ -1,0 +1,218 @@
+"""The verifier as a service: gRPC in, frames out on NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import grpc
+import torch
+from outrider.mesh import plugins
+from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
+from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
+from outrider.models import pocket
+from outrider.models.llama import LlamaModel, ModelError
+from outrider.models.pages import PageTable
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.text import TextError, Tokenizer
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1 import verifier_pb2_grpc as pb_grpc
+from outrider.verifier.answer import Answers
+from outrider.verifier.convert import Served, request_from_proto
+from outrider.verifier.drafting import RemoteDrafting
+from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.frame_log import FrameLog
+from outrider.verifier.loop import EngineThread
+from outrider.verifier.metrics import Metrics
+from outrider.verifier.runner import Runner
+from outrider.verifier.scheduler import Limits, QueueFull, Scheduler
+from outrider.verifier.settings import VerifierSettings
+from outrider.wire.frames import encode_frame, token_subject
+
+_REMOTE_DRAFTERS = frozenset({"model"})
+_MEASURED_CONTEXT = 256
+
+_log = get_logger("verifier")
+
+
+class VerifierService(Service, pb_grpc.VerifierServicer):
+    """Holds the target model. Everything it says is decided in the engine's thread."""
+
+    kind: ClassVar[str] = "verifier"
+    settings: ClassVar[type[VerifierSettings]] = VerifierSettings
+
+    def __init__(self, settings: VerifierSettings) -> None:
+        self._settings = settings
+        self._log = FrameLog()
+        self._metrics = Metrics()
+        self._draining = False
+        self._idle = asyncio.Event()
+
+    async def start(self, mesh: Mesh) -> None:
+        """Loads the model, measures its steps and starts to decide."""
+        self._mesh, self._loop = mesh, asyncio.get_running_loop()
+        sys.setswitchinterval(0.0005)
+        await asyncio.to_thread(self._load)
+        self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
+        self._drafting = RemoteDrafting(
+            mesh.instance, self._tokenizer.vocabulary, mesh.registry, mesh.tasks, self._offer
+        )
+        self._drafting.start()
+        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
+        self._thread.start()
+
+    def _load(self) -> None:
+        settings = self._settings
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
+        try:
+            if settings.model == "pocket":
+                pocket.verify(directory)
+            self._tokenizer = Tokenizer.load(directory)
+            dtype = "float32" if settings.dtype == "auto" and settings.device == "cpu" else settings.dtype
+            model = LlamaModel.load(directory, dtype=dtype, device=settings.device, determinism=settings.determinism)
+        except (ModelError, TextError, pocket.ManifestError) as error:
+            raise ConfigError(str(error)) from None
+        self._name = settings.served_name or ("pocket" if settings.model == "pocket" else directory.name)
+        self._dtype = dtype
+        self._engine = self._build(model)
+
+    def _build(self, model: LlamaModel) -> Engine:
+        settings, config = self._settings, model.config
+        if settings.pages * settings.page_size < config.context_length:
+            raise ConfigError(
+                f"pages = {settings.pages} of {settings.page_size} tokens do not hold one sequence of the model's "
+                f"context of {config.context_length}; at least {-(-config.context_length // settings.page_size)} do"
+            )
+        limits = Limits(
+            settings.max_running,
+            settings.max_waiting,
+            settings.prefill_rows,
+            settings.max_guesses,
+            settings.max_nodes,
+            settings.page_size,
+            config.context_length,
+        )
+        drafters = [self._drafter(name, model) for name in settings.drafters]
+        self._served = Served(
+            config.vocab_size,
+            config.context_length,
+            frozenset(config.eos_token_ids),
+            _REMOTE_DRAFTERS | {drafter.name for drafter in drafters},
+        )
+        self._pages = PageTable(settings.pages)
+        runner = Runner(model, settings.pages, settings.page_size)
+        cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
+        _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
+        scheduler = Scheduler(limits, self._pages, self._tokenizer.vocabulary.encode())
+        return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
+
+    def _drafter(self, name: str, model: LlamaModel) -> Drafter:
+        make = plugins.load("outrider.drafters", name)
+        context = DrafterContext(self._tokenizer.vocabulary, model.config.vocab_size, model.config.context_length)
+        try:
+            drafter: Drafter = make(context)
+        except DrafterError as error:
+            raise ConfigError(str(error)) from None
+        return drafter
+
+    def status(self) -> dict[str, Any]:
+        """What the registry tells of this verifier."""
+        return {
+            "model": self._name,
+            "vocabulary": self._tokenizer.vocabulary,
+            "context_length": self._served.context_length,
+            "load": self._engine.load,
+            "free_pages": self._pages.available,
+        }
+
+    async def drain(self) -> None:
+        """Takes nothing new and waits for what runs."""
+        self._draining = True
+        while self._engine.load:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def stop(self) -> None:
+        """Ends the engine."""
+        self._thread.stop()
+        await self._drafting.stop()
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
+        """Queues a request."""
+        if self._draining:
+            raise Unavailable("this verifier is draining")
+        request = request_from_proto(message, self._served)
+        if self._log.running(request.id):
+            raise AlreadyExists(f"request {request.id} is being served", param="request_id")
+        self._log.open(request.id)
+        try:
+            ahead = await asyncio.wrap_future(self._thread.call(lambda: self._engine.submit(request)))
+        except QueueFull:
+            self._log.discard(request.id)
+            raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
+        return pb.SubmitResponse(queued_ahead=ahead, instance=self._mesh.instance)
+
+    async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
+        """Ends a request."""
+        cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(message.request_id)))
+        return pb.CancelResponse(cancelled=cancelled)
+
+    async def Follow(  # noqa: N802
+        self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.FollowResponse]:
+        """Frames past the broker."""
+        try:
+            async for frame in self._log.follow(message.request_id, message.from_index):
+                yield pb.FollowResponse(frame=frame)
+        except KeyError:
+            raise NotFound(f"request {message.request_id} is not known here", param="request_id") from None
+
+    async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
+        """The model and its limits."""
+        return pb.DescribeResponse(
+            model=self._name,
+            vocabulary=self._tokenizer.vocabulary,
+            context_length=self._served.context_length,
+            vocabulary_size=self._served.vocabulary_size,
+            dtype=self._dtype,
+            determinism=self._settings.determinism,
+            pages=self._pages.total,
+            free_pages=self._pages.available,
+            page_size=self._settings.page_size,
+        )
+
+    def _from_engine(self, outcome: Outcome) -> None:
+        self._loop.call_soon_threadsafe(self._publish, outcome)
+
+    def _publish(self, outcome: Outcome) -> None:
+        self._drafting.tell(outcome)
+        for request, frame in outcome.frames:
+            data = encode_frame(frame)
+            self._mesh.bus.publish(token_subject(request.tenant, request.id), data)
+            self._log.append(request.id, data, frame.first_index + len(frame.tokens), frame.finish is not None)
+            if frame.finish is not None:
+                self._metrics.finished()
+        self._metrics.update(self._engine, self._pages)
+        if not self._engine.load:
+            self._idle.set()
+
+    def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
+        def take() -> None:
+            for number, tree in trees:
+                self._engine.offer(number, tree, source)
+
+        self._thread.post(take)
+
+    def _engine_failed(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,38 @@
+"""What an operator may set on a verifier."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from outrider.mesh.config import Settings
+
+
+class VerifierSettings(Settings, kw_only=True):
+    """Settings of the verifier, in the configuration's ``[verifier]`` table."""
+
+    model: Annotated[str, Meta(description="directory of the target's checkpoint, or `pocket` for the shipped one")] = (
+        "pocket"
+    )
+    served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Meta(description="of weights and KV pages; auto is float32 on a CPU, the checkpoint's own on a GPU"),
+    ] = "auto"
+    device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
+    determinism: Annotated[
+        Literal["strict", "fast"],
+        Meta(description="strict: a token's bits do not depend on its batch; fast: the quickest kernels"),
+    ] = "strict"
+    threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
+    pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
+    page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
+    max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
+    max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
+    prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
+    max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
+    max_nodes: Annotated[int, Meta(ge=1, le=63, description="most guesses a sequence in a step")] = 31
+    drafters: Annotated[
+        list[str],
+        Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
+    ] = []

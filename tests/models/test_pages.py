@@ -1,0 +1,85 @@
+"""KV pages: who holds them and what is shared."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from outrider.models.pages import OutOfPages, PageTable, chain_hash
+
+
+def test_pages_of_a_sequence_are_consecutive_where_they_can_be() -> None:
+    table = PageTable(8)
+    first = table.allocate(None)
+    assert [table.allocate(first), table.allocate(first + 1)] == [first + 1, first + 2]
+
+
+def test_no_page_is_left_to_allocate_when_all_are_held() -> None:
+    table = PageTable(2)
+    table.allocate(table.allocate(None))
+    with pytest.raises(OutOfPages):
+        table.allocate(None)
+
+
+def test_a_published_page_is_found_again_until_its_room_is_needed() -> None:
+    table = PageTable(2)
+    page, digest = table.allocate(None), chain_hash(b"salt", [1, 2])
+    table.publish(page, digest)
+    table.release([page])
+    assert table.match([digest]) == [page]
+    table.release([page])
+    table.allocate(table.allocate(None))
+    assert table.match([digest]) == []
+
+
+def test_pages_behind_another_prefix_or_salt_have_other_names() -> None:
+    first, second = chain_hash(b"a", [1]), chain_hash(b"b", [1])
+    assert first != second
+    assert chain_hash(first, [2]) != chain_hash(second, [2])
+
+
+class Pages(RuleBasedStateMachine):
+    """Sequences that come, grow, publish and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = PageTable(6)
+        self.held: list[list[int]] = []
+        self.named: set[bytes] = set()
+
+    @rule()
+    def start(self) -> None:
+        self.held.append([])
+
+    @rule(index=st.integers(0, 9))
+    def grow(self, index: int) -> None:
+        if self.held:
+            pages = self.held[index % len(self.held)]
+            try:
+                pages.append(self.table.allocate(pages[-1] if pages else None))
+            except OutOfPages:
+                assert self.table.available == 0
+
+    @rule(index=st.integers(0, 9), name=st.binary(min_size=1, max_size=1))
+    def publish(self, index: int, name: bytes) -> None:
+        if self.held and self.held[index % len(self.held)]:
+            self.table.publish(self.held[index % len(self.held)][-1], name)
+            self.named.add(name)
+
+    @rule(name=st.binary(min_size=1, max_size=1))
+    def share(self, name: bytes) -> None:
+        self.held.append(self.table.match([name]))
+
+    @rule(index=st.integers(0, 9))
+    def end(self, index: int) -> None:
+        if self.held:
+            self.table.release(self.held.pop(index % len(self.held)))
+
+    @invariant()
+    def pages_are_accounted_for(self) -> None:
+        self.table.check(self.held)
+
+
+TestPages = Pages.TestCase
+TestPages.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,47 @@
+"""What a step buys, and what it learns about guesses."""
+
+from __future__ import annotations
+
+from outrider.models.speculation import MergedTree
+from outrider.verifier.budget import Calibrator, CostCurve, buy
+
+FLAT = CostCurve([1, 64], [1.0, 1.0])
+STEEP = CostCurve([1, 64], [1.0, 64.0])
+CHAIN = MergedTree([1, 2, 3], [-1, 0, 1], [0.9, 0.8, 0.05], [1, 2, 3], [0.9, 0.9, 0.06], ["m"] * 3)
+WIDE = MergedTree([1, 2], [-1, -1], [0.5, 0.3], [1, 1], [0.5, 0.3], ["m"] * 2)
+
+
+def test_everything_is_bought_where_rows_cost_nothing() -> None:
+    assert [len(tree) for tree in buy([CHAIN, WIDE], [63, 63], 2, 64, FLAT)] == [3, 2]
+
+
+def test_nothing_is_bought_where_every_row_costs_a_step() -> None:
+    assert [len(tree) for tree in buy([CHAIN, WIDE], [63, 63], 2, 64, STEEP)] == [0, 0]
+
+
+def test_the_likeliest_are_bought_first_over_all_sequences() -> None:
+    assert [len(tree) for tree in buy([CHAIN, WIDE], [63, 63], 2, 3, FLAT)] == [2, 1]
+
+
+def test_a_sequence_gets_no_more_than_its_cap() -> None:
+    assert [len(tree) for tree in buy([CHAIN, WIDE], [1, 63], 2, 64, FLAT)] == [1, 2]
+
+
+def test_the_whole_range_is_searched_past_a_step_in_the_cost() -> None:
+    padded = CostCurve([1, 2, 8], [1.0, 2.5, 2.5])
+    sure = MergedTree([1] * 6, list(range(-1, 5)), [0.99] * 6, list(range(1, 7)), [0.99] * 6, ["m"] * 6)
+    assert len(buy([sure], [63], 1, 64, padded)[0]) == 6
+
+
+def test_the_cost_curve_goes_through_what_was_measured_and_never_falls() -> None:
+    curve = CostCurve.rising([(1, 2.0), (2, 1.5), (4, 4.0)])
+    assert [curve(rows) for rows in (1, 2, 3, 4, 8)] == [2.0, 2.0, 3.0, 4.0, 8.0]
+
+
+def test_confidence_is_corrected_by_what_comes_true() -> None:
+    calibrator = Calibrator()
+    assert abs(calibrator(0.9) - 0.9) < 0.06
+    for outcome in range(2000):
+        calibrator.learn(0.9, outcome % 2 == 0)
+    assert abs(calibrator(0.9) - 0.5) < 0.05
+    assert abs(calibrator(0.2) - 0.2) < 0.06

@@ -1,0 +1,117 @@
+"""The sampler's law: what the verifier says has the target's distribution, by enumeration, and wrong rules do not."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.race_sample import Truncation
+from outrider.models.sampling import Sampling
+from outrider.verifier import engine as engine_module
+from outrider.verifier import runner as runner_module
+from outrider.verifier.accept import Accepted, walk
+from outrider.verifier.engine import Engine
+from outrider.verifier.sequence import Request
+
+from tests.verifier.conftest import MakeEngine
+from tests.verifier.drafters import EverythingDrafter
+
+VOCABULARY, PROMPT, DRAWS, TEMPERATURE = 4, [1, 2, 0], 12_000, 1.3
+
+
+def exact_law(engine: Engine, truncation: Truncation) -> dict[tuple[int, ...], float]:
+    """Probability of every three tokens, from the target's own logits one sequence at a time."""
+    model = engine._runner.model
+    sampling = Sampling(TEMPERATURE, truncation)
+    law = {}
+    for tokens in itertools.product(range(VOCABULARY), repeat=3):
+        ids = PROMPT + list(tokens)
+        pool = model.new_pool(2, 8)
+        with torch.inference_mode():
+            batch = RaggedBatch.build([SequenceRows(len(ids), 0, [0, 1], None)], 8, device="cpu")
+            logits = model.logits(model.forward(torch.tensor(ids), batch, pool))
+        steps = sampling.shape(logits[2:5]).double().softmax(-1)
+        law[tokens] = float(steps[range(3), tokens].prod())
+    return law
+
+
+def drawn(engine: Engine, truncation: Truncation) -> Counter[tuple[int, ...]]:
+    """What the verifier says for many seeds."""
+    for seed in range(DRAWS):
+        sampling = Sampling(TEMPERATURE, truncation, seed * 7919)
+        engine.submit(Request(f"r{seed}", "t", PROMPT, sampling, max_tokens=3))
+    said: dict[str, list[int]] = {}
+    while engine.busy:
+        for request, frame in engine.step().frames:
+            said.setdefault(request.id, []).extend(frame.tokens)
+    return Counter(tuple(tokens) for tokens in said.values())
+
+
+def chi_square(law: dict[tuple[int, ...], float], counts: Counter[tuple[int, ...]]) -> tuple[float, int]:
+    """Statistic and degrees of freedom, cells that expect fewer than 8 taken together."""
+    common = [key for key, p in law.items() if p * DRAWS >= 8]
+    rest = 1 - sum(law[key] for key in common)
+    cells = [(counts[key], law[key] * DRAWS) for key in common]
+    cells.append((DRAWS - sum(count for count, _ in cells), max(rest * DRAWS, 1.0)))
+    return sum((count - expected) ** 2 / expected for count, expected in cells), len(cells) - 1
+
+
+def follows_the_law(engine: Engine, truncation: Truncation = Truncation()) -> bool:  # noqa: B008 - it is immutable
+    statistic, degrees = chi_square(exact_law(engine, truncation), drawn(engine, truncation))
+    return statistic < degrees + 5 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_three_tokens_have_the_targets_joint_distribution(make_engine: MakeEngine, depth: int) -> None:
+    drafters = [EverythingDrafter(VOCABULARY, depth)] if depth else []
+    assert follows_the_law(make_engine(VOCABULARY, drafters))
+
+
+def test_truncated_distributions_are_followed_too(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)])
+    assert follows_the_law(engine, Truncation(top_k=3, top_p=0.9, min_p=0.02))
+
+
+def test_dice_used_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = runner_module._race
+
+    def same_dice(logits: torch.Tensor, sampling: Sampling, draws: list[tuple[object, int]]) -> torch.Tensor:
+        return right(logits, sampling, [(sequence, len(PROMPT)) for sequence, _ in draws])
+
+    monkeypatch.setattr(runner_module, "_race", same_dice)
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+
+
+def test_a_temperature_missing_at_guessed_nodes_breaks_the_law(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = runner_module._race
+
+    def half_warm(logits: torch.Tensor, sampling: Sampling, draws: list[tuple[object, int]]) -> torch.Tensor:
+        guessed = torch.tensor([position > len(PROMPT) for _, position in draws])
+        return right(torch.where(guessed[:, None], logits * TEMPERATURE, logits), sampling, draws)
+
+    monkeypatch.setattr(runner_module, "_race", half_warm)
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+
+
+def test_taking_the_drafters_word_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def credulous(guesses: list[int], parents: list[int], drawn: list[int]) -> Accepted:
+        if not guesses:
+            return walk(guesses, parents, drawn)
+        return Accepted([0, 1], [guesses[0], drawn[1]])
+
+    monkeypatch.setattr(engine_module, "walk", credulous)
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+
+
+def test_reading_the_row_before_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shifted(guesses: list[int], parents: list[int], drawn: list[int]) -> Accepted:
+        right = walk(guesses, parents, drawn)
+        return Accepted(right.rows, [*right.tokens[:-1], drawn[max(right.rows[-1] - 1, 0)]])
+
+    monkeypatch.setattr(engine_module, "walk", shifted)
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
