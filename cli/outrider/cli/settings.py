@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import defaultdict
@@ -18,9 +19,13 @@ from rich.table import Table
 GROUP = "outrider.settings"
 """Entry points by which each service tells the type of its settings; its module must be light to import."""
 
+WIDTH = 200
+"""Of tables that are not shown in a terminal."""
+
 Flags = dict[str, dict[str, str]]
 
 
+@functools.cache
 def services() -> dict[str, type[Settings]]:
     """The type of settings of every service that is installed, by kind."""
     return plugins.available(GROUP)
@@ -59,7 +64,7 @@ def show(file: Path | None, service: str | None, sets: list[str]) -> int:
         tables = [_table(kind, effective(kind, file, flags).values()) for kind in _kinds(service)]
     except ConfigError as error:
         return _refuse(error)
-    console = Console(soft_wrap=True)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for table in tables:
         console.print(table)
     return 0
