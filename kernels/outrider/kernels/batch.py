@@ -1,0 +1,143 @@
+"""The rows of one step: which sequence each belongs to, where it stands, and where its keys and values go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRows:
+    """What one sequence brings to a step.
+
+    Attributes:
+        rows: rows in this step, at least 1.
+        context: tokens whose keys and values are in the pages and that every row sees.
+        pages: page ids in order; enough for ``context`` and the rows (or the whole tree) behind it.
+        parents: None for a causal chunk, in which row i sees rows 0 to i and is written at slot ``context + i``.
+            Otherwise a tree: node i hangs from node ``parents[i] < i``, or from the context where that is -1, and
+            lies at slot ``context + i``. The step computes the last ``rows`` nodes; those before them, if any,
+            were written by earlier steps.
+    """
+
+    rows: int
+    context: int
+    pages: Sequence[int]
+    parents: Sequence[int] | None = None
+
+    @property
+    def nodes(self) -> int:
+        """Rows behind the context, those of earlier steps included."""
+        return self.rows if self.parents is None else len(self.parents)
+
+    @property
+    def first(self) -> int:
+        """Slot of the first row of this step."""
+        return self.context + self.nodes - self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The shape of a tree.
+
+    Attributes:
+        depths: of each node, 0 where it hangs from the context.
+        paths: of each node, the set of nodes it sees (itself included) as bits: bit j for node j.
+    """
+
+    depths: list[int]
+    paths: list[int]
+
+    @classmethod
+    def hang(cls, parents: Sequence[int]) -> Tree:
+        """The tree of ``parents``; ValueError where a parent does not come before its child."""
+        depths: list[int] = []
+        paths: list[int] = []
+        for node, parent in enumerate(parents):
+            if not -1 <= parent < node:
+                raise ValueError(f"parent {parent} of node {node} is not one of -1 to {node - 1}")
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+            paths.append((paths[parent] if parent >= 0 else 0) | 1 << node)
+        return cls(depths, paths)
+
+    def visible(self, rows: int) -> npt.NDArray[np.bool_]:
+        """Which nodes each of the last ``rows`` nodes sees: bool [rows, nodes]."""
+        width = (len(self.paths) + 7) // 8
+        packed = b"".join(path.to_bytes(width, "little") for path in self.paths[-rows:])
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+        return bits.reshape(rows, width * 8)[:, : len(self.paths)].astype(np.bool_)
+
+
+class RaggedBatch:
+    """The rows of a step, sequence after sequence, without padding.
+
+    Attributes:
+        sequences: as given.
+        starts: first row of each sequence in the step.
+        trees: shape of each sequence's tree; None for a causal chunk.
+        rows: rows of the step.
+        positions: int64 [rows], absolute position of each row: context plus depth.
+        slots: int64 [rows], where in the pool each row's keys and values are written.
+    """
+
+    __slots__ = ("page_size", "positions", "rows", "sequences", "slots", "starts", "trees")
+
+    def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
+        self.sequences = tuple(sequences)
+        self.page_size = page_size
+        self.trees = [None if s.parents is None else Tree.hang(s.parents) for s in self.sequences]
+        *self.starts, self.rows = accumulate((s.rows for s in self.sequences), initial=0)
+        for sequence in self.sequences:
+            _check(sequence, page_size)
+        self.positions = self._tensor([self._positions(i) for i in range(len(self.sequences))], device)
+        self.slots = self._tensor([row_slots(s, page_size, s.first, s.rows) for s in self.sequences], device)
+
+    @classmethod
+    def build(
+        cls, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str = "cpu"
+    ) -> RaggedBatch:
+        """The batch of ``sequences``, whose pages hold ``page_size`` tokens each.
+
+        Raises:
+            ValueError: no rows, a context below zero, too few pages, or parents that are no tree.
+        """
+        if not sequences:
+            raise ValueError("a step has at least one sequence")
+        return cls(sequences, page_size, device)
+
+    def _positions(self, index: int) -> npt.NDArray[np.int64]:
+        sequence, tree = self.sequences[index], self.trees[index]
+        if tree is None:
+            return np.arange(sequence.context, sequence.context + sequence.rows)
+        return np.array(tree.depths[-sequence.rows :]) + sequence.context
+
+    @staticmethod
+    def _tensor(parts: list[npt.NDArray[np.int64]], device: torch.device | str) -> Tensor:
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return torch.from_numpy(joined).to(device)
+
+
+def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) -> npt.NDArray[np.int64]:
+    """Slots in the pool of a sequence's tokens ``first`` to ``first + count - 1``."""
+    page = first // page_size
+    pages = np.array(sequence.pages[page : (first + count - 1) // page_size + 1], np.int64)
+    slots = (pages[:, None] * page_size + np.arange(page_size)).reshape(-1)
+    return slots[first - page * page_size :][:count]
+
+
+def _check(sequence: SequenceRows, page_size: int) -> None:
+    if sequence.rows < 1 or sequence.context < 0:
+        raise ValueError(f"{sequence.rows} rows behind {sequence.context} tokens: at least 1 row, behind at least 0")
+    if sequence.nodes < sequence.rows:
+        raise ValueError(f"a tree of {sequence.nodes} nodes has no {sequence.rows} rows")
+    if len(sequence.pages) * page_size < sequence.context + sequence.nodes:
+        raise ValueError(
+            f"{len(sequence.pages)} pages of {page_size} do not hold {sequence.context} tokens "
+            f"and {sequence.nodes} rows"
+        )

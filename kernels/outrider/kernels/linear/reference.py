@@ -1,0 +1,11 @@
+"""linear as it is written down."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x @ weight.T + bias`` of [n, in], [out, in] and [out] in float32: [n, out]."""
+    product = x.float() @ weight.float().T
+    return product if bias is None else product + bias.float()

@@ -1,0 +1,48 @@
+"""Keys and values of all layers in fixed-size pages."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KvPool:
+    """Pages of keys and values.
+
+    A *slot* is the place of one token, ``page * page_size + offset``. A slot's keys and values lie together, so that a
+    row is written at once; keys are in the interleaved rotary order of `rope_kv_write`.
+
+    Attributes:
+        data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
+        slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        pages: int,
+        page_size: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.pages = pages
+        self.page_size = page_size
+        self.kv_heads = kv_heads
+        self.head_dim = head_dim
+        self.data = torch.zeros(layers, pages * page_size, 2, kv_heads, head_dim, dtype=dtype, device=device)
+        self.slots = self.data.flatten(2).unbind(0)
+
+    def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
+        """Of each layer, the keys of ``count`` consecutive slots as [kv_heads, head_dim, count], without copying."""
+        return self.data[:, start : start + count, 0].permute(0, 2, 3, 1).unbind(0)
+
+    def values(self, start: int, count: int) -> tuple[Tensor, ...]:
+        """Of each layer, the values of ``count`` consecutive slots as [kv_heads, count, head_dim], without copying."""
+        return self.data[:, start : start + count, 1].transpose(1, 2).unbind(0)
+
+    def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies of a layer's keys [kv_heads, head_dim, n] and values [kv_heads, n, head_dim] at int64 [n] slots."""
+        rows = self.slots[layer].index_select(0, slots).view(-1, 2, self.kv_heads, self.head_dim)
+        return rows[:, 0].permute(1, 2, 0), rows[:, 1].transpose(0, 1)

@@ -1,0 +1,181 @@
+"""How a step's attention is cut into pieces: rows that attend together, and the columns (tokens) they attend to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree, row_slots
+from torch import Tensor
+
+_CHUNK_ROWS = 128
+"""Rows of a causal chunk that attend together: little waste above the diagonal, and a bound on the scores."""
+
+Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Sizes within which this machine's matrix products give a row the same bits whatever else they hold.
+
+    Attributes:
+        rows: fewest rows (times heads of a group) in a product.
+        least: fewest columns of a block; shorter ones are filled up with columns that weigh nothing.
+        most: most columns of a block.
+        block: positions a block covers; columns beyond that are of other branches, which weigh nothing.
+    """
+
+    rows: int
+    least: int
+    most: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of the step that attend together.
+
+    Attributes:
+        row: first row in the step.
+        rows: how many.
+        columns: how many columns they attend to.
+        start: slot of the first column, where the columns' slots are consecutive.
+        gathered: int64 [columns] slots, where they are not.
+        mask: float32 [rows, columns - masked_from] to add to the scores of the last columns; None masks nothing.
+        masked_from: first column under the mask.
+        blocks: ranges of columns that are summed one after the other; only with a tiling.
+    """
+
+    row: int
+    rows: int
+    columns: int
+    start: int
+    gathered: Tensor | None
+    mask: Tensor | None
+    masked_from: int
+    blocks: Sequence[tuple[int, int]]
+
+
+def cut(batch: RaggedBatch, tiling: Tiling | None) -> Iterator[Piece]:
+    """The pieces of a step; without a tiling each piece is one block."""
+    for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
+        cutter = _Cutter(sequence, batch.page_size, batch.slots.device, tiling)
+        if tree is None:
+            yield from cutter.chunk(start)
+        elif cutter.fits(tree):
+            yield cutter.tree(start, tree)
+        else:
+            yield from cutter.paths(start, tree)
+
+
+class _Cutter:
+    """Cuts one sequence's rows."""
+
+    def __init__(self, sequence: SequenceRows, page_size: int, device: torch.device, tiling: Tiling | None) -> None:
+        self._sequence = sequence
+        self._page_size = page_size
+        self._device = device
+        self._tiling = tiling
+
+    def fits(self, tree: Tree) -> bool:
+        """Whether the tree and the block it begins in make no block that is too long."""
+        if self._tiling is None:
+            return True
+        return self._sequence.context % self._tiling.block + len(tree.depths) <= self._tiling.most
+
+    def chunk(self, start: int) -> Iterator[Piece]:
+        """A causal chunk."""
+        sequence = self._sequence
+        for row in range(0, sequence.rows, _CHUNK_ROWS):
+            nodes = np.arange(min(_CHUNK_ROWS, sequence.rows - row))
+            first = sequence.context + row
+            visible = None if len(nodes) == 1 else np.tri(len(nodes), dtype=np.bool_)
+            yield self._piece(start + row, len(nodes), first, nodes, nodes, visible)
+
+    def tree(self, start: int, tree: Tree) -> Piece:
+        """A tree, whose rows see each their path."""
+        sequence = self._sequence
+        visible = None if sequence.nodes == 1 else tree.visible(sequence.rows)
+        nodes = np.arange(sequence.nodes)
+        return self._piece(start, sequence.rows, sequence.context, nodes, np.array(tree.depths), visible)
+
+    def paths(self, start: int, tree: Tree) -> Iterator[Piece]:
+        """A tree row by row, each with its path alone."""
+        sequence = self._sequence
+        for row, path in enumerate(tree.paths[-sequence.rows :]):
+            nodes = np.array([node for node in range(path.bit_length()) if path >> node & 1])
+            yield self._piece(start + row, 1, sequence.context, nodes, np.arange(len(nodes)), None)
+
+    def _piece(self, row: int, rows: int, first: int, nodes: Indices, depths: Indices, visible: Flags | None) -> Piece:
+        """Rows that see the tokens before ``first`` and, of the tokens ``first + nodes``, those ``visible`` to each.
+
+        The latter stand at positions ``first + depths``.
+        """
+        if self._tiling is None:
+            columns = first + len(nodes)
+            start, gathered = self._place(columns, None)
+            return Piece(row, rows, columns, start, gathered, self._mask(visible), first, ())
+        whole = first - first % self._tiling.block
+        order, lengths = _in_blocks(first - whole, depths, self._tiling)
+        tokens = np.concatenate([np.arange(whole, first), first + nodes])[order]
+        tokens[order < 0] = 0
+        columns = whole + len(tokens)
+        start, gathered = self._place(columns, tokens)
+        mask = self._mask(_reorder(visible, rows, first - whole, order))
+        return Piece(row, rows, columns, start, gathered, mask, whole, _ranges(whole, lengths, self._tiling.block))
+
+    def _place(self, columns: int, tail: Indices | None) -> tuple[int, Tensor | None]:
+        """Slot of the first of consecutive columns, or the slots of all, of which the last are the tokens ``tail``."""
+        sequence, size = self._sequence, self._page_size
+        in_order = tail is None or bool((tail == np.arange(columns - len(tail), columns)).all())
+        pages = sequence.pages[: (columns + size - 1) // size]
+        if in_order and list(pages) == list(range(pages[0], pages[0] + len(pages))):
+            return pages[0] * size, None
+        slots = row_slots(sequence, size, 0, sequence.context + sequence.nodes)
+        if tail is None:
+            return -1, torch.from_numpy(slots[:columns]).to(self._device)
+        chosen = np.concatenate([slots[: columns - len(tail)], slots[tail]])
+        return -1, torch.from_numpy(chosen).to(self._device)
+
+    def _mask(self, visible: Flags | None) -> Tensor | None:
+        if visible is None:
+            return None
+        return torch.from_numpy(np.where(visible, np.float32(0), np.float32("-inf"))).to(self._device)
+
+
+def _in_blocks(shared: int, depths: Indices, tiling: Tiling) -> tuple[Indices, list[int]]:
+    """Columns by the block of their position, each block filled up, and the blocks' lengths.
+
+    The columns are ``shared`` ones from the start of a block on, and those of nodes, at ``depths`` behind them. The
+    order is stable, so that each row's path stays in the order of its positions; -1 stands for a column that fills.
+    """
+    blocks = np.concatenate([np.zeros(shared, np.int64), (depths + shared) // tiling.block])
+    parts, lengths = [], []
+    for block in range(int(blocks.max()) + 1):
+        columns = np.flatnonzero(blocks == block)
+        fill = max(tiling.least - len(columns), 0) if len(columns) else 0
+        parts += [columns, np.full(fill, -1)]
+        lengths.append(len(columns) + fill)
+    return np.concatenate(parts), lengths
+
+
+def _reorder(visible: Flags | None, rows: int, shared: int, order: Indices) -> Flags | None:
+    """What each row sees of the columns in ``order``, given what it sees of those behind the ``shared`` ones."""
+    if visible is None and order[-1] >= 0:
+        return None
+    nodes = visible if visible is not None else np.ones((rows, int(order.max()) + 1 - shared), np.bool_)
+    seen = np.concatenate([np.ones((rows, shared), np.bool_), nodes], axis=1)
+    reordered: Flags = seen[:, order] & (order >= 0)
+    return reordered
+
+
+def _ranges(whole: int, lengths: Sequence[int], block: int) -> list[tuple[int, int]]:
+    ranges = [(start, start + block) for start in range(0, whole, block)]
+    for length in lengths:
+        ranges.append((whole, whole + length))
+        whole += length
+    return ranges

@@ -1,0 +1,30 @@
+"""tree_attention as it is written down, one row at a time, in float64."""
+
+from __future__ import annotations
+
+import torch
+from outrider.kernels.batch import RaggedBatch, row_slots
+from outrider.kernels.pool import KvPool
+from torch import Tensor
+
+
+def tree_attention(queries: Tensor, pool: KvPool, layer: int, batch: RaggedBatch, scale: float) -> Tensor:
+    """Attention of [rows, heads, head_dim] queries over what each row sees: float64 [rows, heads, head_dim]."""
+    out = torch.empty(queries.shape, dtype=torch.float64)
+    for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
+        slots = row_slots(sequence, batch.page_size, 0, sequence.context + sequence.nodes).tolist()
+        for row in range(sequence.rows):
+            node = sequence.nodes - sequence.rows + row
+            path = (1 << node + 1) - 1 if tree is None else tree.paths[node]
+            seen = slots[: sequence.context]
+            seen += [slots[sequence.context + j] for j in range(sequence.nodes) if path >> j & 1]
+            out[start + row] = _attend(queries[start + row], pool, layer, seen, scale)
+    return out
+
+
+def _attend(query: Tensor, pool: KvPool, layer: int, seen: list[int], scale: float) -> Tensor:
+    keys, values = pool.data[layer, seen].double().unbind(1)
+    group = query.shape[0] // pool.kv_heads
+    keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+    scores = torch.einsum("hd,shd->hs", query.double(), keys) * scale
+    return torch.einsum("hs,shd->hd", scores.softmax(-1), values)

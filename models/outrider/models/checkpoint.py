@@ -1,0 +1,95 @@
+"""Tensors of a Hugging Face directory: one ``model.safetensors`` or the shards of an index. Nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from outrider.models.errors import ModelError
+from outrider.models.fields import Fields
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+class Checkpoint:
+    """The tensors of a directory, read one at a time.
+
+    Args:
+        directory: of the model.
+
+    Raises:
+        ModelError: no safetensors, a missing shard, or a file that is not whole.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files: dict[Path, Any] = {}
+        self._places = self._sharded() if (directory / _INDEX).is_file() else self._single()
+        self._taken: set[str] = set()
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor:
+        """A tensor, checked to be of ``shape`` and of a floating-point dtype of 16 or 32 bits."""
+        path = self._places.get(name)
+        if path is None:
+            raise ModelError(f"{self._directory} has no tensor {name}, which its config.json asks for")
+        self._taken.add(name)
+        described = self._open(path).get_slice(name)
+        if list(described.get_shape()) != list(shape):
+            found = described.get_shape()
+            raise ModelError(f"{path}: {name} has shape {found}; by config.json it must be {list(shape)}")
+        if described.get_dtype() not in _DTYPES:
+            allowed = ", ".join(_DTYPES)
+            raise ModelError(f"{path}: {name} has dtype {described.get_dtype()}; one of {allowed} is allowed")
+        tensor: Tensor = self._open(path).get_tensor(name)
+        return tensor
+
+    def finish(self, ignored: Iterable[str] = ()) -> None:
+        """Checks that no tensor was left but those whose names end in one of ``ignored``."""
+        endings = tuple(ignored)
+        for name in sorted(self._places.keys() - self._taken):
+            if not name.endswith(endings):
+                raise ModelError(f"{self._places[name]} has a tensor {name} that its config.json has no use for")
+
+    def _single(self) -> dict[str, Path]:
+        path = self._directory / _SINGLE
+        if not path.is_file():
+            raise ModelError(f"{self._directory} has neither {_SINGLE} nor {_INDEX}{self._pickled()}")
+        return dict.fromkeys(self._open(path).keys(), path)
+
+    def _pickled(self) -> str:
+        found = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in self._directory.glob(pattern))
+        return f"; {found[0]} is a pickle, which is never loaded" if found else ""
+
+    def _sharded(self) -> dict[str, Path]:
+        index = Fields.read(self._directory / _INDEX)
+        shards = index.within("weight_map")
+        if shards is None:
+            raise index.wrong("weight_map", "an object of tensor names and file names")
+        places = {name: self._directory / _shard(shards, name) for name in shards.values}
+        for name, path in places.items():
+            if name not in self._open(path).keys():  # noqa: SIM118 (a file, not a mapping)
+                raise ModelError(f"{path} has no tensor {name}, which {_INDEX} places there")
+        return places
+
+    def _open(self, path: Path) -> Any:
+        if path not in self._files:
+            if not path.is_file():
+                raise ModelError(f"{path} is missing, which {_INDEX} names")
+            try:
+                self._files[path] = safe_open(path, framework="pt")
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path} is not a whole safetensors file: {error}") from None
+        return self._files[path]
+
+
+def _shard(shards: Fields, name: str) -> str:
+    file = shards.text(name)
+    if Path(file).name != file:
+        raise shards.wrong(name, "a file name without a folder")
+    return file

@@ -1,0 +1,78 @@
+"""One layer of the decoder: attention, then the feed-forward block, each added to the residual stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.kernels.linear import Linear
+from outrider.kernels.pool import KvPool
+from outrider.kernels.rms_norm import rms_norm
+from outrider.kernels.rope_kv_write import rope_kv_write
+from outrider.kernels.swiglu import swiglu
+from outrider.kernels.tree_attention import AttentionPlan, tree_attention
+from outrider.models.weights import WeightLoader
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """What the layers of a step share.
+
+    Attributes:
+        plan: of the attention.
+        pool: keys and values.
+        slots: int64 [rows], where the rows' keys and values go.
+        turns: complex64 [rows, 1, head_dim / 2] of the keys.
+        query_turns: the same of the queries, times the attention's scale.
+    """
+
+    plan: AttentionPlan
+    pool: KvPool
+    slots: Tensor
+    turns: Tensor
+    query_turns: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of a layer; norms are None where they are folded into the products behind them."""
+
+    attention_norm: Tensor | None
+    qkv: Linear
+    head_norm: Tensor | None
+    output: Linear
+    feed_forward_norm: Tensor | None
+    gate_up: Linear
+    down: Linear
+    eps: Tensor
+    head_dim: int
+
+    @classmethod
+    def load(cls, loader: WeightLoader, index: int, eps: Tensor) -> Layer:
+        """The weights of layer ``index``."""
+        name = f"model.layers.{index}"
+        return cls(
+            loader.norm(f"{name}.input_layernorm.weight"),
+            loader.qkv(name),
+            loader.head_norm(name),
+            loader.attention_output(name),
+            loader.norm(f"{name}.post_attention_layernorm.weight"),
+            loader.gate_up(name),
+            loader.down(name),
+            eps,
+            loader.config.head_dim,
+        )
+
+    def __call__(self, x: Tensor, step: StepState, index: int) -> None:
+        """Adds the layer to ``x``, float32 [rows, hidden_size], in place."""
+        qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps).to(self.qkv.dtype)).float()
+        self._norm_heads(qkv)
+        rope_kv_write(qkv, step.turns, step.query_turns, step.plan.queries, step.pool, index, step.slots)
+        x.add_(self.output(tree_attention(step.plan, index)))
+        normed = rms_norm(x, self.feed_forward_norm, self.eps).to(self.gate_up.dtype)
+        x.add_(self.down(swiglu(self.gate_up(normed))))
+
+    def _norm_heads(self, qkv: Tensor) -> None:
+        if self.head_norm is not None:
+            heads = qkv.view(len(qkv), -1, self.head_dim)[:, : len(self.head_norm)]
+            heads.copy_(rms_norm(heads, self.head_norm, self.eps))

@@ -1,0 +1,129 @@
+"""The Llama-family decoder (Touvron et al. 2023, "Llama 2") over paged keys and values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.invariance import InvarianceError, invariant_tiling
+from outrider.kernels.linear import Linear
+from outrider.kernels.pool import KvPool
+from outrider.kernels.rms_norm import rms_norm
+from outrider.kernels.tree_attention import AttentionPlan, Tiling
+from outrider.models import rotary
+from outrider.models.checkpoint import Checkpoint
+from outrider.models.config import DTYPES, ModelConfig
+from outrider.models.errors import ModelError
+from outrider.models.layer import Layer, StepState
+from outrider.models.weights import WeightLoader
+from torch import Tensor
+
+__all__ = ["LlamaModel", "ModelConfig", "ModelError"]
+
+Determinism = Literal["strict", "fast"]
+_LOG2_E = 1.4426950408889634
+
+
+class LlamaModel:
+    """A decoder that runs any mix of prompt chunks and trees in one step.
+
+    Attributes:
+        config: of the directory it was loaded from.
+        dtype: of its weights; the residual stream, keys, values and attention are in float32.
+    """
+
+    def __init__(self, config: ModelConfig, loader: WeightLoader, tiling: Tiling | None) -> None:
+        self.config = config
+        self.dtype = loader.dtype
+        self._device = loader.device
+        self._tiling = tiling
+        self._eps = torch.tensor(config.norm_eps, device=loader.device)
+        self._embedding = loader.embedding()
+        self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
+        self._norm = loader.norm("model.norm.weight")
+        self._output: Linear = loader.output(self._embedding)
+        self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
+        self._scale = config.head_dim**-0.5 * (1.0 if tiling is None else _LOG2_E)
+
+    @classmethod
+    def load(
+        cls, directory: Path, *, dtype: str = "auto", device: str = "cpu", determinism: Determinism = "fast"
+    ) -> LlamaModel:
+        """The model in a Hugging Face directory.
+
+        Args:
+            directory: with config.json and safetensors.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on CPU float32 for a
+                float16 one, for which CPUs have no arithmetic.
+            device: ``cpu``, or a torch device.
+            determinism: ``strict`` makes a row's bits depend on the tokens before it alone, on CPU; ``fast`` does not.
+
+        Raises:
+            ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
+        """
+        config = ModelConfig.load(directory)
+        chosen = _dtype(dtype, config, device)
+        strict = _is_strict(determinism, device)
+        try:
+            tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if strict else None
+            checkpoint = Checkpoint(directory)
+            loader = WeightLoader(checkpoint, config, chosen, torch.device(device), strict)
+            with torch.inference_mode():
+                model = cls(config, loader, tiling)
+        except InvarianceError as error:
+            raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
+        checkpoint.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
+        return model
+
+    def new_pool(self, pages: int, page_size: int) -> KvPool:
+        """Empty pages for this model's keys and values, in float32."""
+        config = self.config
+        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, torch.float32, self._device)
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+        """Runs a step, and writes its rows' keys and values to their slots.
+
+        Args:
+            ids: int64 [rows] tokens, sequence after sequence.
+            batch: where the rows stand.
+            pool: of `new_pool`.
+
+        Returns:
+            float32 [rows, hidden_size] after the last norm.
+
+        Raises:
+            IndexError: a position or an id is beyond the model's.
+        """
+        turns = self._turns.index_select(0, batch.positions)
+        plan = AttentionPlan(batch, pool, self.config.heads, self.dtype, self._tiling)
+        step = StepState(plan, pool, batch.slots, turns, turns * self._scale)
+        x = self._embedding.index_select(0, ids).float()
+        for index, layer in enumerate(self._layers):
+            layer(x, step, index)
+        return rms_norm(x, self._norm, self._eps)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Float32 [n, vocab_size] of rows [n, hidden_size] that `forward` returned."""
+        return self._output(hidden.to(self.dtype)).float()
+
+
+def _dtype(asked: str, config: ModelConfig, device: str) -> torch.dtype:
+    if asked not in ("auto", *DTYPES):
+        raise ModelError(f"dtype is {asked!r}; it must be auto or one of {', '.join(DTYPES)}")
+    name = config.dtype if asked == "auto" else asked
+    if asked == "auto" and name == "float16" and device == "cpu":
+        name = "float32"
+    chosen: torch.dtype = getattr(torch, name)
+    return chosen
+
+
+def _is_strict(determinism: str, device: str) -> bool:
+    if determinism not in ("strict", "fast"):
+        raise ModelError(f"determinism is {determinism!r}; it must be strict or fast")
+    if determinism == "strict" and device != "cpu":
+        raise ModelError(f'determinism = "strict" is for device = "cpu", not {device!r}')
+    return determinism == "strict"

@@ -1,0 +1,45 @@
+"""Rotary positions: the frequencies of a model, the table of all turns, and the order of rows they ask for."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from outrider.models.config import RopeConfig
+from torch import Tensor
+
+
+def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
+    """Radians a position of each pair: float32 [head_dim / 2]."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).to(torch.float32) / head_dim
+    plain = 1.0 / (rope.theta**exponents)
+    if rope.kind == "linear":
+        return plain / rope.factor
+    return _llama3(plain, rope) if rope.kind == "llama3" else plain
+
+
+def _llama3(plain: Tensor, rope: RopeConfig) -> Tensor:
+    """Long wavelengths divided by the factor, short ones kept, those between interpolated (Llama 3.1's scaling)."""
+    low, high = rope.low_frequency_factor, rope.high_frequency_factor
+    wavelengths = 2 * math.pi / plain
+    share = (rope.original_length / wavelengths - low) / (high - low)
+    between = (1 - share) * plain / rope.factor + share * plain
+    scaled = torch.where(wavelengths > rope.original_length / low, plain / rope.factor, plain)
+    is_between = (wavelengths <= rope.original_length / low) & (wavelengths >= rope.original_length / high)
+    return torch.where(is_between, between, scaled)
+
+
+def turns(rope: RopeConfig, head_dim: int, positions: int) -> Tensor:
+    """Unit numbers ``exp(i * position * frequency)``: complex64 [positions, 1, head_dim / 2].
+
+    Angles are float32, as the models were trained with; their cosines and sines are taken in float64.
+    """
+    steps = torch.arange(positions, dtype=torch.float32)
+    angles = torch.outer(steps, frequencies(rope, head_dim)).double()
+    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64).unsqueeze(1)
+
+
+def interleave(rows: Tensor, head_dim: int) -> Tensor:
+    """Rows [heads * head_dim, ...] of a checkpoint, whose pairs are (i, i + head_dim / 2), in pairs (2i, 2i + 1)."""
+    halves = rows.reshape(-1, 2, head_dim // 2, *rows.shape[1:])
+    return halves.transpose(1, 2).reshape(rows.shape)
