@@ -14,6 +14,7 @@ from outrider.mesh.config import Effective, Settings, describe
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import ConfigError
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 GROUP = "outrider.settings"
@@ -103,7 +104,7 @@ def _table(kind: str, settings: Iterable[Effective]) -> Table:
     for head in ("key", "value", "from", "meaning"):
         table.add_column(head, overflow="fold")
     for each in settings:
-        table.add_row(each.field.path, each.shown, each.source, each.field.description)
+        table.add_row(*map(escape, (each.field.path, each.shown, each.source, each.field.description)))
     return table
 
 
