@@ -87,7 +87,8 @@ class Lifecycle:
 
     def _status(self) -> dict[str, Any]:
         own = {"pid": os.getpid(), "metrics_port": self._probes.port}
-        return own | (self._service.status() if self.mesh.registry.state != State.STARTING else {})
+        served = self.mesh.registry.state in (State.READY, State.DRAINING)
+        return own | (self._service.status() if served else {})
 
     async def _start(self) -> None:
         began = time.monotonic()

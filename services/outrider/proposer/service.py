@@ -52,6 +52,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._owners: dict[int, tuple[_Stream, int]] = {}
         self._streams: set[_Stream] = set()
         self._draining = asyncio.Event()
+        self._thread: DrafterThread | None = None
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the drafter and starts to guess."""
@@ -70,7 +71,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         try:
             if settings.model == "pocket":
                 pocket.verify(model)
-            vocabulary = Tokenizer.load(target).fingerprint
+            vocabulary = Tokenizer.load(target).vocabulary
             config = ModelConfig.load(model)
             self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
                 DrafterContext(
@@ -99,8 +100,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
     async def stop(self) -> None:
         """Ends the drafter."""
-        self._thread.stop()
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._thread is not None:
+            self._thread.stop()
+            await asyncio.to_thread(self._thread.join, 5.0)
 
     async def Draft(  # noqa: N802
         self, requests: AsyncIterator[pb.DraftRequest], context: grpc.aio.ServicerContext
