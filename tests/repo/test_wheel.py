@@ -21,7 +21,7 @@ PACKAGES = (
     "verifier",
     "wire",
 )
-POCKET = "outrider/models/pocket"
+POCKET = "outrider/models/pocket/weights"
 
 
 @pytest.fixture(scope="module")

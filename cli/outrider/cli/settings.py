@@ -54,7 +54,8 @@ def parse_sets(sets: Iterable[str]) -> Flags:
 
 def effective(kind: str, file: Path | None, flags: Flags) -> dict[str, Effective]:
     """Every setting of ``kind`` by key; `ConfigError` for one that is wrong."""
-    found = describe(services()[kind], kind, file=file, env=os.environ, flags=flags.get(kind, {}))
+    settings = services().get(kind) or plugins.load(GROUP, kind)
+    found = describe(settings, kind, file=file, env=os.environ, flags=flags.get(kind, {}))
     return {each.field.path: each for each in found}
 
 
