@@ -68,6 +68,14 @@ async def test_a_process_that_cannot_start_is_given_up_with_its_own_sentence_and
     assert len(events.deaths) == 2
 
 
+async def test_a_crash_is_told_by_its_exception(tmp_path):
+    log = '{"event": "crashed", "exception": "Traceback\\n  File\\nValueError: odd"}\n{"event": "stopped"}'
+    child = Child(python(f"print({log!r})", tmp_path / "log"), "a")
+    await child.start()
+    await child.wait()
+    assert child.last_words() == f"ValueError: odd (log: {tmp_path / 'log'})"
+
+
 async def test_a_process_is_ready_once_and_only_under_its_own_name(tmp_path):
     events = Recorder()
     keeper = Keeper(python(FOREVER, tmp_path / "log"), events)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 TETHER = Path(__file__).with_name("tethered.py")
 
 
@@ -84,10 +86,22 @@ class Child:
                 self._process.send_signal(number)
 
     def last_words(self) -> str:
-        """The last line of plain text that this run wrote: the sentence with which a service cannot start."""
+        """Why this run ended, by its log: a line of plain text or an exception that was logged, the later one."""
         with self.spec.log.open("rb") as log:
             log.seek(self._said_before)
             lines = log.read().decode("utf-8", "replace").splitlines()
-        plain = [line.strip() for line in lines if line.strip() and not line.startswith("{")]
-        sentence = plain[-1] if plain else f"{self.spec.kind}: it said nothing"
+        reasons = [reason for line in lines if (reason := _reason(line))]
+        sentence = reasons[-1] if reasons else f"{self.spec.kind}: it said nothing"
         return f"{sentence.removeprefix('outrider ')} (log: {self.spec.log})"
+
+
+def _reason(line: str) -> str:
+    """What a line of a log says about an end: itself, or of a structured line only its exception."""
+    try:
+        return str(msgspec.json.decode(line, type=_Structured).exception).rpartition("\n")[2]
+    except msgspec.DecodeError:
+        return line.strip()
+
+
+class _Structured(msgspec.Struct):
+    exception: str = ""
