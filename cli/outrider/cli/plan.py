@@ -13,7 +13,7 @@ from outrider.cli.child import Spec
 from outrider.cli.keeper import StartError
 from outrider.cli.options import UpOptions
 from outrider.cli.settings import Flags, effective, parse_sets
-from outrider.mesh.addresses import require_free
+from outrider.mesh.addresses import join, require_free
 from outrider.mesh.config import Effective
 from outrider.mesh.errors import ConfigError, Unavailable
 
@@ -41,10 +41,15 @@ class Plan:
     notes: list[str]
 
     @property
+    def address(self) -> str:
+        """Where the gateway listens."""
+        return join(self.host, self.port)
+
+    @property
     def url(self) -> str:
         """Where clients of this machine reach the gateway."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"http://{host}:{self.port}"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://{join(host, self.port)}"
 
 
 def make_plan(options: UpOptions) -> Plan:

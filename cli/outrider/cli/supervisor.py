@@ -75,8 +75,9 @@ class Supervisor:
     def _note_members(self, members: list[Member]) -> None:
         for member in members:
             if member.state == State.READY:
+                address = self._plan.address if member.kind == "gateway" else member.address
                 for keeper in self._services:
-                    keeper.note_ready(member.instance, member.address)
+                    keeper.note_ready(member.instance, address)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
         """Does ``work``, unless a process cannot be kept running before that is done."""
