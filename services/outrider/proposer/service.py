@@ -73,7 +73,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         try:
             if settings.model == "pocket":
                 pocket.verify(model)
-            vocabulary = Tokenizer.load(target).vocabulary
+            vocabulary = Tokenizer.load(target).fingerprint
             config = ModelConfig.load(model)
             self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
                 DrafterContext(
