@@ -64,9 +64,9 @@ def test_the_fingerprint_is_that_of_the_pairs_alone(model: Tokenizer, tmp_path: 
     same = Tokenizer.load(write(tmp_path, byte_level()))
     other = byte_level()
     other.add_tokens(["<extra>"])
-    assert len(model.vocabulary) == 64
-    assert same.vocabulary == model.vocabulary
-    assert tokenizer(other).vocabulary != model.vocabulary
+    assert len(model.fingerprint) == 64
+    assert same.fingerprint == model.fingerprint
+    assert tokenizer(other).fingerprint != model.fingerprint
 
 
 def test_no_token_is_longer_than_the_longest(model: Tokenizer) -> None:

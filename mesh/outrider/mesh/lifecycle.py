@@ -88,7 +88,7 @@ class Lifecycle:
 
     def _status(self) -> dict[str, Any]:
         own = {"pid": os.getpid(), "metrics_port": self._probes.port}
-        return own | (self._service.status() if self.mesh.registry.state != State.STARTING else {})
+        return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:
         began = time.monotonic()

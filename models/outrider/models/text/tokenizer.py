@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import tokenizers
 from outrider.models.text import files, pieces
-from outrider.models.text.chat import Chat
+from outrider.models.text.chat import Chat, Part
 from outrider.models.text.errors import TextError
 
 
@@ -70,8 +70,8 @@ class Tokenizer:
         return max(self._vocabulary.values()) + 1
 
     @cached_property
-    def vocabulary(self) -> str:
-        """Fingerprint: SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
+    def fingerprint(self) -> str:
+        """SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
         pairs = json.dumps(sorted(self._vocabulary.items()), ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(pairs.encode()).hexdigest()
 
@@ -122,20 +122,36 @@ class Tokenizer:
 
         `TextError` as `apply_chat_template`.
         """
-        parts = self._chat_or_error().parts(messages, tools, add_generation_prompt)
-        encoded = (self.encode(p.text, parse_special=p.trusted, add_special=False) for p in parts)
+        return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt))
+
+    def chat_parts(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[Part]:
+        """The first half of `encode_chat`: the rendered chat, in stretches to be encoded one by one."""
+        return self._chat_or_error().parts(messages, tools, add_generation_prompt)
+
+    def encode_parts(self, parts: Sequence[Part]) -> list[int]:
+        """The second half of `encode_chat`."""
+        encoded = (self.encode(part.text, parse_special=part.trusted, add_special=False) for part in parts)
         return [token for ids in encoded for token in ids]
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text of ``ids``; `TextError` for an id outside the vocabulary."""
-        for token in ids:
-            if not self._known(token):
-                raise TextError(f"token id {token} is outside the vocabulary of {self.vocabulary_size} tokens")
+        self.require_known(ids)
         return str(self._parsing.decode(list(ids), skip_special_tokens=not keep_special))
 
     def decode_known(self, ids: list[int]) -> str:
         """Text of ids that are known to be good, special tokens included."""
         return str(self._parsing.decode(ids, skip_special_tokens=False))
+
+    def require_known(self, ids: Iterable[int]) -> None:
+        """`TextError` unless every one of ``ids`` is a token of this vocabulary."""
+        for token in ids:
+            if token < 0 or self._parsing.id_to_token(token) is None:
+                raise TextError(f"token id {token} is outside the vocabulary of {self.vocabulary_size} tokens")
 
     def require_special(self, tokens: Iterable[str]) -> None:
         """`TextError` unless every one of ``tokens`` is a special token of this vocabulary."""
@@ -172,9 +188,6 @@ class Tokenizer:
         for number in self.special_tokens.values():
             table[number] = b""
         return table
-
-    def _known(self, token: int) -> bool:
-        return token >= 0 and self._parsing.id_to_token(token) is not None
 
     def _named_eos(self, names: Mapping[str, str]) -> tuple[int, ...]:
         eos = self._vocabulary.get(names.get("eos_token", ""))
