@@ -35,4 +35,4 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     drafters: Annotated[
         list[str],
         Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
-    ] = []
+    ] = ["ngram"]
