@@ -61,7 +61,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
         self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed)
-        pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)  # type: ignore[no-untyped-call] # generated
+        pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()
         self._started = True
 

@@ -158,7 +158,7 @@ class RemoteDrafting:
 
     async def _attempt(self, member: Member) -> None:
         link = Link(member)
-        call = link.call = ProposerStub(rpc.channel(member.address)).Draft()  # type: ignore[no-untyped-call] # generated
+        call = link.call = ProposerStub(rpc.channel(member.address)).Draft()
         writer = asyncio.create_task(self._write(link, call))
         try:
             async for response in call:

@@ -63,7 +63,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer
         )
         self._drafting.start()
-        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)  # type: ignore[no-untyped-call] # generated
+        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._thread.start()
         self._started = True
 
