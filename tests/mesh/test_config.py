@@ -36,13 +36,13 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
             raise ValueError("fast needs dtype = bfloat16")
 
 
-def settings(tmp_path: Path, toml: str = "", flags: dict[str, str] | None = None, **env: str) -> EngineSettings:
+def settings(tmp_path: Path, toml: str = "", flags: Any = None, **env: str) -> EngineSettings:
     file = tmp_path / "outrider.toml"
     file.write_text(toml)
     return load(EngineSettings, "verifier", file=file, env=env, flags=flags or {})
 
 
-def complaint(tmp_path: Path, toml: str = "", flags: dict[str, str] | None = None, **env: str) -> str:
+def complaint(tmp_path: Path, toml: str = "", flags: Any = None, **env: str) -> str:
     with pytest.raises(ConfigError) as caught:
         settings(tmp_path, toml, flags, **env)
     return str(caught.value).replace(str(tmp_path), "DIR")

@@ -23,7 +23,7 @@ class TinySettings(Settings, frozen=True, kw_only=True):
     work_s: Annotated[float, Meta(ge=0, description="seconds that work in flight takes")] = 0.0
 
 
-class Tiny(Service, rpc.TokenizerServicer):  # type: ignore[misc]
+class Tiny(Service, rpc.TokenizerServicer):
     """Answers Describe, and asks on NATS for its own name."""
 
     kind = "tiny"
