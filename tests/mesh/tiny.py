@@ -24,7 +24,7 @@ class TinySettings(Settings, frozen=True, kw_only=True):
 
 
 class Tiny(Service, rpc.TokenizerServicer):
-    """Answers Describe, and asks on NATS for its own name."""
+    """Answers Describe, tells on NATS when it has drained, and breaks when told to."""
 
     kind = "tiny"
     settings = TinySettings
@@ -42,7 +42,6 @@ class Tiny(Service, rpc.TokenizerServicer):
         self._model = "tiny"
         rpc.add_TokenizerServicer_to_server(self, mesh.rpc)
         await mesh.bus.subscribe("tiny.fault", self._break)
-        mesh.bus.publish("tiny.started", mesh.instance.encode())
 
     def status(self) -> dict[str, Any]:
         return {"model": self._model}
