@@ -3,12 +3,221 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-from outrider.mesh.bus import Bus
+import pytest
+from outrider.mesh.bus import Bus, Message
+from outrider.mesh.bus.outbox import Outbox, Outgoing
+from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
+
+from tests.broker import Broker, free_port
+from tests.waiting import eventually
 
 
-async def test_a_published_message_reaches_a_subscriber(bus: Bus) -> None:
+@pytest.fixture
+async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
+    bus = Bus()
+    await bus.connect(broker.url, "test", wait_s=10)
+    yield bus
+    await bus.close()
+
+
+async def until(bus: Bus, connected: bool) -> None:
+    await eventually(lambda: bus.connected == connected)
+
+
+async def collect(bus: Bus, subject: str, queue: str = "") -> asyncio.Queue[bytes]:
     received: asyncio.Queue[bytes] = asyncio.Queue()
-    await bus.subscribe("greeting.*", lambda message: received.put_nowait(message.data))
+    await bus.subscribe(subject, lambda message: received.put_nowait(message.data), queue)
+    return received
+
+
+async def test_a_published_message_reaches_its_subscriber(bus: Bus) -> None:
+    received = await collect(bus, "greeting.*")
     bus.publish("greeting.one", b"hello")
     assert await received.get() == b"hello"
+
+
+async def test_messages_arrive_in_the_order_in_which_they_were_published(bus: Bus) -> None:
+    received = await collect(bus, "order")
+    for number in range(2000):
+        bus.publish("order", str(number).encode())
+    assert [int(await received.get()) for _ in range(2000)] == list(range(2000))
+
+
+async def test_members_of_a_queue_share_the_messages(bus: Bus) -> None:
+    one, other = await collect(bus, "shared", "workers"), await collect(bus, "shared", "workers")
+    for _ in range(100):
+        bus.publish("shared", b"")
+    await eventually(lambda: one.qsize() + other.qsize() == 100)
+    assert one.qsize() > 0
+    assert other.qsize() > 0
+
+
+async def test_a_subscriber_that_raises_costs_only_its_message(bus: Bus) -> None:
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def fussy(message: Message) -> None:
+        if message.data == b"bad":
+            raise ValueError("bad")
+        received.put_nowait(message.data)
+
+    await bus.subscribe("fussy", fussy)
+    bus.publish("fussy", b"bad")
+    bus.publish("fussy", b"good")
+    assert await received.get() == b"good"
+
+
+async def test_nothing_arrives_after_unsubscribing(bus: Bus) -> None:
+    received: list[bytes] = []
+    subscription = await bus.subscribe("gone", lambda message: received.append(message.data))
+    after = await collect(bus, "gone")
+    await subscription.unsubscribe()
+    await subscription.unsubscribe()
+    bus.publish("gone", b"late")
+    assert await after.get() == b"late"
+    assert received == []
+
+
+async def test_draining_a_subscription_handles_what_has_arrived(bus: Bus) -> None:
+    handled: list[bytes] = []
+    first = asyncio.Event()
+
+    async def slow(message: Message) -> None:
+        first.set()
+        await asyncio.sleep(0.05)
+        handled.append(message.data)
+
+    subscription = await bus.subscribe("slow", slow)
+    for data in (b"1", b"2", b"3"):
+        bus.publish("slow", data)
+    await first.wait()
+    await subscription.drain()
+    assert handled == [b"1", b"2", b"3"]
+
+
+async def test_a_request_is_answered(bus: Bus) -> None:
+    await bus.subscribe("double", lambda message: bus.publish(message.reply, message.data * 2))
+    answer = await bus.request("double", b"ab", timeout=5)
+    assert answer.data == b"abab"
+
+
+async def test_a_request_that_nobody_listens_to_is_unavailable(bus: Bus) -> None:
+    with pytest.raises(Unavailable, match="nobody answers on void"):
+        await bus.request("void", b"", timeout=5)
+
+
+async def test_a_request_that_is_never_answered_runs_out_of_time(bus: Bus) -> None:
+    await bus.subscribe("mute", lambda message: None)
+    with pytest.raises(DeadlineExceeded):
+        await bus.request("mute", b"", timeout=0.1)
+
+
+async def test_a_message_over_the_brokers_limit_is_refused_in_words(bus: Bus) -> None:
+    too_much = bytes(bus.max_payload + 1)
+    with pytest.raises(InvalidRequest, match="1048577 bytes on big are over NATS's limit of 1048576"):
+        bus.publish("big", too_much)
+    with pytest.raises(InvalidRequest, match="over NATS's limit"):
+        await bus.request("big", too_much, timeout=1)
+
+
+@pytest.mark.parametrize("subject", ["", "two words", "line\r\nbreak"])
+async def test_a_subject_that_is_none_is_refused(bus: Bus, subject: str) -> None:
+    with pytest.raises(ValueError, match="subject"):
+        bus.publish(subject, b"")
+    with pytest.raises(ValueError, match="subject"):
+        await bus.subscribe(subject, lambda message: None)
+
+
+async def test_connecting_to_nobody_gives_up_after_the_stated_time() -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    bus = Bus()
+    with pytest.raises(Unavailable, match=r"was not reached within 0.6 s: .*[Cc]onnect"):
+        await bus.connect(url, "test", wait_s=0.6)
+    await bus.close()
+
+
+async def test_connecting_waits_for_a_broker_that_comes_later(broker: Broker) -> None:
+    broker.kill()
+    bus = Bus()
+    joining = asyncio.create_task(bus.connect(broker.url, "test", wait_s=20))
+    await asyncio.sleep(0.5)
+    assert not joining.done()
+    await asyncio.to_thread(broker.start)
+    await joining
+    assert bus.connected
+    await bus.close()
+
+
+async def test_what_is_published_during_an_outage_arrives_after_it(own_bus: Bus, broker: Broker) -> None:
+    changes: list[bool] = []
+    own_bus.on_change(changes.append)
+    received = await collect(own_bus, "kept")
+    broker.kill()
+    await until(own_bus, connected=False)
+    for number in range(3):
+        own_bus.publish("kept", str(number).encode())
+    with pytest.raises(Unavailable):
+        await own_bus.request("kept", b"", timeout=1)
+    await asyncio.to_thread(broker.start)
+    assert [await received.get() for _ in range(3)] == [b"0", b"1", b"2"]
+    assert changes == [False, True]
+
+
+async def test_a_subscription_made_during_an_outage_works_after_it(own_bus: Bus, broker: Broker) -> None:
+    broker.kill()
+    await until(own_bus, connected=False)
+    received = await collect(own_bus, "later")
+    await asyncio.to_thread(broker.start)
+    await until(own_bus, connected=True)
+    own_bus.publish("later", b"here")
+    assert await received.get() == b"here"
+
+
+async def test_a_broker_that_turned_us_away_for_good_is_joined_again(tmp_path: Path) -> None:
+    """NATS clients close for ever when the broker revokes their rights; ours comes back when they are restored."""
+    config = tmp_path / "nats.conf"
+    config.write_text("")
+    broker = Broker()
+    broker.start("--config", str(config))
+    bus = Bus()
+    try:
+        await bus.connect(broker.url, "test", wait_s=10)
+        received = await collect(bus, "rights")
+        config.write_text("authorization { token: secret }")
+        broker.reload()
+        await until(bus, connected=False)
+        bus.publish("rights", b"kept")
+        config.write_text("")
+        broker.reload()
+        assert await received.get() == b"kept"
+    finally:
+        await bus.close()
+        broker.kill()
+
+
+async def test_closing_sends_what_was_published_before(bus: Bus, shared_nats: str) -> None:
+    received = await collect(bus, "last")
+    leaver = Bus()
+    await leaver.connect(shared_nats, "leaver", wait_s=10)
+    for _ in range(50):
+        leaver.publish("last", b"word")
+    await leaver.close()
+    assert [await received.get() for _ in range(50)] == [b"word"] * 50
+    assert not leaver.connected
+
+
+async def test_closing_during_an_outage_does_not_wait_for_the_broker(own_bus: Bus, broker: Broker) -> None:
+    broker.kill()
+    await until(own_bus, connected=False)
+    own_bus.publish("lost", b"")
+    async with asyncio.timeout(5):
+        await own_bus.close()
+
+
+def test_a_full_outbox_drops_its_oldest_messages() -> None:
+    outbox = Outbox(limit=10)
+    for letter in "abcd":
+        outbox.put(Outgoing(letter, bytes(4), None))
+    assert [outbox.take().subject for _ in range(len(outbox))] == ["c", "d"]

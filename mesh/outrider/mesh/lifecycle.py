@@ -39,6 +39,7 @@ class Lifecycle:
         self._settings = settings
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._started = False
         self._failed = False
         self.mesh = self._make_mesh()
         self._probes = Probes(settings.host, settings.metrics_port, lambda: str(self.mesh.registry.state))
@@ -87,13 +88,14 @@ class Lifecycle:
 
     def _status(self) -> dict[str, Any]:
         own = {"pid": os.getpid(), "metrics_port": self._probes.port}
-        return own | (self._service.status() if self.mesh.registry.state != State.STARTING else {})
+        return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:
         began = time.monotonic()
         try:
             await self._join()
             await self._service.start(self.mesh)
+            self._started = True
         except OutriderError as error:
             raise CannotStart(error.message) from error
         await self.mesh.rpc.set_serving(True)
@@ -115,13 +117,11 @@ class Lifecycle:
 
     async def _stop(self) -> None:
         mesh = self.mesh
-        if mesh.registry.state == State.READY:
-            _log.info("draining")
-            mesh.registry.set_state(State.DRAINING)
-            await mesh.rpc.set_serving(False)
-            await self._bounded("drain", self._service.drain(), self._settings.drain_s)
+        if self._started:
+            await self._drain()
         await mesh.rpc.stop(0 if self._hurry.is_set() else _GRACE_S)
-        await self._bounded("stop", self._service.stop(), self._settings.drain_s)
+        if self._started:
+            await self._bounded("stop", self._service.stop(), self._settings.drain_s)
         mesh.registry.leave()
         await mesh.bus.close()
         await mesh.tasks.cancel()
@@ -129,6 +129,12 @@ class Lifecycle:
         await self._probes.stop()
         await asyncio.to_thread(mesh.telemetry.close)
         _log.info("stopped")
+
+    async def _drain(self) -> None:
+        _log.info("draining")
+        self.mesh.registry.set_state(State.DRAINING)
+        await self.mesh.rpc.set_serving(False)
+        await self._bounded("drain", self._service.drain(), self._settings.drain_s)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Whether ``work`` ended before we were asked to stop; it is cancelled then."""

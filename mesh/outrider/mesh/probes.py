@@ -36,9 +36,7 @@ class Probes:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(
-            TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError
-        ):
+        with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))

@@ -64,7 +64,7 @@ class Service(abc.ABC):
         """Admits no more and returns when the work in flight is done; cut off after `Settings.drain_s`."""
 
     async def stop(self) -> None:  # noqa: B027 - as above
-        """Lets go of everything; called once, after the gRPC server has ended."""
+        """Lets go of everything; called once, after the gRPC server has ended, if `start` had returned."""
 
 
 def run(service_type: type[Service]) -> NoReturn:

@@ -88,7 +88,7 @@ class ModelDrafter:
         except TypeError:
             allowed = ", ".join(Shape.__dataclass_fields__)
             raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(context.options)}") from None
-        vocabulary = Tokenizer.load(context.model).vocabulary
+        vocabulary = Tokenizer.load(context.model).fingerprint
         if vocabulary != context.vocabulary:
             raise DrafterError(
                 f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]})"

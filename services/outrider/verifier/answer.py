@@ -27,6 +27,7 @@ class Answer:
     def __init__(self, request: Request, decoder: IncrementalDecoder, matcher: StopMatcher) -> None:
         self._request, self._decoder, self._matcher = request, decoder, matcher
         self._count = 0
+        self._stopped = False
 
     def replay(self, tokens: Sequence[int]) -> Finish | None:
         """Takes in tokens that were published before; how they ended the answer, if they did."""
@@ -42,9 +43,9 @@ class Answer:
         for token in tokens[: self._request.max_tokens - self._count]:
             if token in self._request.stop_ids:
                 return [*texts, ""], Finish.STOP
-            text, stopped = self._matcher.push(self._decoder.push(token))
+            text, self._stopped = self._matcher.push(self._decoder.push(token))
             texts.append(text)
-            if stopped:
+            if self._stopped:
                 return texts, Finish.STOP
         return texts, None
 
@@ -56,7 +57,7 @@ class Answer:
     def last(self, frame: Frame, finish: Finish, usage: Usage, error: str | None) -> Frame:
         """``frame`` as the answer's last: with its end, its cost and the text that was held back for nothing."""
         texts = list(frame.texts)
-        if texts and not self._matcher.stopped:
+        if texts and not self._stopped:
             texts[-1] += self._rest()
         return msgspec.structs.replace(frame, texts=texts, finish=finish, usage=usage, error=error)
 

@@ -51,6 +51,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._metrics = Metrics()
         self._draining = False
         self._idle = asyncio.Event()
+        self._started = False
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -59,11 +60,12 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
         self._drafting = RemoteDrafting(
-            mesh.instance, self._tokenizer.vocabulary, mesh.registry, mesh.tasks, self._offer
+            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._thread.start()
+        self._started = True
 
     def _load(self) -> None:
         settings = self._settings
@@ -109,12 +111,12 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         runner = Runner(model, settings.pages, settings.page_size)
         cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
-        scheduler = Scheduler(limits, self._pages, self._tokenizer.vocabulary.encode())
+        scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
 
     def _drafter(self, name: str, model: LlamaModel) -> Drafter:
         make = plugins.load("outrider.drafters", name)
-        context = DrafterContext(self._tokenizer.vocabulary, model.config.vocab_size, model.config.context_length)
+        context = DrafterContext(self._tokenizer.fingerprint, model.config.vocab_size, model.config.context_length)
         try:
             drafter: Drafter = make(context)
         except DrafterError as error:
@@ -125,7 +127,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """What the registry tells of this verifier."""
         return {
             "model": self._name,
-            "vocabulary": self._tokenizer.vocabulary,
+            "vocabulary": self._tokenizer.fingerprint,
             "context_length": self._served.context_length,
             "load": self._engine.load,
             "free_pages": self._pages.available,
@@ -140,9 +142,10 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     async def stop(self) -> None:
         """Ends the engine."""
-        self._thread.stop()
-        await self._drafting.stop()
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._started:
+            await self._drafting.stop()
+            self._thread.stop()
+            await asyncio.to_thread(self._thread.join, 5.0)
 
     async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
         """Queues a request."""
@@ -178,7 +181,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """The model and its limits."""
         return pb.DescribeResponse(
             model=self._name,
-            vocabulary=self._tokenizer.vocabulary,
+            vocabulary=self._tokenizer.fingerprint,
             context_length=self._served.context_length,
             vocabulary_size=self._served.vocabulary_size,
             dtype=self._dtype,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ OUTBOX_BYTES = 16 << 20
 _RETRY_S = 0.25
 _SAY_EVERY_S = 5.0
 _CLOSE_S = 3.0
+_SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
 _AWAY = (
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
@@ -49,6 +51,7 @@ class Bus:
         self._listeners: list[Callable[[bool], None]] = []
         self._tasks = tasks or Tasks()
         self._sender: asyncio.Task[None] | None = None
+        self._open = False
         self._closing = False
         self._last_error = ""
 
@@ -71,7 +74,7 @@ class Bus:
         teller = asyncio.create_task(self._tell_waiting(wait_s))
         try:
             async with asyncio.timeout(wait_s):
-                await self._open()
+                await self._join()
         except TimeoutError:
             why = f": {self._last_error}" if self._last_error else ""
             raise Unavailable(f"NATS at {url} was not reached within {wait_s:g} s{why}") from None
@@ -82,10 +85,9 @@ class Bus:
     def publish(self, subject: str, data: bytes) -> None:
         """Sends ``data`` soon, and without ever waiting or failing for the broker's sake.
 
-        `InvalidRequest` for more bytes than the broker takes in one message.
+        `InvalidRequest` for more bytes than the broker takes in one message, `ValueError` for a malformed subject.
         """
-        if len(data) > self._client.max_payload:
-            raise InvalidRequest(self._too_large(subject, data))
+        self._check(subject, data)
         self._outbox.put(Outgoing(subject, data, current_headers() if tracing() else None))
         self._wake.set()
 
@@ -95,12 +97,13 @@ class Bus:
         Members of one ``queue`` share the messages between them. On return the broker knows of the interest,
         unless it is away; then it will when it is back.
         """
+        self._check(subject)
         subscription = Subscription(self, subject, callback, queue)
         self._subscriptions[subscription] = None
-        with suppress(nats.errors.ConnectionClosedError):
-            await subscription.attach(self._client)
-        if self.connected:
-            with suppress(nats.errors.Error, TimeoutError):
+        with suppress(*_AWAY, TimeoutError):
+            if self._open:
+                await subscription.attach(self._client)
+            if self.connected:
                 await self._client.flush(timeout=2)
         return subscription
 
@@ -114,10 +117,9 @@ class Bus:
         `Unavailable` when nobody listens or the broker is away, `DeadlineExceeded` after ``timeout`` seconds,
         `InvalidRequest` for more bytes than the broker takes.
         """
+        self._check(subject, data)
         if not self.connected:
             raise Unavailable("NATS is not connected")
-        if len(data) > self._client.max_payload:
-            raise InvalidRequest(self._too_large(subject, data))
         try:
             answer = await self._client.request(subject, data, timeout, headers=current_headers())
         except nats.errors.NoRespondersError:
@@ -137,15 +139,19 @@ class Bus:
         self._closing = True
         if self._sender is None:
             return
-        with suppress(TimeoutError, nats.errors.Error):
-            async with asyncio.timeout(_CLOSE_S):
-                await self._send_rest()
-                await self._client.drain()
+        if self.connected:
+            await self._send_and_drain()
         self._sender.cancel()
         await self._client.close()
         self._set_up(False)
 
-    async def _open(self) -> None:
+    async def _send_and_drain(self) -> None:
+        with suppress(TimeoutError, nats.errors.Error):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._send_rest()
+                await self._client.drain()
+
+    async def _join(self) -> None:
         self._client = Client()
         await self._client.connect(
             self._url.split(","),
@@ -160,18 +166,25 @@ class Bus:
             ping_interval=2,
             max_outstanding_pings=2,
         )
-        for subscription in self._subscriptions:
+        self._open = True
+        for subscription in list(self._subscriptions):
             await subscription.attach(self._client)
         self._set_up(True)
+
+    async def _rejoin(self) -> None:
+        while not self._closing:
+            try:
+                return await self._join()
+            except (nats.errors.Error, OSError) as error:
+                _log.warning("NATS could not be joined again", why=str(error))
+                await asyncio.sleep(_RETRY_S)
 
     async def _tell_waiting(self, wait_s: float) -> None:
         started = time.monotonic()
         await asyncio.sleep(min(1.0, wait_s / 2))
         while True:
             left = max(0.0, wait_s - (time.monotonic() - started))
-            _log.warning(
-                "waiting for NATS", url=self._url, gives_up_in_s=round(left, 1), why=self._last_error
-            )
+            _log.warning("waiting for NATS", url=self._url, gives_up_in_s=round(left, 1), why=self._last_error)
             await asyncio.sleep(_SAY_EVERY_S)
 
     async def _send_for_ever(self) -> None:
@@ -190,9 +203,7 @@ class Bus:
                 self._outbox.put_back(message)
                 await asyncio.sleep(_RETRY_S)
             except nats.errors.Error as error:
-                _log.error(
-                    "a message was not sent", subject=message.subject, bytes=len(message.data), why=str(error)
-                )
+                _log.error("a message was not sent", subject=message.subject, bytes=len(message.data), why=str(error))
 
     async def _on_error(self, error: Exception) -> None:
         name = type(error).__name__
@@ -209,8 +220,9 @@ class Bus:
 
     async def _on_closed(self) -> None:
         """The client gives up for good on some of the broker's errors; we do not."""
+        self._open = False
         if not self._closing:
-            self._tasks.spawn(self._open(), "bus reconnection")
+            self._tasks.spawn(self._rejoin(), "bus reconnection")
 
     def _set_up(self, up: bool) -> None:
         if up == self.connected:
@@ -225,5 +237,10 @@ class Bus:
         for listener in self._listeners:
             listener(up)
 
-    def _too_large(self, subject: str, data: bytes) -> str:
-        return f"{len(data)} bytes on {subject} are over NATS's limit of {self.max_payload} bytes a message"
+    def _check(self, subject: str, data: bytes = b"") -> None:
+        if not _SUBJECT.fullmatch(subject):
+            raise ValueError(f"{subject!r} is no NATS subject")
+        if len(data) > self.max_payload:
+            raise InvalidRequest(
+                f"{len(data)} bytes on {subject} are over NATS's limit of {self.max_payload} bytes a message"
+            )

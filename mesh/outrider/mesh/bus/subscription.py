@@ -45,23 +45,29 @@ class Subscription:
         self.queue = queue
         self._bus = bus
         self._callback = callback
+        self._client: Client | None = None
         self._inner: Any = None
 
     async def attach(self, client: Client) -> None:
-        """Subscribes on ``client``; the bus calls it again for each new connection of its own."""
+        """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
+        if self._client is client:
+            return
+        self._client = client
         self._inner = await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
 
     async def unsubscribe(self) -> None:
         """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
         self._bus.forget(self)
         with suppress(nats.errors.Error):
-            await self._inner.unsubscribe()
+            if self._inner is not None:
+                await self._inner.unsubscribe()
 
     async def drain(self) -> None:
         """Takes no more messages and returns when those that arrived have been handled."""
         self._bus.forget(self)
         with suppress(nats.errors.Error):
-            await self._inner.drain()
+            if self._inner is not None:
+                await self._inner.drain()
 
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)

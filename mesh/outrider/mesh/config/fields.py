@@ -61,7 +61,7 @@ def fields(settings_type: type[msgspec.Struct], prefix: str = "") -> dict[str, F
     found: dict[str, Field] = {}
     for item in msgspec.structs.fields(settings_type):
         path, hint = prefix + item.encode_name, hints[item.name]
-        bare, metas = _unwrap(hint)
+        bare, metas = unwrap(hint)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             found |= fields(bare, f"{path}.")
         else:
@@ -75,7 +75,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
-def _unwrap(hint: Any) -> tuple[Any, list[Meta]]:
+def unwrap(hint: Any) -> tuple[Any, list[Meta]]:
+    """The type inside any `Annotated`, and the constraints around it."""
     metas: list[Meta] = []
     while get_origin(hint) is typing.Annotated:
         hint, *more = get_args(hint)
@@ -124,7 +125,7 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def _inner(hint: Any) -> Any:
-    bare, _ = _unwrap(hint)
+    bare, _ = unwrap(hint)
     if get_origin(bare) in (Union, UnionType):
         kinds = [kind for kind in get_args(bare) if kind is not NoneType]
         return _inner(kinds[0]) if len(kinds) == 1 else bare

@@ -27,9 +27,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     nats_wait_s: Annotated[Seconds, Meta(description="seconds to wait for NATS at start")] = 60.0
     host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0
-    metrics_port: Annotated[
-        Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")
-    ] = 0
+    metrics_port: Annotated[Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")] = 0
     advertise: Annotated[
         str,
         Meta(description="host by which peers reach this process; empty takes `host`, or finds it out"),
@@ -41,14 +39,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"
-    log_format: Annotated[
-        Literal["json", "console"], Meta(description="one JSON object a line, or for eyes")
-    ] = "json"
+    log_format: Annotated[Literal["json", "console"], Meta(description="one JSON object a line, or for eyes")] = "json"
     trace_exporter: Annotated[
         Literal["none", "console", "otlp"],
         Meta(description="where spans go; otlp reads the OTEL_EXPORTER_OTLP_* variables"),
     ] = "none"
     trace_ratio: Annotated[float, Meta(ge=0, le=1, description="part of the requests that is traced")] = 1.0
-    drain_s: Annotated[
-        Seconds, Meta(description="seconds that work in flight is given to end on SIGTERM")
-    ] = 20.0
+    drain_s: Annotated[Seconds, Meta(description="seconds that work in flight is given to end on SIGTERM")] = 20.0

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from outrider.mesh.config.fields import Field, fields, nearest
+from outrider.mesh.config.fields import Field, fields, nearest, unwrap
 from outrider.mesh.config.settings import SECTIONS, Settings
 from outrider.mesh.errors import ConfigError
 
@@ -51,7 +51,10 @@ def load(
     flags (by dotted key) each override the ones before.
     """
     effective = describe(settings_type, section, file=file, env=env, flags=flags)
-    return settings_type(**_nest(settings_type, {e.field.path: e.value for e in effective}))
+    try:
+        return settings_type(**_nest(settings_type, {e.field.path: e.value for e in effective}))
+    except ValueError as error:
+        raise ConfigError(f"[{section}]: {error}") from None
 
 
 def describe(
@@ -87,12 +90,10 @@ def _all(
 def _from_file(known: dict[str, Field], section: str, file: Path) -> Iterator[tuple[str, Any, str]]:
     tables = _read(file)
     for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{name} in {file} stands outside a table: put it under [{_COMMON}] or [{section}]")
         if name not in SECTIONS | {section}:
             raise ConfigError(f"[{name}] in {file} is no known table{nearest(name, SECTIONS | {section})}")
-        if not isinstance(table, dict):
-            raise ConfigError(
-                f"{name} in {file} stands outside a table: put it under [{_COMMON}] or [{section}]"
-            )
     for name, keys in ((_COMMON, fields(Settings)), (section, known)):
         for path, value in _flatten(tables.get(name, {}), keys):
             source = f"[{name}] in {file}"
@@ -109,16 +110,12 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is not TOML: {error}") from None
 
 
-def _from_env(
-    known: dict[str, Field], section: str, env: Mapping[str, str]
-) -> Iterator[tuple[str, Any, str]]:
+def _from_env(known: dict[str, Field], section: str, env: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
     common = {f"{PREFIX}{field.variable}": path for path, field in fields(Settings).items()}
     own = {f"{PREFIX}{section.upper()}_{field.variable}": path for path, field in known.items()}
     others = tuple(f"{PREFIX}{name.upper()}_" for name in SECTIONS - {section, _COMMON})
     for names in (common, own):
-        yield from (
-            (names[n], env[n], f"variable {n}") for n in env if n in names and not _is_link(n, env[n])
-        )
+        yield from ((names[n], env[n], f"variable {n}") for n in env if n in names and not _is_link(n, env[n]))
     for name in env:
         if not name.startswith(PREFIX) or name in RESERVED or name in common or name in own:
             continue
@@ -150,9 +147,11 @@ def _nest(settings_type: type[msgspec.Struct], values: dict[str, Any], prefix: s
     arguments: dict[str, Any] = {}
     for item in msgspec.structs.fields(settings_type):
         path = prefix + item.encode_name
-        arguments[item.name] = (
-            values[path] if path in values else item.type(**_nest(item.type, values, f"{path}."))
-        )
+        if path in values:
+            arguments[item.name] = values[path]
+        else:
+            nested, _ = unwrap(item.type)
+            arguments[item.name] = nested(**_nest(nested, values, f"{path}."))
     return arguments
 
 

@@ -45,7 +45,8 @@ class Server:
     @property
     def services(self) -> list[str]:
         """Full names of the services added."""
-        return sorted({method.split("/")[1] for method in self._router.methods})
+        named = {method.split("/")[1] for method in self._router.methods}
+        return sorted(named | {g.service_name() for g in self._router.generic if hasattr(g, "service_name")})
 
     async def start(self) -> None:
         """Listens, not serving yet; `Unavailable` when the port is taken. ``port`` is then the true one."""
@@ -81,9 +82,7 @@ class Server:
 
     def _enable_reflection(self) -> None:
         names = [*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer(names), self
-        )
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
 
 
 class _Router:

@@ -22,9 +22,7 @@ def gauge(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
     return Gauge(f"outrider_{name}", description, labels, registry=REGISTRY)
 
 
-def histogram(
-    name: str, description: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS
-) -> Histogram:
+def histogram(name: str, description: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS) -> Histogram:
     """``outrider_<name>``: a distribution over ``buckets`` (upper bounds; seconds unless told)."""
     return Histogram(f"outrider_{name}", description, labels, buckets=buckets, registry=REGISTRY)
 

@@ -57,9 +57,7 @@ def start_tracing(kind: str, instance: str, exporter: str | SpanExporter, ratio:
     if exporter == "none":
         return Telemetry(None)
     resource = Resource.create({"service.name": f"outrider-{kind}", "service.instance.id": instance})
-    provider = TracerProvider(
-        sampler=ParentBasedTraceIdRatio(ratio), resource=resource, shutdown_on_exit=False
-    )
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(ratio), resource=resource, shutdown_on_exit=False)
     if isinstance(exporter, SpanExporter):
         provider.add_span_processor(SimpleSpanProcessor(exporter))
     else:
@@ -112,8 +110,6 @@ def _exporter(name: str) -> SpanExporter:
     try:
         module = importlib.import_module(_OTLP_MODULE)
     except ImportError:
-        raise ConfigError(
-            f"trace_exporter = otlp needs the package {_OTLP_PACKAGE}: pip install it"
-        ) from None
+        raise ConfigError(f"trace_exporter = otlp needs the package {_OTLP_PACKAGE}: pip install it") from None
     exporter: SpanExporter = module.OTLPSpanExporter()
     return exporter

@@ -1,0 +1,11 @@
+"""Text on its way in and out of a model: tokenizers, chat templates, incremental decoding, stop strings.
+
+Stands on ``tokenizers`` and ``jinja2`` alone, so that services without a model can use it.
+"""
+
+from outrider.models.text.errors import TextError
+from outrider.models.text.incremental import IncrementalDecoder
+from outrider.models.text.stop import StopMatcher
+from outrider.models.text.tokenizer import Tokenizer
+
+__all__ = ["IncrementalDecoder", "StopMatcher", "TextError", "Tokenizer"]

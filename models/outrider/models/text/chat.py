@@ -1,0 +1,76 @@
+"""Chats that cannot forge turns: only the template may write special tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from outrider.models.text.template import ChatTemplate
+
+_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters: never meant for exchange
+
+
+class Part(NamedTuple):
+    """A stretch of a rendered chat; names of special tokens in it count only where it is ``trusted``."""
+
+    text: str
+    trusted: bool
+
+
+class Chat:
+    """A chat template together with the special tokens that messages may not smuggle in.
+
+    A name of a special token inside a message is broken up by a mark before the template sees it, and the
+    mark is taken out again afterwards: so it is known which names the template itself wrote.
+    """
+
+    def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
+        self._template = ChatTemplate(source, names)
+        longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+    ) -> str:
+        """Text of a chat; `TextError` when the template refuses it."""
+        return self._template.render(messages, tools, add_generation_prompt)
+
+    def parts(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+    ) -> list[Part]:
+        """The rendered chat in stretches that are to be encoded one by one."""
+        text = self.render(messages, tools, add_generation_prompt)
+        if not self._contains_special([messages, tools]):
+            return [Part(text, True)]
+        mark = next(mark for mark in _MARKS if mark not in text)
+        marked = self.render(self._mark(messages, mark), self._mark(tools, mark), add_generation_prompt)
+        return self._split(marked, mark)
+
+    def _split(self, marked: str, mark: str) -> list[Part]:
+        parts, start = [], 0
+        for name in self._special.finditer(marked):
+            parts += [Part(marked[start : name.start()].replace(mark, ""), False), Part(name[0], True)]
+            start = name.end()
+        parts.append(Part(marked[start:].replace(mark, ""), False))
+        return [part for part in parts if part.text]
+
+    def _contains_special(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return self._special.search(value) is not None
+        if isinstance(value, Mapping):
+            return any(map(self._contains_special, value.values()))
+        return isinstance(value, Sequence) and any(map(self._contains_special, value))
+
+    def _mark(self, value: Any, mark: str) -> Any:
+        if isinstance(value, str):
+            return self._special.sub(lambda name: name[0][0] + mark + name[0][1:], value)
+        if isinstance(value, Mapping):
+            return {key: self._mark(inner, mark) for key, inner in value.items()}
+        return [self._mark(inner, mark) for inner in value] if isinstance(value, Sequence) else value

@@ -1,0 +1,48 @@
+"""What each token contributes to a text, by the kind of decoder that the tokenizer declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+
+
+def decoder_kinds(decoder: Mapping[str, Any] | None) -> list[str]:
+    """Types of the decoders in ``tokenizer.json``'s ``decoder``, with sequences flattened."""
+    if decoder is None:
+        return []
+    if decoder["type"] != "Sequence":
+        return [decoder["type"]]
+    return [kind for inner in decoder["decoders"] for kind in decoder_kinds(inner)]
+
+
+def is_byte_level(kinds: list[str]) -> bool:
+    """Whether a text is just the bytes of its tokens, one after the other (GPT-2's scheme)."""
+    return "ByteLevel" in kinds and set(kinds) <= {"ByteLevel", "Fuse"}
+
+
+def is_byte_token(token: str) -> bool:
+    """Whether ``token`` stands for one byte in SentencePiece's byte fallback, as ``<0x0A>``."""
+    return _BYTE_TOKEN.fullmatch(token) is not None
+
+
+def token_bytes(token: str) -> bytes:
+    """Bytes of a byte-level token; a token outside GPT-2's alphabet (an added one) is taken literally."""
+    try:
+        return token.translate(_TO_BYTE).encode("latin-1")
+    except UnicodeEncodeError:
+        return token.encode("utf-8")
+
+
+def _alphabet() -> Iterator[tuple[int, int]]:
+    """Character and byte of GPT-2's printable alphabet, and of the characters outside it (byte 0xFFFF: none)."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    rest = [byte for byte in range(256) if byte not in printable]
+    yield from ((byte, byte) for byte in printable)
+    yield from ((byte, 0xFFFF) for byte in rest)
+    yield from ((256 + index, byte) for index, byte in enumerate(rest))
+
+
+_TO_BYTE = dict(_alphabet())

@@ -1,0 +1,209 @@
+"""The tokenizer of a Hugging Face model directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import tokenizers
+from outrider.models.text import files, pieces
+from outrider.models.text.chat import Chat, Part
+from outrider.models.text.errors import TextError
+
+
+class Tokenizer:
+    """Text to ids and back, for one vocabulary. Thread-safe.
+
+    ``eos_token_ids`` are the model's own end-of-text ids; ``context_length`` is None where no file states it.
+    """
+
+    def __init__(
+        self,
+        definition: bytes,
+        *,
+        names: Mapping[str, str] | None = None,
+        template: str | None = None,
+        eos_token_ids: tuple[int, ...] = (),
+        context_length: int | None = None,
+    ) -> None:
+        self._parsing, self._plain = _load(definition), _load(definition)
+        self._plain.encode_special_tokens = True
+        self._vocabulary: dict[str, int] = self._parsing.get_vocab(with_added_tokens=True)
+        self._kinds = pieces.decoder_kinds(json.loads(definition).get("decoder"))
+        self.special_tokens = {
+            str(added.content): number
+            for number, added in self._parsing.get_added_tokens_decoder().items()
+            if added.special
+        }
+        self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
+        self.context_length = context_length
+        self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Tokenizer of the model in ``directory``; `TextError` when a file is missing or corrupt."""
+        path = directory / "tokenizer.json"
+        try:
+            definition = path.read_bytes()
+        except OSError as error:
+            raise TextError(f"{path} cannot be read: {error.strerror}") from None
+        tokenizer_config = files.read_json(directory / "tokenizer_config.json")
+        config = files.read_json(directory / "config.json")
+        try:
+            return cls(
+                definition,
+                names=files.special_names(tokenizer_config),
+                template=files.chat_template(directory, tokenizer_config),
+                eos_token_ids=files.eos_ids([files.read_json(directory / "generation_config.json"), config]),
+                context_length=files.context_length(config, tokenizer_config),
+            )
+        except TextError as error:
+            raise TextError(f"{directory}: {error}") from None
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """One more than the highest id."""
+        return max(self._vocabulary.values()) + 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
+        pairs = json.dumps(sorted(self._vocabulary.items()), ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(pairs.encode()).hexdigest()
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chats can be encoded."""
+        return self._chat is not None
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether a text is just the bytes of its tokens."""
+        return pieces.is_byte_level(self._kinds)
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Most UTF-8 bytes of text that one token can stand for."""
+        return max(map(len, self._all_bytes))
+
+    def encode(self, text: str, *, parse_special: bool = False, add_special: bool = True) -> list[int]:
+        """Ids of ``text``. ``parse_special`` takes the names of special tokens in it for those tokens;
+        ``add_special`` adds what the model puts around a text (often a beginning-of-text token).
+        """
+        return self.encode_batch([text], parse_special=parse_special, add_special=add_special)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], *, parse_special: bool = False, add_special: bool = True
+    ) -> list[list[int]]:
+        """Ids of each text, as `encode`."""
+        encoder = self._parsing if parse_special else self._plain
+        return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """Text of a chat by the model's template; `TextError` when there is none or it refuses."""
+        return self._chat_or_error().render(messages, tools, add_generation_prompt)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        """Ids of a chat: the template's special tokens are special, such names in a message are plain text.
+
+        `TextError` as `apply_chat_template`.
+        """
+        return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt))
+
+    def chat_parts(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[Part]:
+        """The first half of `encode_chat`: the rendered chat, in stretches to be encoded one by one."""
+        return self._chat_or_error().parts(messages, tools, add_generation_prompt)
+
+    def encode_parts(self, parts: Sequence[Part]) -> list[int]:
+        """The second half of `encode_chat`."""
+        encoded = (self.encode(part.text, parse_special=part.trusted, add_special=False) for part in parts)
+        return [token for ids in encoded for token in ids]
+
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        """Text of ``ids``; `TextError` for an id outside the vocabulary."""
+        self.require_known(ids)
+        return str(self._parsing.decode(list(ids), skip_special_tokens=not keep_special))
+
+    def decode_known(self, ids: list[int]) -> str:
+        """Text of ids that are known to be good, special tokens included."""
+        return str(self._parsing.decode(ids, skip_special_tokens=False))
+
+    def require_known(self, ids: Iterable[int]) -> None:
+        """`TextError` unless every one of ``ids`` is a token of this vocabulary."""
+        for token in ids:
+            if token < 0 or self._parsing.id_to_token(token) is None:
+                raise TextError(f"token id {token} is outside the vocabulary of {self.vocabulary_size} tokens")
+
+    def require_special(self, tokens: Iterable[str]) -> None:
+        """`TextError` unless every one of ``tokens`` is a special token of this vocabulary."""
+        for token in tokens:
+            if token not in self.special_tokens:
+                known = ", ".join(self.special_tokens) or "none"
+                raise TextError(f"there is no special token {token!r}; there are: {known}")
+
+    def token_bytes(self, keep_special: bool) -> Sequence[bytes]:
+        """Bytes of every token of a byte-level vocabulary by id; nothing for special ones unless kept."""
+        return self._all_bytes if keep_special else self._ordinary_bytes
+
+    def silent_ids(self, keep_special: bool) -> frozenset[int]:
+        """Ids that leave no text behind."""
+        return frozenset() if keep_special else frozenset(self.special_tokens.values())
+
+    @cached_property
+    def byte_ids(self) -> frozenset[int]:
+        """Ids that stand for one byte by SentencePiece's byte fallback."""
+        if "ByteFallback" not in self._kinds:
+            return frozenset()
+        return frozenset(number for token, number in self._vocabulary.items() if pieces.is_byte_token(token))
+
+    @cached_property
+    def _all_bytes(self) -> list[bytes]:
+        table = [b""] * self.vocabulary_size
+        for token, number in self._vocabulary.items():
+            table[number] = pieces.token_bytes(token) if self.byte_level else token.encode()
+        return table
+
+    @cached_property
+    def _ordinary_bytes(self) -> list[bytes]:
+        table = list(self._all_bytes)
+        for number in self.special_tokens.values():
+            table[number] = b""
+        return table
+
+    def _named_eos(self, names: Mapping[str, str]) -> tuple[int, ...]:
+        eos = self._vocabulary.get(names.get("eos_token", ""))
+        return () if eos is None else (eos,)
+
+    def _chat_or_error(self) -> Chat:
+        if self._chat is None:
+            raise TextError("this model has no chat template: only plain completions are possible")
+        return self._chat
+
+
+def _load(definition: bytes) -> tokenizers.Tokenizer:
+    try:
+        loaded = tokenizers.Tokenizer.from_buffer(definition)
+    except Exception as error:
+        raise TextError(f"tokenizer.json is corrupt: {error}") from None
+    loaded.no_truncation()
+    loaded.no_padding()
+    return loaded

@@ -1,0 +1,205 @@
+"""Logs, metrics and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from outrider.mesh.bus import Bus, Message
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.rpc import Server, channel, close_channels
+from outrider.mesh.telemetry import (
+    configure_logs,
+    continued,
+    counter,
+    current_headers,
+    get_logger,
+    render,
+    span,
+    start_tracing,
+    tracing,
+)
+from outrider.v1 import tokenizer_pb2 as pb
+from outrider.v1 import tokenizer_pb2_grpc as rpc
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    telemetry = start_tracing("test", "test-1", exporter)
+    yield exporter
+    telemetry.close()
+
+
+@contextmanager
+def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Configures logs as a process does; what is yielded returns the lines so far."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    with redirect_stderr(io.StringIO()) as buffer:
+        configure_logs("info", "json", service="test")
+        yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
+    structlog.reset_defaults()
+    root.handlers[:], root.level = before
+
+
+class Relay(rpc.TokenizerServicer):
+    """Tells of each call on NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def Describe(self, request: Any, context: Any) -> pb.DescribeTokenizerResponse:  # noqa: N802
+        self._bus.publish("relay.unary", b"")
+        return pb.DescribeTokenizerResponse()
+
+    async def DecodeStream(self, requests: Any, context: Any) -> AsyncIterator[pb.DecodeStreamResponse]:  # noqa: N802
+        async for _ in requests:
+            self._bus.publish("relay.stream", b"")
+            yield pb.DecodeStreamResponse()
+
+
+@pytest.fixture
+async def stub(bus: Bus) -> AsyncIterator[Any]:
+    server = Server()
+    await server.start()
+    rpc.add_TokenizerServicer_to_server(Relay(bus), server)
+    await server.set_serving(True)
+    yield rpc.TokenizerStub(channel(f"127.0.0.1:{server.port}"))
+    await close_channels()
+    await server.stop(0)
+
+
+def by_name(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
+    return next(found for found in exporter.get_finished_spans() if found.name == name)
+
+
+async def arrival(bus: Bus, subject: str) -> asyncio.Queue[dict[str, str] | None]:
+    arrived: asyncio.Queue[dict[str, str] | None] = asyncio.Queue()
+
+    async def note(message: Message) -> None:
+        with span("handled"):
+            arrived.put_nowait(message.headers)
+
+    await bus.subscribe(subject, note)
+    return arrived
+
+
+async def test_one_trace_goes_through_grpc_and_nats(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+    arrived = await arrival(bus, "relay.unary")
+    with span("request") as request:
+        await stub.Describe(pb.DescribeTokenizerRequest())
+    await arrived.get()
+    server, handled = by_name(spans, "/outrider.v1.Tokenizer/Describe"), by_name(spans, "handled")
+    trace_id = request.get_span_context().trace_id
+    assert server.context.trace_id == handled.context.trace_id == trace_id
+    assert server.parent is not None
+    assert server.parent.span_id == request.get_span_context().span_id
+
+
+async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+    arrived = await arrival(bus, "relay.stream")
+    with span("request") as request:
+        call = stub.DecodeStream()
+        await call.write(pb.DecodeStreamRequest())
+        await call.read()
+        await call.done_writing()
+        await call.read()
+    await arrived.get()
+    assert by_name(spans, "handled").context.trace_id == request.get_span_context().trace_id
+
+
+async def test_one_trace_goes_through_a_request_on_nats(spans: InMemorySpanExporter, bus: Bus) -> None:
+    async def answer(message: Message) -> None:
+        with span("answered"):
+            bus.publish(message.reply, b"")
+
+    await bus.subscribe("question", answer)
+    with span("request") as request:
+        await bus.request("question", b"", timeout=5)
+    assert by_name(spans, "answered").context.trace_id == request.get_span_context().trace_id
+
+
+def test_a_trace_goes_on_from_the_headers_of_a_caller(spans: InMemorySpanExporter) -> None:
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    with continued({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):
+        headers = current_headers()
+    assert headers is not None
+    assert headers["traceparent"].split("-")[1] == trace_id
+
+
+def test_a_failure_marks_its_span(spans: InMemorySpanExporter) -> None:
+    with pytest.raises(ValueError, match="wrong"), span("failing"):
+        raise ValueError("wrong")
+    assert not by_name(spans, "failing").status.is_ok
+
+
+async def test_without_an_exporter_nothing_is_carried(bus: Bus, stub: Any) -> None:
+    telemetry = start_tracing("test", "test-1", "none")
+    arrived = await arrival(bus, "relay.unary")
+    with span("request"):
+        assert not tracing()
+        assert current_headers() is None
+        await stub.Describe(pb.DescribeTokenizerRequest())
+    assert await arrived.get() is None
+    telemetry.close()
+
+
+def test_an_exporter_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(ConfigError, match="opentelemetry-exporter-otlp-proto-http"):
+        start_tracing("test", "test-1", "otlp")
+
+
+def test_a_log_line_is_one_json_object_with_the_trace(spans: InMemorySpanExporter) -> None:
+    with captured_logs() as logs, span("request") as request:
+        get_logger("here").info("it happened", number=7)
+        (line,) = logs()
+    assert line["event"] == "it happened"
+    assert (line["level"], line["module"], line["service"], line["number"]) == ("info", "here", "test", 7)
+    assert line["trace_id"] == f"{request.get_span_context().trace_id:032x}"
+
+
+def test_the_text_of_a_request_never_reaches_the_log() -> None:
+    with captured_logs() as logs:
+        get_logger("here").info("request", prompt="my secret", text="my secret", messages=["my secret"])
+        (line,) = logs()
+    assert "secret" not in json.dumps(line)
+    assert line["prompt"] == "(9 characters)"
+
+
+def test_libraries_write_to_the_same_log() -> None:
+    with captured_logs() as logs:
+        logging.getLogger("nats").error("from %s", "nats")
+        (line,) = logs()
+    assert (line["event"], line["level"], line["logger"]) == ("from nats", "error", "nats")
+
+
+def test_an_exception_is_part_of_its_line() -> None:
+    with captured_logs() as logs:
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            get_logger("here").exception("failed")
+        (line,) = logs()
+    assert "ValueError: inside" in line["exception"]
+
+
+def test_lines_under_the_level_are_not_written() -> None:
+    with captured_logs() as logs:
+        get_logger("here").debug("quiet")
+        assert logs() == []
+
+
+def test_a_metric_is_rendered_under_our_name() -> None:
+    counter("test_things", "Things.", ["kind"]).labels("odd").inc(3)
+    assert b'outrider_test_things_total{kind="odd"} 3.0' in render()

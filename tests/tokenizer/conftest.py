@@ -1,0 +1,52 @@
+"""A tokenizer service with a small vocabulary of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Member, Registry
+from outrider.mesh.rpc import channel, close_channels
+from outrider.models.text import Tokenizer
+from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
+
+from tests.processes import running
+from tests.text.makers import CHATML, byte_level, write
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = write(tmp_path_factory.mktemp("models"), byte_level(), chat_template=CHATML)
+    return made.rename(made.with_name("small"))
+
+
+@pytest.fixture(scope="session")
+def local(directory: Path) -> Tokenizer:
+    """What the service must agree with."""
+    return Tokenizer.load(directory)
+
+
+@pytest.fixture(scope="session")
+def service(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Instance of a running tokenizer."""
+    log = tmp_path_factory.mktemp("log") / "tokenizer.log"
+    with running("tokenizer", log, nats_url=shared_nats, model=directory, instance="tokenizer-under-test"):
+        yield "tokenizer-under-test"
+
+
+@pytest.fixture
+async def member(bus: Bus, service: str) -> Member:
+    """The service as the registry tells of it."""
+    registry = Registry(bus, "test", "reader")
+    await registry.start()
+    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == service for m in all_), 30)
+    registry.leave()
+    return next(member for member in members if member.instance == service)
+
+
+@pytest.fixture
+async def stub(member: Member) -> AsyncIterator[pb_grpc.TokenizerStub]:
+    yield pb_grpc.TokenizerStub(channel(member.address))
+    await close_channels()

@@ -1,0 +1,132 @@
+"""The tokenizer as a process, over gRPC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from outrider.mesh.registry import Member
+from outrider.models.text import Tokenizer
+from outrider.v1 import tokenizer_pb2 as pb
+from outrider.wire.ids import pack_ids, unpack_ids
+
+from tests.processes import running
+from tests.text.makers import CORPUS
+
+MESSAGES = [{"role": "user", "content": "def parse("}]
+
+
+def _chat(messages: Any) -> pb.EncodeInput:
+    return pb.EncodeInput(chat=pb.Chat(messages_json=json.dumps(messages), add_generation_prompt=True))
+
+
+async def _refusal(call: Any) -> tuple[grpc.StatusCode, str, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    trailing = dict(caught.value.trailing_metadata() or ())
+    return caught.value.code(), caught.value.details() or "", str(trailing.get("outrider-param"))
+
+
+async def test_the_registry_tells_what_it_serves(member: Member, local: Tokenizer) -> None:
+    assert member.status["model"] == "small"
+    assert member.status["vocabulary"] == local.fingerprint
+    assert member.status["context_length"] == 512
+
+
+async def test_texts_and_chats_are_encoded_in_one_batch(stub: Any, local: Tokenizer) -> None:
+    inputs = [*(pb.EncodeInput(text=text) for text in CORPUS), _chat(MESSAGES)]
+    response = await stub.Encode(pb.EncodeRequest(inputs=inputs))
+    assert [unpack_ids(output.ids) for output in response.outputs] == [
+        *(local.encode(text) for text in CORPUS),
+        local.encode_chat(MESSAGES),
+    ]
+
+
+async def test_ids_are_decoded(stub: Any, local: Tokenizer) -> None:
+    ids = [pack_ids(local.encode(text)) for text in CORPUS]
+    assert list((await stub.Decode(pb.DecodeRequest(ids=ids))).texts) == CORPUS
+
+
+async def test_a_stream_of_ids_becomes_a_stream_of_whole_characters(stub: Any, local: Tokenizer) -> None:
+    text = "naïve 👩‍👩‍👧"
+    ids = local.encode(text)
+
+    async def requests() -> AsyncIterator[pb.DecodeStreamRequest]:
+        for token in ids:
+            yield pb.DecodeStreamRequest(ids=pack_ids([token]))
+        yield pb.DecodeStreamRequest(flush=True)
+
+    pieces = [response.text async for response in stub.DecodeStream(requests())]
+    assert "".join(pieces) == text
+    assert len(pieces) == len(ids) + 1
+    assert not any("�" in piece for piece in pieces)
+
+
+async def test_it_describes_itself(stub: Any, local: Tokenizer) -> None:
+    described = await stub.Describe(pb.DescribeTokenizerRequest())
+    assert described == pb.DescribeTokenizerResponse(
+        model="small",
+        vocabulary=local.fingerprint,
+        vocabulary_size=local.vocabulary_size,
+        context_length=512,
+        has_chat_template=True,
+        eos_token_ids=[0],
+    )
+
+
+async def test_a_text_over_the_context_is_refused_by_its_count(stub: Any, local: Tokenizer) -> None:
+    text = "x = 1\n" * 400
+    count = len(local.encode(text))
+    status, details, param = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text=text)])))
+    assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "prompt")
+    assert details == f"prompt: {count} tokens are over the maximum context length of 512 tokens"
+
+
+async def test_a_text_far_over_the_context_is_refused_before_it_is_tokenized(stub: Any, local: Tokenizer) -> None:
+    text = "x = 1\n" * 2_000_000
+    fewest = -(-len(text) // local.longest_token)
+    refusal = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text=text)])))
+    assert f"at least {fewest} tokens are over" in refusal[1]
+    chat = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[_chat([{"role": "user", "content": text}])])))
+    assert chat[2] == "messages"
+    assert "at least" in chat[1]
+
+
+@pytest.mark.parametrize(
+    ("item", "param", "why"),
+    [
+        (pb.EncodeInput(text="a", require_special=["<|nope|>"]), "prompt", "no special token '<|nope|>'"),
+        (_chat([{"role": "user"}, 3]), "messages", "must be a JSON array of objects"),
+        (pb.EncodeInput(chat=pb.Chat(messages_json="[{")), "messages", "messages is not valid JSON"),
+        (pb.EncodeInput(chat=pb.Chat(messages_json="[]", tools_json="{}")), "tools", "tools must be a JSON array"),
+        (_chat([{"role": "user"}]), "messages", "the chat template refuses these messages"),
+    ],
+)
+async def test_a_bad_input_is_refused_by_name(stub: Any, item: pb.EncodeInput, param: str, why: str) -> None:
+    status, details, named = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[item])))
+    assert (status, named) == (grpc.StatusCode.INVALID_ARGUMENT, param)
+    assert why in details
+
+
+@pytest.mark.parametrize(("ids", "why"), [(b"\x00\x00\x00\x7f", "outside the vocabulary"), (b"abc", "whole number")])
+async def test_ids_that_are_none_are_refused(stub: Any, ids: bytes, why: str) -> None:
+    async def requests() -> AsyncIterator[pb.DecodeStreamRequest]:
+        yield pb.DecodeStreamRequest(ids=ids)
+
+    for call in (stub.Decode(pb.DecodeRequest(ids=[ids])), anext(aiter(stub.DecodeStream(requests())))):
+        status, details, param = await _refusal(call)
+        assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "ids")
+        assert why in details
+
+
+def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running("tokenizer", log, nats_url=shared_nats, model=tmp_path / "nowhere", log_level="error") as process:
+        assert process.wait() == 2
+    assert log.read_text() == (
+        f"outrider tokenizer: {tmp_path}/nowhere/tokenizer.json cannot be read: No such file or directory\n"
+    )

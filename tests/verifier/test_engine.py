@@ -1,0 +1,181 @@
+"""The engine: the same tokens whatever is guessed, and pages that are always accounted for."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+from outrider.kernels.race_sample import Truncation
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import DrafterContext
+from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.verifier.engine import Engine
+from outrider.verifier.scheduler import QueueFull
+from outrider.verifier.sequence import Request
+from outrider.wire.frames import Finish, Frame
+
+from tests.verifier.conftest import MakeEngine
+from tests.verifier.drafters import EverythingDrafter
+
+VOCABULARY = 50
+
+
+def random_drafter() -> RandomDrafter:
+    return RandomDrafter(DrafterContext("toy", VOCABULARY, 256))
+
+
+def requests(count: int, max_tokens: int = 24, seed: int = 0) -> list[Request]:
+    """Mixed prompts and parameters, some prompts with a common beginning."""
+    dice = random.Random(seed)
+    common = [dice.randrange(VOCABULARY) for _ in range(20)]
+    made = []
+    for index in range(count):
+        prompt = common[: dice.choice([0, 20])] + [dice.randrange(VOCABULARY) for _ in range(dice.randint(1, 40))]
+        truncation = dice.choice([Truncation(), Truncation(top_k=5), Truncation(top_p=0.8, min_p=0.05)])
+        sampling = Sampling(dice.choice([0.0, 0.7, 1.3]), truncation, dice.getrandbits(64))
+        made.append(Request(f"r{index}", "t", prompt, sampling, max_tokens))
+    return made
+
+
+def run(engine: Engine, wanted: Sequence[Request]) -> dict[str, list[Frame]]:
+    """Frames of all requests, with the pages checked after every step."""
+    for request in wanted:
+        engine.submit(request)
+    frames: dict[str, list[Frame]] = defaultdict(list)
+    while engine.busy:
+        for request, frame in engine.step().frames:
+            frames[request.id].append(frame)
+        engine.scheduler.check()
+    return frames
+
+
+def tokens(frames: Sequence[Frame]) -> list[int]:
+    """Tokens of a request, whose frames must join without a gap."""
+    said: list[int] = []
+    for frame in frames:
+        assert frame.first_index == len(said)
+        said.extend(frame.tokens)
+    return said
+
+
+def said(engine: Engine, wanted: Sequence[Request]) -> dict[str, list[int]]:
+    return {name: tokens(frames) for name, frames in run(engine, wanted).items()}
+
+
+@pytest.fixture
+def plain(make_engine: MakeEngine) -> dict[str, list[int]]:
+    """What is said one request at a time, with no guesses."""
+    engine = make_engine(VOCABULARY)
+    return {request.id: said(engine, [request])[request.id] for request in requests(24)}
+
+
+@pytest.mark.parametrize("running", [1, 3, 64])
+@pytest.mark.parametrize("kind", ["none", "random", "everything"])
+def test_guesses_and_batches_never_change_the_tokens(
+    make_engine: MakeEngine, plain: dict[str, list[int]], kind: str, running: int
+) -> None:
+    drafters = {"none": [], "random": [random_drafter()], "everything": [EverythingDrafter(VOCABULARY, 1)]}[kind]
+    engine = make_engine(VOCABULARY, drafters, running=running)
+    assert said(engine, requests(24)) == plain
+    if kind == "everything":
+        assert engine.tally.accepted["everything"] > 100
+
+
+def test_preempted_sequences_say_the_same_tokens(make_engine: MakeEngine, plain: dict[str, list[int]]) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=32)
+    assert said(engine, requests(24)) == plain
+    assert engine.tally.prefilled > sum(len(request.prompt) for request in requests(24))
+
+
+def test_chunks_of_a_prompt_do_not_change_the_tokens(make_engine: MakeEngine, plain: dict[str, list[int]]) -> None:
+    assert said(make_engine(VOCABULARY, prefill_rows=7), requests(24)) == plain
+
+
+def test_a_request_taken_over_goes_on_with_the_same_tokens(
+    make_engine: MakeEngine, plain: dict[str, list[int]]
+) -> None:
+    engine = make_engine(VOCABULARY, [random_drafter()])
+    for cut, request in enumerate(requests(24)):
+        before = plain[request.id][:cut]
+        over = Request(request.id, "t", request.prompt, request.sampling, request.max_tokens, before)
+        frames = run(engine, [over])[request.id]
+        assert frames[0].first_index == cut
+        assert before + [token for frame in frames for token in frame.tokens] == plain[request.id]
+
+
+def test_requests_cancelled_at_any_moment_leave_no_page_behind(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=40)
+    dice, wanted = random.Random(5), requests(30)
+    for request in wanted:
+        engine.submit(request)
+    while engine.busy:
+        engine.step()
+        engine.cancel(dice.choice(wanted).id)
+        engine.scheduler.check()
+    assert engine.scheduler.pages.available == 40
+    assert engine.load == 0
+
+
+def test_the_last_frame_tells_the_end_and_the_cost(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
+    frames = run(engine, [Request("r", "t", [1, 2, 3], Sampling(), 9)])["r"]
+    assert [frame.finish for frame in frames[:-1]] == [None] * (len(frames) - 1)
+    last = frames[-1]
+    assert last.finish is Finish.LENGTH
+    assert last.usage is not None
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (3, 9)
+    assert last.usage.steps == len(frames) < 9
+    assert last.usage.accepted_tokens == 9 - sum(name == "" for frame in frames for name in frame.guessed_by)
+
+
+def test_a_stop_id_inside_an_accepted_run_ends_the_answer_there(make_engine: MakeEngine) -> None:
+    free = tokens(run(make_engine(VOCABULARY), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"])
+    stop = free[7]
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
+    request = Request("r", "t", [4], Sampling(1.0, seed=3), 20, stop_ids=frozenset({stop}))
+    frames = run(engine, [request])["r"]
+    assert tokens(frames) == free[: free.index(stop) + 1]
+    assert frames[-1].finish is Finish.STOP
+    assert frames[-1].texts[-1] == ""
+
+
+def test_a_stop_string_ends_the_text_before_it(make_engine: MakeEngine) -> None:
+    free = run(make_engine(VOCABULARY), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
+    text = "".join(text for frame in free for text in frame.texts)
+    stop = text[15:22]
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, stop=[stop])])["r"]
+    assert "".join(text for frame in frames for text in frame.texts) == text[: text.index(stop)]
+    assert frames[-1].finish is Finish.STOP
+
+
+def test_an_answer_ends_at_the_context_limit(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
+    frames = run(engine, [Request("r", "t", [1] * 250, Sampling(1.0), 6)])["r"]
+    assert len(tokens(frames)) == 6
+    assert frames[-1].finish is Finish.LENGTH
+
+
+def test_a_common_prefix_is_computed_once(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY)
+    prompt = list(range(40))
+    run(engine, [Request("a", "t", prompt, Sampling(), 1)])
+    frames = run(engine, [Request("b", "t", prompt, Sampling(), 1)])["b"]
+    assert frames[-1].usage is not None
+    assert frames[-1].usage.cached_tokens == 32
+    other = run(engine, [Request("c", "another", prompt, Sampling(), 1)])["c"]
+    assert other[-1].usage is not None
+    assert other[-1].usage.cached_tokens == 0
+
+
+def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, waiting=2)
+    first, second, third = requests(3)
+    engine.submit(first)
+    engine.submit(second)
+    with pytest.raises(QueueFull):
+        engine.submit(third)
+    assert set(run(engine, [])) == {first.id, second.id}
+    assert engine.load == 0

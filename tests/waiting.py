@@ -1,0 +1,15 @@
+"""Waiting for what nobody signals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+async def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Returns once ``condition()`` is true; `TimeoutError` after ``seconds``."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.02)
