@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from outrider.kernels import invariance
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
+from outrider.kernels.swiglu import swiglu
 from outrider.kernels.tree_attention import Tiling
+from outrider.models import layer
 from outrider.models.llama import LlamaModel, ModelError
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -155,6 +157,14 @@ def test_a_machine_that_cannot_keep_the_bits_is_refused(tmp_path: Path, monkeypa
     save("llama 3", tmp_path)
     monkeypatch.setattr(invariance, "_TILINGS", (Tiling(rows=1, least=1, most=10_000, block=5_000),))
     with pytest.raises(ModelError, match='determinism = "strict" cannot be kept here: attention of 6 heads'):
+        LlamaModel.load(tmp_path, determinism="strict")
+
+
+def test_a_model_whose_rows_change_each_other_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save("llama 3", tmp_path)
+    monkeypatch.setattr(layer, "swiglu", lambda gate_up: swiglu(gate_up) * (1 + len(gate_up) * 1e-6))
+    LlamaModel.load(tmp_path)
+    with pytest.raises(ModelError, match="the model's logits depend on how its rows are batched on this machine"):
         LlamaModel.load(tmp_path, determinism="strict")
 
 
