@@ -25,7 +25,7 @@ def steps(draw: st.DrawFn) -> RaggedBatch:
         free = draw(st.permutations(free))
     sequences = []
     for _ in range(draw(st.integers(1, 3))):
-        context, nodes = draw(st.integers(0, 150)), draw(st.integers(1, 30) | st.just(140))
+        context, nodes = draw(st.integers(0, 150)), draw(st.integers(1, 40))
         pages = [free.pop(0) for _ in range(-(-(context + nodes) // _PAGE_SIZE))]
         if draw(st.booleans()):
             parents = [draw(st.integers(max(-1, node - 9), node - 1)) for node in range(nodes)]
@@ -55,7 +55,7 @@ def attend(queries: Tensor, batch: RaggedBatch, pool: KvPool, tiling: Tiling | N
 
 @pytest.mark.parametrize("tiling", _TILINGS)
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(2, 2, 8), (6, 2, 20), (5, 1, 6)])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(batch=steps())
 def test_every_row_attends_to_its_context_and_path_alone(
     heads: int, kv_heads: int, head_dim: int, tiling: Tiling | None, batch: RaggedBatch
@@ -63,6 +63,15 @@ def test_every_row_attends_to_its_context_and_path_alone(
     queries = torch.randn(batch.rows, heads, head_dim, generator=torch.Generator().manual_seed(2)) * 2
     pool = filled_pool(kv_heads, head_dim, batch)
     expected = reference.tree_attention(queries, pool, 1, batch, head_dim**-0.5)
+    torch.testing.assert_close(attend(queries, batch, pool, tiling).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tiling", _TILINGS)
+def test_a_tree_of_more_nodes_than_a_block_holds_is_no_trouble(tiling: Tiling | None) -> None:
+    parents = [-1, 0, *[1] * 140, 60, 142]
+    batch = RaggedBatch.build([SequenceRows(144, 125, range(40), parents)], _PAGE_SIZE)
+    queries, pool = torch.randn(144, 2, 8, generator=torch.Generator().manual_seed(2)), filled_pool(1, 8, batch)
+    expected = reference.tree_attention(queries, pool, 1, batch, 8**-0.5)
     torch.testing.assert_close(attend(queries, batch, pool, tiling).double(), expected, atol=1e-5, rtol=1e-5)
 
 

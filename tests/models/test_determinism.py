@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,18 +31,31 @@ _SHAPES = {
 _tries = settings(max_examples=15, deadline=None)
 
 
-@pytest.fixture(scope="module", params=[(shape, dtype) for shape in _SHAPES for dtype in ("float32", "bfloat16")])
-def strict(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaModel, Tensor]:
+_CASES = [
+    ("head of 64, group of 2", "float32", 2),
+    ("head of 64, group of 2", "bfloat16", 1),
+    ("head of 20, group of 1", "float32", 1),
+    ("head of 20, group of 1", "bfloat16", 1),
+]
+
+
+@pytest.fixture(scope="module", params=_CASES, ids=lambda case: f"{case[0]}, {case[1]}, {case[2]} threads")
+def strict(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LlamaModel, Tensor]]:
     """A strict model, and the bits of a sequence of `_LENGTH` tokens as one chunk."""
-    shape, dtype = request.param
+    shape, dtype, threads = request.param
     directory = tmp_path_factory.mktemp("strict")
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=67, num_hidden_layers=2, num_key_value_heads=2, max_position_embeddings=512, **_SHAPES[shape]
     )
     LlamaForCausalLM(config).save_pretrained(directory)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     model = LlamaModel.load(directory, dtype=dtype, determinism="strict")
-    return model, whole(model, tokens(_LENGTH))
+    yield model, whole(model, tokens(_LENGTH))
+    torch.set_num_threads(before)
 
 
 def poisoned(model: LlamaModel) -> KvPool:
