@@ -27,15 +27,16 @@ class Broker:
     def start(self, *arguments: str) -> None:
         """Starts it and waits until it listens."""
         command = [str(NATS_SERVER), "--addr", "127.0.0.1", "--port", str(self.port), *arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_for_port(self.port)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 20
+        while not _listens(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"nats-server did not start: {self._end()}")
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """Takes it away as a crash would."""
-        self._signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        self._end()
 
     def freeze(self) -> None:
         """Stops it in mid-air: connections stay open and nothing moves."""
@@ -49,6 +50,14 @@ class Broker:
         """Has it read its configuration file again."""
         self._signal(signal.SIGHUP)
 
+    def _end(self) -> str:
+        if self._process is None:
+            return ""
+        self._process.kill()
+        _, said = self._process.communicate()
+        self._process = None
+        return said.decode()
+
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
@@ -61,11 +70,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for_port(port: int, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    raise TimeoutError(f"nothing listens on port {port}")
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -15,6 +15,7 @@ from outrider.mesh.registry import ANNOUNCE, Member, Registry, State
 from outrider.mesh.tasks import Tasks
 
 from tests.broker import Broker
+from tests.waiting import eventually
 
 
 class Peer:
@@ -44,7 +45,7 @@ async def join(broker: Broker) -> AsyncIterator[Join]:
 
         async def start(kind: str, instance: str, **status: Any) -> Peer:
             tasks = Tasks()
-            bus = Bus(tasks)
+            bus = Bus()
             await bus.connect(broker.url, instance, wait_s=10)
             registry = Registry(bus, kind, instance, lambda: status, tasks)
             registry.address = f"host:{len(instance)}"
@@ -72,6 +73,13 @@ async def test_members_see_each_other_whatever_the_order_they_came_in(join: Join
     assert member == Member("verifier", "v1", "host:2", State.READY, {"model": "pocket"})
     await wait_for_names(first, "gateway", "g1")
     assert names(first.registry.members("verifier")) == ["v1"]
+
+
+async def test_a_newcomer_asks_and_is_told_at_once(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "ANNOUNCE_EVERY_S", 3600)
+    await join("verifier", "v1")
+    newcomer = await join("gateway", "g1")
+    await wait_for_names(newcomer, "verifier", "v1")
 
 
 async def test_a_process_that_is_starting_is_no_member(join: Join, broker: Broker) -> None:
@@ -156,6 +164,22 @@ async def test_a_frozen_broker_makes_nobody_disappear(join: Join, broker: Broker
     broker.thaw()
     await asyncio.sleep(3.4)
     assert names(watcher.registry.members("verifier")) == ["v1"]
+    assert [] not in seen
+
+
+async def test_a_member_that_comes_back_to_the_broker_later_than_we_was_never_gone(join: Join, broker: Broker) -> None:
+    watcher, late = await join("gateway", "g1"), await join("verifier", "v1")
+    await wait_for_names(watcher, "verifier", "v1")
+    seen: list[list[str]] = []
+    watcher.registry.on_change("verifier", lambda members: seen.append(names(members)))
+    broker.kill()
+    await late.fall_silent()
+    await asyncio.sleep(2.5)
+    await asyncio.to_thread(broker.start)
+    await eventually(lambda: watcher.bus.connected and late.bus.connected)
+    await asyncio.sleep(1)
+    late.registry.set_state(State.DRAINING)
+    await watcher.registry.wait_for("verifier", lambda found: found[0].state == State.DRAINING, timeout=5)
     assert [] not in seen
 
 

@@ -15,6 +15,7 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Finish, Frame
+
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
 

@@ -24,7 +24,7 @@ _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64
 _TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
 
 
-class InvarianceError(Exception):
+class NotInvariant(Exception):
     """No way was found to keep a row's bits the same."""
 
 
@@ -53,7 +53,7 @@ def invariant_linear(linear: Linear) -> Linear:
     """``linear`` with the smallest number of rows that makes them independent, found by trying.
 
     Raises:
-        InvarianceError: where there is none.
+        NotInvariant: where there is none.
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(MOST_ROWS, linear.in_features, generator=generator).to(linear.dtype)
@@ -64,7 +64,7 @@ def invariant_linear(linear: Linear) -> Linear:
         for least in _LEASTS:
             if agreeing.issuperset(rows for rows in _SAMPLE if rows >= least):
                 return InvariantLinear(linear, least)
-    raise InvarianceError(
+    raise NotInvariant(
         f"rows of a {linear.dtype} product of {linear.in_features} to {linear.out_features} features depend on their "
         "number on this machine, whatever they are padded to"
     )
@@ -79,12 +79,12 @@ def invariant_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
     """The cheapest tiling under which attention of this shape has the same bits for a chunk, single rows and trees.
 
     Raises:
-        InvarianceError: where none of those tried has.
+        NotInvariant: where none of those tried has.
     """
     for tiling in _TILINGS:
         if all(_holds(tiling, heads, kv_heads, head_dim, context) for context in (0, 9, 60, 121, 300)):
             return tiling
-    raise InvarianceError(
+    raise NotInvariant(
         f"attention of {heads} heads over {kv_heads} of {head_dim} elements depends on how rows are batched on this "
         "machine, in every tiling tried"
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 from outrider.kernels.batch import RaggedBatch
-from outrider.kernels.invariance import InvarianceError, invariant_tiling
+from outrider.kernels.invariance import NotInvariant, invariant_tiling
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
@@ -72,7 +72,7 @@ class LlamaModel:
             loader = WeightLoader(checkpoint, config, chosen, torch.device(device), strict)
             with torch.inference_mode():
                 model = cls(config, loader, tiling)
-        except InvarianceError as error:
+        except NotInvariant as error:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
         checkpoint.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
         return model

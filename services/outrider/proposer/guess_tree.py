@@ -66,7 +66,8 @@ class GuessTree:
             Rows whose keys and values stay, in their new order: those of the decided tokens that were grown, then
             those of the remaining tree; and that tree, None where the end of ``tokens`` was not grown.
         """
-        path, at = [], -1
+        path: list[int] = []
+        at = -1
         for token in tokens:
             at = next((i for i, n in enumerate(self.nodes) if n.parent == at and n.token == token), -2)
             if at < 0 or self.nodes[at].row < 0:

@@ -17,7 +17,8 @@ from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
-from outrider.models.config import ModelConfig, ModelError
+from outrider.models.config import ModelConfig
+from outrider.models.errors import ModelError
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
 from outrider.models.text import TextError, Tokenizer
@@ -52,6 +53,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._owners: dict[int, tuple[_Stream, int]] = {}
         self._streams: set[_Stream] = set()
         self._draining = asyncio.Event()
+        self._started = False
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the drafter and starts to guess."""
@@ -61,6 +63,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed)
         pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()
+        self._started = True
 
     def _load(self) -> None:
         settings = self._settings
@@ -99,8 +102,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
     async def stop(self) -> None:
         """Ends the drafter."""
-        self._thread.stop()
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._started:
+            self._thread.stop()
+            await asyncio.to_thread(self._thread.join, 5.0)
 
     async def Draft(  # noqa: N802
         self, requests: AsyncIterator[pb.DraftRequest], context: grpc.aio.ServicerContext

@@ -8,7 +8,7 @@ from msgspec import Meta
 from outrider.mesh.config import Settings
 
 
-class ProposerSettings(Settings, kw_only=True):
+class ProposerSettings(Settings, kw_only=True, frozen=True):
     """Settings of the proposer, in the configuration's ``[proposer]`` table."""
 
     drafter: Annotated[str, Meta(description="drafter to run, by plug-in name")] = "model"

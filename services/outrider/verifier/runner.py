@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence as Seq
@@ -95,19 +94,21 @@ class Runner:
             kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
-    def measure(self, context: int, limit: int, repeats: int = 5) -> CostCurve:
-        """Median seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up."""
-        measured = []
-        for rows in [rows for rows in _MEASURED_ROWS if rows <= limit]:
-            ids = torch.arange(rows)
-            work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
-            times = []
-            for _ in range(repeats + 1):
-                start = time.perf_counter()
-                self.model.logits(self.model.forward(ids, self._batch([work]), self.pool)).argmax(-1).tolist()
-                times.append(time.perf_counter() - start)
-            measured.append((rows, statistics.median(times[1:])))
-        return CostCurve.rising(measured)
+    def measure(self, context: int, limit: int, rounds: int = 7) -> CostCurve:
+        """Seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
+
+        The least of several rounds, each over all row counts, so that what else the machine does shows little.
+        """
+        counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
+        timed = [[self._time(rows, context) for rows in counts] for _ in range(rounds)]
+        return CostCurve.rising(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
+
+    def _time(self, rows: int, context: int) -> float:
+        start = time.perf_counter()
+        work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
+        hidden = self.model.forward(torch.zeros(rows, dtype=torch.int64), self._batch([work]), self.pool)
+        self.model.logits(hidden).argmax(-1).tolist()
+        return time.perf_counter() - start
 
 
 def _draw_count(work: Work) -> int:

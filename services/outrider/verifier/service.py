@@ -51,6 +51,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._metrics = Metrics()
         self._draining = False
         self._idle = asyncio.Event()
+        self._started = False
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -64,6 +65,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._thread.start()
+        self._started = True
 
     def _load(self) -> None:
         settings = self._settings
@@ -140,9 +142,10 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     async def stop(self) -> None:
         """Ends the engine."""
-        self._thread.stop()
-        await self._drafting.stop()
-        await asyncio.to_thread(self._thread.join, 5.0)
+        if self._started:
+            await self._drafting.stop()
+            self._thread.stop()
+            await asyncio.to_thread(self._thread.join, 5.0)
 
     async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
         """Queues a request."""

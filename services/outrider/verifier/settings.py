@@ -8,7 +8,7 @@ from msgspec import Meta
 from outrider.mesh.config import Settings
 
 
-class VerifierSettings(Settings, kw_only=True):
+class VerifierSettings(Settings, kw_only=True, frozen=True):
     """Settings of the verifier, in the configuration's ``[verifier]`` table."""
 
     model: Annotated[str, Meta(description="directory of the target's checkpoint, or `pocket` for the shipped one")] = (

@@ -47,7 +47,7 @@ class DraftTree:
 
     def _below(self, root: int, steps: int) -> DraftTree | None:
         renamed = {root: -1}
-        kept = []
+        kept: list[int] = []
         for node in range(root + 1, len(self.tokens)):
             if self.parents[node] in renamed:
                 renamed[node] = len(kept)

@@ -1,0 +1,69 @@
+# All of Outrider's images: docker build --target gateway|tokenizer|proposer|verifier .
+#
+# A service is installed into a virtual environment in a stage of its own and only that is copied into its image.
+# The gateway and the tokenizer come without torch. TORCH_INDEX names another package index for torch, for one
+# that has builds without CUDA, say.
+
+FROM python:3.11-slim AS base
+ENV PATH=/opt/outrider/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    OUTRIDER_HOST=0.0.0.0 \
+    OUTRIDER_METRICS_PORT=9090
+RUN groupadd --gid 10001 outrider && useradd --uid 10001 --gid outrider --no-create-home --home-dir /tmp outrider
+HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9090/readyz', timeout=2)"]
+
+
+FROM base AS source
+WORKDIR /source
+RUN python3 -m venv /opt/outrider
+COPY pyproject.toml constraints.txt LICENSE README.md ./
+
+
+FROM source AS gateway-build
+RUN pip install --no-cache-dir -c constraints.txt '.[gateway]'
+COPY . .
+RUN pip install --no-cache-dir --no-deps --force-reinstall .
+
+
+FROM base AS gateway
+ENV OUTRIDER_GATEWAY_PORT=8080
+COPY --from=gateway-build /opt/outrider /opt/outrider
+USER outrider
+EXPOSE 8080
+HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+CMD ["python", "-m", "outrider.gateway"]
+
+
+FROM source AS tokenizer-build
+RUN pip install --no-cache-dir -c constraints.txt '.[tokenizer]'
+COPY . .
+RUN pip install --no-cache-dir --no-deps --force-reinstall .
+
+
+FROM base AS tokenizer
+COPY --from=tokenizer-build /opt/outrider /opt/outrider
+USER outrider
+CMD ["python", "-m", "outrider.tokenizer"]
+
+
+FROM source AS engine-build
+ARG TORCH_INDEX=
+RUN pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt '.[engine,tokenizer]'
+COPY . .
+RUN pip install --no-cache-dir --no-deps --force-reinstall .
+
+
+FROM base AS proposer
+COPY --from=engine-build /opt/outrider /opt/outrider
+USER outrider
+CMD ["python", "-m", "outrider.proposer"]
+
+
+FROM base AS verifier
+COPY --from=engine-build /opt/outrider /opt/outrider
+USER outrider
+CMD ["python", "-m", "outrider.verifier"]

@@ -1,0 +1,58 @@
+# The commands a newcomer needs. `make run` is the first one.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := mesh kernels models services gateway cli loadtest
+PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
+ARGS ?=
+
+.PHONY: setup dev run test lint types proto proto-check bench pocket wheel clean
+
+setup: .venv/.installed
+
+dev: .venv/.installed-dev
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/pip
+	@echo "Installing Outrider into .venv (PyTorch is the large part)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/pip
+	@echo "Installing Outrider and its development tools into .venv"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ .venv/.installed
+
+run: setup
+	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
+
+test: dev
+	$(BIN)/pytest $(ARGS)
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: dev
+	$(BIN)/mypy $(SOURCES)
+
+proto: dev
+	$(PROTOC) --python_out=wire --pyi_out=wire --grpc_python_out=wire proto/outrider/v1/*.proto
+
+proto-check: dev
+	rm -rf build/wire && mkdir -p build/wire
+	$(PROTOC) --python_out=build/wire --pyi_out=build/wire --grpc_python_out=build/wire proto/outrider/v1/*.proto
+	diff -r -x __pycache__ build/wire/outrider/v1 wire/outrider/v1
+
+bench: setup
+	$(BIN)/outrider bench $(ARGS)
+
+pocket: dev
+	$(BIN)/python -m outrider.models.pocket.recipe $(ARGS)
+
+wheel: dev
+	$(BIN)/python -m hatchling build -t wheel
+
+clean:
+	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis

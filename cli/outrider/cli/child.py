@@ -1,0 +1,107 @@
+"""One process of the mesh under our eyes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+TETHER = Path(__file__).with_name("tethered.py")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A process to keep alive: what it is, how it is started, and where what it says is written.
+
+    ``command`` is completed by ``--instance`` and a new name at every start if ``named``.
+    """
+
+    kind: str
+    command: list[str]
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    named: bool = True
+
+
+class Child:
+    """One run of a `Spec`, from start to end. It dies with us, whatever becomes of us."""
+
+    def __init__(self, spec: Spec, instance: str) -> None:
+        self.spec = spec
+        self.instance = instance
+        self.ready = asyncio.Event()
+        self.began = time.monotonic()
+        self._said_before = 0
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id; 0 before the start."""
+        return self._process.pid if self._process else 0
+
+    async def start(self) -> None:
+        """Starts the process in a session of its own: a terminal's Ctrl-C reaches us alone."""
+        name = ["--instance", self.instance] if self.spec.named else []
+        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+        with self.spec.log.open("ab") as log:
+            self._said_before = log.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *tether,
+                *self.spec.command,
+                *name,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.spec.environment},
+                start_new_session=True,
+            )
+
+    async def wait(self) -> int:
+        """The exit code once it has ended; minus the signal's number if one ended it."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self, patience_s: float) -> None:
+        """Asks it to drain, and kills it if it has not ended within ``patience_s`` seconds."""
+        self.signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.wait()
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal, if it still runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def last_words(self) -> str:
+        """Why this run ended, by its log: a line of plain text or an exception that was logged, the later one."""
+        with self.spec.log.open("rb") as log:
+            log.seek(self._said_before)
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        reasons = [reason for line in lines if (reason := _reason(line))]
+        sentence = reasons[-1] if reasons else f"{self.spec.kind}: it said nothing"
+        return f"{sentence.removeprefix('outrider ')} (log: {self.spec.log})"
+
+
+def _reason(line: str) -> str:
+    """What a line of a log says about an end: itself, or of a structured line only its exception."""
+    try:
+        return str(msgspec.json.decode(line, type=_Structured).exception).rpartition("\n")[2]
+    except msgspec.DecodeError:
+        return line.strip()
+
+
+class _Structured(msgspec.Struct):
+    exception: str = ""

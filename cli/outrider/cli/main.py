@@ -1,0 +1,166 @@
+"""The `outrider` command. Each command's work is imported when it is asked for, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="Speculative decoding as a mesh of small services.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Settings: what they are, where they come from, whether they are right.")
+app.add_typer(config_app, name="config", no_args_is_help=True)
+
+Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting, over the file's; may be repeated."),
+]
+Model = Annotated[Path | None, typer.Option(help="Directory of the target model; the shipped one if absent.")]
+Draft = Annotated[Path | None, typer.Option(help="Directory of the draft model; the shipped one if absent.")]
+Url = Annotated[str, typer.Option(help="Address of a running mesh.")]
+Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
+
+
+@app.command()
+def up(
+    host: Annotated[str | None, typer.Option(help="Address of the gateway. [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the gateway; 0 takes a free one. [8080]")] = None,
+    model: Model = None,
+    draft: Draft = None,
+    verifiers: Annotated[int, typer.Option(min=1, help="Verifier processes.")] = 1,
+    proposers: Annotated[int, typer.Option(min=0, help="Proposer processes.")] = 1,
+    tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
+    nats_url: Annotated[str | None, typer.Option(help="A NATS that runs; else one is started.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
+) -> None:
+    """Start the whole mesh on this machine; Ctrl-C drains and stops it."""
+    from outrider.cli.options import UpOptions
+    from outrider.cli.up import run
+
+    counts = {"verifier": verifiers, "proposer": proposers, "tokenizer": tokenizers, "gateway": 1}
+    _exit(
+        run(
+            UpOptions(
+                host=host,
+                port=port,
+                model=model,
+                draft=draft,
+                counts=counts,
+                nats_url=nats_url,
+                config=config,
+                sets=sets or [],
+                log_dir=log_dir,
+                verbose=verbose,
+            )
+        )
+    )
+
+
+@app.command()
+def complete(
+    prompt: Annotated[str, typer.Argument(help="What to go on from; - reads it from standard input.")],
+    url: Url = "http://127.0.0.1:8080",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
+    speculation: Speculation = True,
+    chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
+) -> None:
+    """Stream a completion; the tokens that drafters guessed right are green."""
+    from outrider.cli.complete import run
+    from outrider.cli.stream import Question
+
+    text = sys.stdin.read() if prompt == "-" else prompt
+    _exit(run(url, Question(text, max_tokens, temperature, seed, speculation, chat)))
+
+
+@app.command()
+def bench(
+    url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
+    concurrency: Annotated[str, typer.Option(help="Requests at a time, one load each.")] = "1,8",
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Also an open load: arrivals a second, at random.")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Requests a pass. [4 a client, at least 8]")] = None,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens a request.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    speculation: Annotated[str, typer.Option(help="Modes: on, off, or drafters joined by +.")] = "on,off",
+    repeats: Annotated[int, typer.Option(min=1, help="Passes of each load and mode.")] = 3,
+    prompts: Annotated[Path | None, typer.Option(help="JSON Lines; else code the models have not seen.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("out/bench"),
+    seed: Annotated[int, typer.Option(help="Of prompts, arrivals and sampling.")] = 0,
+    model: Model = None,
+    draft: Draft = None,
+    config: Config = None,
+    sets: Sets = None,
+) -> None:
+    """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
+    from outrider.cli.bench import BenchOptions, run
+    from outrider.cli.options import UpOptions
+
+    mesh = UpOptions(port=0, model=model, draft=draft, config=config, sets=sets or [])
+    options = BenchOptions(
+        url=url,
+        concurrency=concurrency,
+        rate=rate,
+        requests=requests,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        speculation=speculation,
+        repeats=repeats,
+        prompts=prompts,
+        out=out,
+        seed=seed,
+    )
+    _exit(run(options, mesh))
+
+
+@config_app.command("show")
+def config_show(
+    config: Config = None,
+    service: Annotated[str | None, typer.Option(help="One service only.")] = None,
+    sets: Sets = None,
+) -> None:
+    """Print every setting, its value and where that comes from."""
+    from outrider.cli.settings import show
+
+    _exit(show(config, service, sets or []))
+
+
+@config_app.command("check")
+def config_check(
+    config: Config = None,
+    service: Annotated[str | None, typer.Option(help="One service only.")] = None,
+    sets: Sets = None,
+) -> None:
+    """Say whether the settings are right; exit code 2 if they are not."""
+    from outrider.cli.settings import check
+
+    _exit(check(config, service, sets or []))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib import metadata
+
+    typer.echo(f"outrider {metadata.version('outrider')}")
+
+
+def main() -> None:
+    """Entry point of the `outrider` script."""
+    app()
+
+
+def _exit(code: int) -> NoReturn:
+    raise typer.Exit(code)

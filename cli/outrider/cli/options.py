@@ -1,0 +1,25 @@
+"""What `outrider up` was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "proposer": 1, "tokenizer": 1}
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """Options of `outrider up`. None leaves a value to the configuration file, the environment, the default."""
+
+    host: str | None = None
+    port: int | None = None
+    model: Path | None = None
+    draft: Path | None = None
+    counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
+    nats_url: str | None = None
+    config: Path | None = None
+    sets: list[str] = field(default_factory=list)
+    log_dir: Path | None = None
+    verbose: bool = False

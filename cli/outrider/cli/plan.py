@@ -1,0 +1,162 @@
+"""From options and settings to the processes of a mesh, everything checked before one of them starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.cli import broker
+from outrider.cli.child import Spec
+from outrider.cli.keeper import StartError
+from outrider.cli.options import UpOptions
+from outrider.cli.settings import Flags, effective, parse_sets
+from outrider.mesh.addresses import join, require_free
+from outrider.mesh.config import Effective
+from outrider.mesh.errors import ConfigError, Unavailable
+
+SHIPPED = "pocket"
+OWNED = ("nats_url", "instance")
+"""Keys that `outrider up` gives every service itself."""
+STOP_S = 10.0
+"""What a service may take to end after its work is drained."""
+
+Known = dict[str, dict[str, Effective]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Processes to run. ``patience_s`` is how long each kind may take to drain and end."""
+
+    host: str
+    port: int
+    nats_url: str
+    nats_wait_s: float
+    broker: Spec | None
+    services: list[Spec]
+    patience_s: dict[str, float]
+    log_dir: Path
+    notes: list[str]
+
+    @property
+    def address(self) -> str:
+        """Where the gateway listens."""
+        return join(self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        """Where clients of this machine reach the gateway."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://{join(host, self.port)}"
+
+
+def make_plan(options: UpOptions) -> Plan:
+    """The plan for ``options``.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        StartError: the gateway's port is taken or a model's directory is missing.
+    """
+    flags = _flags(options)
+    known = {kind: effective(kind, options.config, flags) for kind in options.counts}
+    host, port = _gateway_address(known)
+    flags["gateway"] |= {"host": host, "port": str(port)}
+    counts, notes = _counts(options, known)
+    for kind in counts:
+        _require_model(kind, known[kind])
+    log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
+    log_dir.mkdir(parents=True, exist_ok=True)
+    nats_url, nats = _nats(options, known, log_dir)
+    return Plan(
+        host=host,
+        port=port,
+        nats_url=nats_url,
+        nats_wait_s=known["gateway"]["nats_wait_s"].value,
+        broker=nats,
+        services=[
+            _spec(kind, number, options, flags, known, nats_url, log_dir)
+            for kind, count in counts.items()
+            for number in range(1, count + 1)
+        ],
+        patience_s={kind: settings["drain_s"].value + STOP_S for kind, settings in known.items()},
+        log_dir=log_dir,
+        notes=notes,
+    )
+
+
+def _flags(options: UpOptions) -> Flags:
+    flags = parse_sets(options.sets)
+    for kind, values in flags.items():
+        if taken := [key for key in OWNED if key in values]:
+            raise ConfigError(f"--set {kind}.{taken[0]}: `outrider up` sets it itself")
+    given = {
+        ("gateway", "host"): options.host,
+        ("gateway", "port"): options.port,
+        ("verifier", "model"): options.model and options.model.absolute(),
+        ("tokenizer", "model"): options.model and options.model.absolute(),
+        ("proposer", "model"): options.draft and options.draft.absolute(),
+        ("proposer", "target"): options.model and options.model.absolute(),
+    }
+    for (kind, key), value in given.items():
+        if value is not None:
+            flags[kind][key] = str(value)
+    return flags
+
+
+def _gateway_address(known: Known) -> tuple[str, int]:
+    host, port = known["gateway"]["host"].value, known["gateway"]["port"].value
+    try:
+        require_free(host, port)
+    except Unavailable as error:
+        raise StartError(error.message) from error
+    return host, port or broker.free_port(host)
+
+
+def _counts(options: UpOptions, known: Known) -> tuple[dict[str, int], list[str]]:
+    """Processes of each kind, and what the user should know about them.
+
+    The shipped draft model guesses for the shipped target only.
+    """
+    foreign = known["verifier"]["model"].value != SHIPPED and known["proposer"]["model"].value == SHIPPED
+    if not foreign or not options.counts["proposer"]:
+        return dict(options.counts), []
+    note = "No proposer is started: this target needs a draft model of its own (--draft)."
+    return {**options.counts, "proposer": 0}, [note]
+
+
+def _require_model(kind: str, settings: dict[str, Effective]) -> None:
+    model = settings.get("model")
+    if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
+        raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json)")
+
+
+def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | None]:
+    configured = known["gateway"]["nats_url"]
+    if options.nats_url or configured.source != "default":
+        return options.nats_url or configured.value, None
+    port = broker.free_port()
+    return f"nats://127.0.0.1:{port}", broker.spec(port, log_dir / "nats", log_dir / "nats.log")
+
+
+def _spec(kind: str, number: int, options: UpOptions, flags: Flags, known: Known, nats_url: str, log_dir: Path) -> Spec:
+    command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={nats_url}"]
+    if options.config:
+        command.append(f"--config={options.config}")
+    values = dict(flags.get(kind, {}))
+    environment = {}
+    if threads := known[kind].get("threads"):
+        count = _threads(threads, options)
+        values["threads"] = environment["OMP_NUM_THREADS"] = str(count)
+    command += [f"--{key}={value}" for key, value in values.items()]
+    return Spec(kind, command, log_dir / f"{kind}-{number}.log", environment)
+
+
+def _threads(setting: Effective, options: UpOptions) -> int:
+    """CPU threads of an engine process: as set; else one for the shipped models, which more would slow down,
+    and an equal share of the cores for larger ones."""
+    if setting.source != "default" or options.model is None:
+        return int(setting.value)
+    engines = options.counts["verifier"] + options.counts["proposer"]
+    return max(1, len(os.sched_getaffinity(0)) // engines)

@@ -1,0 +1,114 @@
+"""Settings of all services: found, checked and shown without starting any of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from outrider.mesh import plugins
+from outrider.mesh.config import Effective, Settings, describe
+from outrider.mesh.config.fields import nearest
+from outrider.mesh.errors import ConfigError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+GROUP = "outrider.settings"
+"""Entry points by which each service tells the type of its settings; its module must be light to import."""
+
+WIDTH = 200
+"""Of tables that are not shown in a terminal."""
+
+Flags = dict[str, dict[str, str]]
+
+
+@functools.cache
+def services() -> dict[str, type[Settings]]:
+    """The type of settings of every service that is installed, by kind."""
+    return plugins.available(GROUP)
+
+
+def parse_sets(sets: Iterable[str]) -> Flags:
+    """Flags by service out of ``service.key=value``; ``mesh.key=value`` goes to every service.
+
+    Raises:
+        ConfigError: one that is written otherwise, or names no service.
+    """
+    known = services()
+    flags: Flags = defaultdict(dict)
+    for text in sets:
+        path, separator, value = text.partition("=")
+        section, dot, key = path.partition(".")
+        if not separator or not dot:
+            raise ConfigError(f"--set {text}: it is written SERVICE.KEY=VALUE")
+        if section != "mesh" and section not in known:
+            raise ConfigError(f"--set {text}: {section} is no service{nearest(section, ['mesh', *known])}")
+        for kind in known if section == "mesh" else [section]:
+            flags[kind][key] = value
+    return flags
+
+
+def effective(kind: str, file: Path | None, flags: Flags) -> dict[str, Effective]:
+    """Every setting of ``kind`` by key; `ConfigError` for one that is wrong."""
+    settings = services().get(kind) or plugins.load(GROUP, kind)
+    found = describe(settings, kind, file=file, env=os.environ, flags=flags.get(kind, {}))
+    return {each.field.path: each for each in found}
+
+
+def show(file: Path | None, service: str | None, sets: list[str]) -> int:
+    """Prints the settings; the exit code."""
+    try:
+        flags = parse_sets(sets)
+        tables = [_table(kind, effective(kind, file, flags).values()) for kind in _kinds(service)]
+    except ConfigError as error:
+        return _refuse(error)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for table in tables:
+        console.print(table)
+    return 0
+
+
+def check(file: Path | None, service: str | None, sets: list[str]) -> int:
+    """Prints every service's error, or that there is none; the exit code."""
+    try:
+        flags, kinds = parse_sets(sets), _kinds(service)
+    except ConfigError as error:
+        return _refuse(error)
+    wrong: dict[str, str] = {}
+    for kind in kinds:
+        try:
+            effective(kind, file, flags)
+        except ConfigError as error:
+            wrong.setdefault(str(error), kind)
+    for sentence, kind in wrong.items():
+        print(f"{kind}: {sentence}", file=sys.stderr)
+    if not wrong:
+        print(f"The settings of {', '.join(kinds)} are right.")
+    return ConfigError.exit_code if wrong else 0
+
+
+def _kinds(service: str | None) -> list[str]:
+    known = sorted(services())
+    if service is None:
+        return known
+    if service not in known:
+        raise ConfigError(f"{service} is no service{nearest(service, known)}: there are {', '.join(known)}")
+    return [service]
+
+
+def _table(kind: str, settings: Iterable[Effective]) -> Table:
+    table = Table(title=kind, title_justify="left", box=None, pad_edge=False)
+    for head in ("key", "value", "from", "meaning"):
+        table.add_column(head, overflow="fold")
+    for each in settings:
+        table.add_row(*map(escape, (each.field.path, each.shown, each.source, each.field.description)))
+    return table
+
+
+def _refuse(error: ConfigError) -> int:
+    print(f"outrider: {error}", file=sys.stderr)
+    return error.exit_code

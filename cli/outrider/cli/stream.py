@@ -1,0 +1,174 @@
+"""A completion as it streams from a gateway: pieces of text, each with the drafter that guessed it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import msgspec
+
+CONNECT_S = 5.0
+
+
+class AskError(Exception):
+    """The gateway refused or broke off: its own sentence."""
+
+    exit_code = 1
+
+
+class NobodyThereError(AskError):
+    """Nothing answers at the address."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to complete and how."""
+
+    prompt: str
+    max_tokens: int
+    temperature: float
+    seed: int | None
+    speculation: bool
+    chat: bool
+
+    @property
+    def path(self) -> str:
+        """Of the endpoint that answers it."""
+        return "/v1/chat/completions" if self.chat else "/v1/completions"
+
+    def body(self, model: str) -> dict[str, Any]:
+        """The request in OpenAI's form, with the token detail that only Outrider gives."""
+        asked = {"messages": [{"role": "user", "content": self.prompt}]} if self.chat else {"prompt": self.prompt}
+        return {
+            **asked,
+            "model": model,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            **({} if self.seed is None else {"seed": self.seed}),
+            **({} if self.speculation else {"speculation": "off"}),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_tokens": True,
+        }
+
+
+class _Details(msgspec.Struct):
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class _Usage(msgspec.Struct):
+    completion_tokens: int
+    completion_tokens_details: _Details = msgspec.field(default_factory=_Details)
+
+
+class _Tokens(msgspec.Struct):
+    texts: list[str] = []
+    guessed_by: list[str] = []
+    steps: int = 0
+    seed: int | None = None
+
+
+class _Failure(msgspec.Struct):
+    message: str
+
+
+class _Chunk(msgspec.Struct):
+    usage: _Usage | None = None
+    outrider: _Tokens | None = None
+    error: _Failure | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[dict[str, Any]]
+
+
+class Answer:
+    """Iterates over ``(text, drafter)`` of each token, the drafter empty where the target decided alone.
+
+    What it cost is known once the iteration has ended: times in seconds, counts in tokens.
+    """
+
+    def __init__(self, url: str, question: Question) -> None:
+        self._url = url.rstrip("/")
+        self._question = question
+        self.tokens = self.steps = self.accepted = self.rejected = 0
+        self.seed: int | None = None
+        self.first_s = self.total_s = 0.0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Asks; `AskError` when the gateway refuses, breaks off or is not there."""
+        with _client(self._url) as client:
+            yield from self._stream(client)
+
+    def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
+        body = self._question.body(_served_model(client))
+        began = time.perf_counter()
+        with client.stream("POST", self._question.path, json=body) as response:
+            _require_ok(response)
+            for chunk in _chunks(response):
+                self._note(chunk, time.perf_counter() - began)
+                if chunk.outrider:
+                    yield from zip(chunk.outrider.texts, chunk.outrider.guessed_by, strict=True)
+
+    def _note(self, chunk: _Chunk, now_s: float) -> None:
+        if chunk.error:
+            raise AskError(chunk.error.message)
+        if detail := chunk.outrider:
+            self.first_s = self.first_s or now_s
+            self.steps, self.seed = detail.steps or self.steps, detail.seed or self.seed
+        if chunk.usage:
+            self.tokens = chunk.usage.completion_tokens
+            self.accepted = chunk.usage.completion_tokens_details.accepted_prediction_tokens
+            self.rejected = chunk.usage.completion_tokens_details.rejected_prediction_tokens
+        self.total_s = now_s
+
+
+def served_model(url: str) -> str:
+    """Name of the first model served at ``url``; `AskError` as for an `Answer`."""
+    with _client(url) as client:
+        return _served_model(client)
+
+
+@contextlib.contextmanager
+def _client(url: str) -> Iterator[httpx.Client]:
+    timeout = httpx.Timeout(None, connect=CONNECT_S)
+    try:
+        with httpx.Client(base_url=url, timeout=timeout, trust_env=False) as client:
+            yield client
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL):
+        raise NobodyThereError(f"nothing answers at {url}: start a mesh with `outrider up`") from None
+    except httpx.HTTPError as error:
+        raise AskError(f"the connection to {url} broke: {error}") from None
+
+
+def _served_model(client: httpx.Client) -> str:
+    response = client.get("/v1/models")
+    _require_ok(response)
+    models = msgspec.json.decode(response.content, type=_Models).data
+    if not models:
+        raise AskError("no model is served yet")
+    return str(models[0]["id"])
+
+
+def _require_ok(response: httpx.Response) -> None:
+    if response.status_code == 200:
+        return
+    try:
+        failure = msgspec.json.decode(response.read(), type=_Chunk).error
+    except msgspec.DecodeError:
+        failure = None
+    raise AskError(failure.message if failure else f"{response.url} answered {response.status_code}")
+
+
+def _chunks(response: httpx.Response) -> Iterator[_Chunk]:
+    decoder = msgspec.json.Decoder(_Chunk)
+    for line in response.iter_lines():
+        if line.startswith("data: {"):
+            yield decoder.decode(line[6:])

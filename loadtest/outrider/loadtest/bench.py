@@ -1,0 +1,108 @@
+"""A load test from plan to report: modes of speculation side by side, pass after pass, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from outrider.loadtest import client
+from outrider.loadtest.load import Closed, Load, Sample, Send
+from outrider.loadtest.prompts import unique
+from outrider.loadtest.report import Pass, Report, machine
+from outrider.loadtest.summary import median, summarize
+
+WARM_UP_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. ``modes`` are "on" (the mesh's own choice), "off", or names of drafters joined by "+"."""
+
+    url: str
+    model: str
+    prompts: list[str]
+    loads: list[Load]
+    modes: list[str]
+    requests: int | None = None
+    repeats: int = 3
+    max_tokens: int = 128
+    temperature: float = 0.0
+    seed: int = 0
+
+    def requests_of(self, load: Load) -> int:
+        """Requests of a pass: as asked for, or enough that the start and the end of it weigh little."""
+        return self.requests or max(8, 4 * (load.concurrency if isinstance(load, Closed) else 8))
+
+
+async def run(plan: Plan, progress: Callable[[str], None]) -> Report:
+    """Warms every mode up, then runs all passes; ``progress`` is told what comes next.
+
+    The modes take turns within a repeat, in the other order in the next one, so that a machine which changes
+    its speed during the run does so to all of them alike.
+    """
+    for mode in plan.modes:
+        progress(f"warming up, speculation {mode}")
+        await Closed(2).run(_requests(plan, mode, "warm-up", WARM_UP_TOKENS), 2)
+    passes: list[Pass] = []
+    for repeat in range(plan.repeats):
+        for load in plan.loads:
+            for mode in plan.modes if repeat % 2 == 0 else reversed(plan.modes):
+                progress(f"repeat {repeat + 1}/{plan.repeats}, {load}, speculation {mode}")
+                passes.append(await _run_pass(plan, load, mode, repeat))
+    return Report(machine=machine(), settings=_settings(plan), passes=passes, medians=_medians(plan, passes))
+
+
+async def _run_pass(plan: Plan, load: Load, mode: str, repeat: int) -> Pass:
+    requests = _requests(plan, mode, f"{load} {repeat}", plan.max_tokens)
+    samples = await load.run(requests, plan.requests_of(load))
+    return Pass(str(load), mode, repeat, summarize(samples), _first_error(samples))
+
+
+def _requests(plan: Plan, mode: str, name: str, max_tokens: int) -> Iterator[Send]:
+    for number, prompt in enumerate(unique(plan.prompts, f"{plan.seed} {mode} {name}")):
+        yield partial(client.complete, plan.url, _body(plan, mode, prompt, number, max_tokens))
+
+
+def _body(plan: Plan, mode: str, prompt: str, number: int, max_tokens: int) -> dict[str, Any]:
+    speculation = {"on": {}, "off": {"speculation": "off"}}
+    return {
+        "model": plan.model,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "temperature": plan.temperature,
+        "seed": plan.seed + number,
+        "ignore_eos": True,
+        **speculation.get(mode, {"speculation": {"drafters": mode.split("+")}}),
+    }
+
+
+def _medians(plan: Plan, passes: list[Pass]) -> list[Pass]:
+    return [
+        Pass(
+            str(load),
+            mode,
+            plan.repeats,
+            median([each.summary for each in repeats]),
+            next((each.error for each in repeats if each.error), ""),
+        )
+        for load in plan.loads
+        for mode in plan.modes
+        if (repeats := [each for each in passes if (each.load, each.mode) == (str(load), mode)])
+    ]
+
+
+def _first_error(samples: list[Sample]) -> str:
+    return next((sample.error for sample in samples if sample.error), "")
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    return {
+        "model": plan.model,
+        "requests": {str(load): plan.requests_of(load) for load in plan.loads},
+        "repeats": plan.repeats,
+        "max_tokens": plan.max_tokens,
+        "temperature": plan.temperature,
+        "seed": plan.seed,
+    }

@@ -1,0 +1,161 @@
+"""A client that streams one completion and notes when what arrived.
+
+HTTP is spoken on the bare socket: a Python client shares the machine with what it measures, and a general one
+costs more CPU per chunk than the gateway does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+HEAD_LIMIT = 1 << 20
+
+
+class RequestError(Exception):
+    """A request got another answer than a complete stream; the message says which."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One completed stream. Times are of `time.perf_counter`; counts are the gateway's own, never chunks."""
+
+    arrivals: list[float]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    accepted_tokens: int
+    rejected_tokens: int
+    steps: int
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: _Details = msgspec.field(default_factory=_Details)
+    completion_tokens_details: _Details = msgspec.field(default_factory=_Details)
+
+
+class _Extension(msgspec.Struct):
+    steps: int = 0
+
+
+class _Failure(msgspec.Struct):
+    message: str
+
+
+class _Event(msgspec.Struct):
+    choices: list[Any] = []
+    usage: _Usage | None = None
+    outrider: _Extension | None = None
+    error: _Failure | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+async def complete(url: str, body: Mapping[str, Any]) -> Reply:
+    """Streams ``POST {url}/v1/completions`` to its end.
+
+    Raises:
+        RequestError: the connection broke, the status was not 200, or the stream held an error or no usage.
+    """
+    try:
+        return await _stream(url, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+        raise RequestError(f"no complete answer from {url}: {error or type(error).__name__}") from error
+
+
+async def _stream(url: str, body: Mapping[str, Any]) -> Reply:
+    arrivals: list[float] = []
+    usage, steps = None, 0
+    async with aclosing(_read_events(url, body)) as events:
+        async for event in events:
+            if event.error:
+                raise RequestError(event.error.message)
+            if event.choices:
+                arrivals.append(time.perf_counter())
+            usage = event.usage or usage
+            steps = event.outrider.steps if event.outrider and event.outrider.steps else steps
+    if usage is None or not arrivals:
+        raise RequestError("the stream ended without tokens or usage")
+    return _reply(arrivals, usage, steps)
+
+
+def _reply(arrivals: list[float], usage: _Usage, steps: int) -> Reply:
+    return Reply(
+        arrivals=arrivals,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.prompt_tokens_details.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        accepted_tokens=usage.completion_tokens_details.accepted_prediction_tokens,
+        rejected_tokens=usage.completion_tokens_details.rejected_prediction_tokens,
+        steps=steps,
+    )
+
+
+async def _read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[_Event, None]:
+    waiting = b""
+    async with aclosing(_post(url, "/v1/completions", msgspec.json.encode(body))) as pieces:
+        async for data in pieces:
+            *events, waiting = (waiting + data).split(b"\n\n")
+            for event in events:
+                if event.startswith(b"data: {"):
+                    yield _events.decode(event[6:])
+
+
+async def _post(url: str, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, parts.port or (443 if secure else 80), ssl=secure or None, limit=HEAD_LIMIT
+    )
+    try:
+        head = (
+            f"POST {parts.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        async for data in _read_body(reader):
+            yield data
+    finally:
+        writer.close()
+
+
+async def _read_body(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+    status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    chunked = headers.get("transfer-encoding") == "chunked"
+    chunks = _read_chunks(reader) if chunked else _read_all(reader, int(headers.get("content-length", -1)))
+    if status.split()[1] != "200":
+        raise RequestError(_reason(status, b"".join([chunk async for chunk in chunks])))
+    async for chunk in chunks:
+        yield chunk
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> AsyncGenerator[bytes, None]:
+    while size := int(await reader.readline(), 16):
+        yield (await reader.readexactly(size + 2))[:-2]
+
+
+async def _read_all(reader: asyncio.StreamReader, length: int) -> AsyncGenerator[bytes, None]:
+    yield await (reader.readexactly(length) if length >= 0 else reader.read())
+
+
+def _reason(status: str, body: bytes) -> str:
+    try:
+        failure = _events.decode(body).error
+    except msgspec.DecodeError:
+        failure = None
+    return f"{status.partition(' ')[2]}: {failure.message}" if failure else status.partition(" ")[2]

@@ -1,0 +1,80 @@
+"""Prompts of a load test: code that the shipped models have not been trained on, or lines of a file."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+CHARACTERS = 870
+"""About 256 tokens of the shipped vocabulary."""
+
+
+class PromptsError(ValueError):
+    """Prompts that cannot be read; the message is one sentence for the user."""
+
+
+def from_file(path: Path) -> list[str]:
+    """Prompts of a JSON Lines file, each line a string or an object with the key ``prompt``.
+
+    Raises:
+        PromptsError: there is no such file, no prompt in it, or a line that is neither.
+    """
+    try:
+        lines = [line for line in path.read_text().splitlines() if line.strip()]
+        prompts = [_prompt(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise PromptsError(f"cannot read prompts from {path}: {error}") from error
+    if not prompts:
+        raise PromptsError(f"there are no prompts in {path}")
+    return prompts
+
+
+def held_out() -> list[str]:
+    """Pieces of the standard library's files that the shipped models were not trained on, files taking turns.
+
+    Raises:
+        PromptsError: the shipped models or the library's sources are not installed.
+    """
+    listing = resources.files("outrider.models") / "pocket" / "heldout.json"
+    library = Path(sysconfig.get_path("stdlib"))
+    try:
+        paths = [library / each["path"] for each in msgspec.json.decode(listing.read_bytes())["files"]]
+        texts = [path.read_text("utf-8") for path in paths if path.is_file()]
+    except (OSError, ModuleNotFoundError) as error:
+        raise PromptsError(f"there is no held-out code here, give --prompts: {error}") from error
+    turns = itertools.zip_longest(*(windows(text) for text in texts))
+    if not (prompts := [piece for turn in turns for piece in turn if piece]):
+        raise PromptsError(f"none of the held-out files is in {library}: give --prompts")
+    return prompts
+
+
+def unique(prompts: Sequence[str], seed: str) -> Iterator[str]:
+    """``prompts`` over and over, each behind a comment line of its own: none finds its prefix cached."""
+    draw = random.Random(seed)
+    for prompt in itertools.cycle(prompts):
+        yield f"# {draw.getrandbits(32):08x}\n{prompt}"
+
+
+def windows(text: str, characters: int = CHARACTERS) -> list[str]:
+    """Pieces of ``text``: whole lines, as many as fit into ``characters``; the last, short one is dropped."""
+    pieces, piece = [], ""
+    for line in text.splitlines(keepends=True):
+        if piece and len(piece) + len(line) > characters:
+            pieces.append(piece)
+            piece = ""
+        piece += line
+    return pieces
+
+
+def _prompt(line: str) -> str:
+    value = msgspec.json.decode(line)
+    prompt = value.get("prompt") if isinstance(value, dict) else value
+    if not isinstance(prompt, str):
+        raise ValueError(f"a line is a JSON string or an object with the key 'prompt', not {line[:60]!r}")
+    return prompt

@@ -1,0 +1,136 @@
+"""A real mesh with the shipped models, as a user starts it; the tests run in order and the last one ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import OpenAI
+
+CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
+READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
+PROMPT = "def parse_args("
+
+
+class Up:
+    """`outrider up` and what it has said."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [*CLI, "up", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.lines: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def wait_for(self, pattern: str, count: int = 1, seconds: float = 90) -> list[re.Match[str]]:
+        """Matches of ``pattern`` in the output, once there are ``count``."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if len(found := list(re.finditer(pattern, "".join(self.lines)))) >= count:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern!r} in:\n{''.join(self.lines)}")
+
+    def pids(self, kind: str) -> list[int]:
+        """Process ids of a kind, oldest first."""
+        return [int(found[4]) for found in READY.finditer("".join(self.lines)) if found[1] == kind]
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory):
+    up = Up("--log-dir", str(tmp_path_factory.mktemp("logs")))
+    up.wait_for("Ctrl-C drains")
+    yield up
+    up.process.kill()
+    up.process.wait()
+
+
+@pytest.fixture(scope="module")
+def url(mesh) -> str:
+    return mesh.wait_for(r"serves at (\S+)")[0][1]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
+    except FileNotFoundError:
+        return False
+
+
+def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url):
+    kinds = [found[1] for found in READY.finditer("".join(mesh.lines))]
+    assert sorted(kinds) == ["gateway", "nats", "proposer", "tokenizer", "verifier"]
+    assert httpx.get(f"{url}/readyz").status_code == 200
+
+
+def test_processes_are_known_by_their_names(mesh):
+    for kind in ("gateway", "proposer", "tokenizer", "verifier"):
+        (pid,) = mesh.pids(kind)
+        assert Path(f"/proc/{pid}/cmdline").read_text().startswith(f"outrider {kind}")
+
+
+def test_a_completion_in_the_terminal_says_the_same_with_speculation_and_without(url):
+    asked = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "48"]
+    on = subprocess.run(asked, capture_output=True, text=True, check=True)
+    off = subprocess.run([*asked, "--no-speculation"], capture_output=True, text=True, check=True)
+    assert on.stdout.startswith(PROMPT)
+    assert on.stdout == off.stdout
+    assert "\x1b" not in on.stdout
+    steps = [int(re.search(r"(\d+) steps", done.stderr)[1]) for done in (on, off)]
+    assert steps[0] < steps[1]
+
+
+def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
+    client = OpenAI(base_url=f"{url}/v1", api_key="none")
+    asked = {
+        "model": "pocket",
+        "prompt": PROMPT,
+        "max_tokens": 200,
+        "temperature": 0,
+        "extra_body": {"ignore_eos": True},
+    }
+    expected = client.completions.create(**asked).choices[0].text
+    pieces = []
+    for chunk in client.completions.create(**asked, stream=True):
+        pieces.append(chunk.choices[0].text)
+        if len(pieces) == 2:
+            os.kill(mesh.pids("proposer")[-1], signal.SIGKILL)
+    assert "".join(pieces) == expected
+    mesh.wait_for("proposer +ended \\(killed by SIGKILL\\)")
+    mesh.wait_for("✓ proposer", count=2)
+
+
+def test_a_load_test_reports_both_modes_and_their_ratio(url, tmp_path):
+    loads = ["--concurrency", "2", "--rate", "20"]
+    small = ["--requests", "2", "--repeats", "1", "--max-tokens", "16"]
+    command = [*CLI, "bench", "--url", url, *loads, *small, "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "bench.png").exists()
+    report = httpx.Response(200, content=(tmp_path / "bench.json").read_bytes()).json()
+    assert set(report["ratios"]) == {"concurrency 2", "rate 20/s"}
+    assert {each["mode"] for each in report["medians"]} == {"on", "off"}
+    assert all(each["summary"]["tokens_per_s"] > 0 for each in report["medians"])
+    assert all(each["summary"]["cached_tokens"] == 0 for each in report["medians"])
+
+
+def test_sigterm_drains_and_leaves_no_process_behind(mesh):
+    kinds = ("gateway", "nats", "proposer", "tokenizer", "verifier")
+    running = [mesh.pids(kind)[-1] for kind in kinds]
+    assert all(map(alive, running))
+    mesh.process.terminate()
+    assert mesh.process.wait(60) == 0
+    assert not any(map(alive, running))

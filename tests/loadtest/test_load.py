@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from outrider.loadtest.client import Reply, RequestError
+from outrider.loadtest.load import Closed, Open
+
+REPLY = Reply(
+    [1.0],
+    prompt_tokens=1,
+    cached_tokens=0,
+    completion_tokens=1,
+    accepted_tokens=0,
+    rejected_tokens=0,
+    steps=1,
+)
+
+
+class Server:
+    """Counts who is being served."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.asked = 0
+
+    async def __call__(self) -> Reply:
+        self.asked += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.001)
+        self.running -= 1
+        return REPLY
+
+
+async def test_a_closed_load_keeps_so_many_requests_running_and_sends_as_many_as_asked():
+    server = Server()
+    samples = await Closed(3).run(itertools.repeat(server), 10)
+    assert (len(samples), server.asked, server.most) == (10, 10, 3)
+
+
+async def test_an_open_load_does_not_wait_for_answers():
+    server = Server()
+    await Open(rate=1e6).run(itertools.repeat(server), 10)
+    assert server.most > 5
+
+
+async def test_an_open_load_arrives_at_the_same_times_for_the_same_seed():
+    gaps = []
+    for seed in (1, 1, 2):
+        samples = await Open(rate=1e4, seed=seed).run(itertools.repeat(Server()), 5)
+        gaps.append([round(sample.due - samples[0].due, 9) for sample in samples])
+    assert gaps[0] == gaps[1] != gaps[2]
+
+
+async def test_a_request_that_fails_is_a_sample_and_ends_nothing():
+    async def fail() -> Reply:
+        raise RequestError("refused")
+
+    samples = await Closed(1).run(iter([fail, Server(), fail]), 3)
+    assert [sample.error for sample in samples] == ["refused", "", "refused"]

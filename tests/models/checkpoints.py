@@ -1,0 +1,72 @@
+"""Tiny checkpoints of every family with random weights, written by transformers itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PretrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+VOCABULARY = 67
+CONTEXT = 512
+
+_SHAPE: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 88,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+
+FAMILIES: dict[str, tuple[type[PretrainedConfig], type[PreTrainedModel], dict[str, Any]]] = {
+    "llama 2": (LlamaConfig, LlamaForCausalLM, {"num_key_value_heads": 6}),
+    "llama 3": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": _LLAMA3}),
+    "llama with linear scaling": (LlamaConfig, LlamaForCausalLM, {"rope_parameters": _LINEAR}),
+    "llama with biases": (LlamaConfig, LlamaForCausalLM, {"attention_bias": True, "mlp_bias": True}),
+    "smollm": (LlamaConfig, LlamaForCausalLM, {"tie_word_embeddings": True, "num_key_value_heads": 3}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": None}),
+    "qwen 2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
+    "qwen 3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
+}
+
+
+def save(family: str, directory: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> PreTrainedModel:
+    """Writes a checkpoint of ``family`` and returns transformers' own model of it."""
+    config_class, model_class, fields = FAMILIES[family]
+    torch.manual_seed(len(family))
+    model = model_class(config_class(**_SHAPE | fields)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * (0.3 if weight.ndim == 1 else 0.15))
+    model.to(dtype).save_pretrained(directory, **changes)
+    return model
+
+
+def tokens(count: int, seed: int = 0) -> torch.Tensor:
+    """Random ids: int64 [count]."""
+    return torch.randint(VOCABULARY, (count,), generator=torch.Generator().manual_seed(seed))

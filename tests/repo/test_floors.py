@@ -1,0 +1,125 @@
+"""Who may import whom, read from the source without importing it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+ROOTS = ("wire", "mesh", "kernels", "models", "services", "gateway", "cli", "loadtest")
+SERVICE_FLOOR = {"models", "kernels", "mesh", "wire", "v1"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "wire": set(),
+    "v1": set(),
+    "mesh": set(),
+    "kernels": set(),
+    "models": {"kernels"},
+    "tokenizer": SERVICE_FLOOR,
+    "proposer": SERVICE_FLOOR,
+    "verifier": SERVICE_FLOOR,
+    "gateway": {"mesh", "wire", "v1"},
+    "cli": {"mesh", "wire", "v1", "loadtest"},
+    "loadtest": {"mesh", "wire", "v1"},
+}
+WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "gateway", "cli", "loadtest"}
+
+
+def _sources() -> dict[str, Path]:
+    """Files of the distribution by dotted module name; a package goes by its own name."""
+    found = {}
+    for root in ROOTS:
+        for path in sorted((REPOSITORY / root).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY / root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _imports(module: str, path: Path) -> set[str]:
+    """Dotted names that ``module`` imports anywhere but for type checkers, relative ones made absolute.
+
+    ``from a import b`` counts as ``a.b``, since only the file system knows whether ``b`` is a module.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return {name for node in _runtime_nodes(ast.parse(path.read_text())) for name in _names(node, package)}
+
+
+def _reachable(module: str, known: dict[str, Path]) -> set[str]:
+    """Everything that importing ``module`` can import in its turn, first party and third."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            if path := known.get(name):
+                waiting += _imports(name, path)
+            elif name.rpartition(".")[0]:
+                waiting.append(name.rpartition(".")[0])
+    return seen
+
+
+def _runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from _runtime_nodes(node)
+
+
+def _names(node: ast.AST, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+        origin = ".".join(part for part in (base, node.module) if part)
+        yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def _package(module: str) -> str:
+    return module.split(".")[1]
+
+
+SOURCES = _sources()
+
+
+def test_every_package_of_the_distribution_has_its_floor():
+    assert {_package(module) for module in SOURCES} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_what_it_may_stand_on(package):
+    allowed = MAY_IMPORT[package] | {package}
+    trespasses = {
+        f"{module} imports {name}"
+        for module, path in SOURCES.items()
+        if _package(module) == package
+        for name in _imports(module, path)
+        if name.startswith("outrider.") and _package(name) not in allowed
+    }
+    assert not trespasses
+
+
+@pytest.mark.parametrize("package", sorted(WITHOUT_TORCH))
+def test_torch_is_out_of_reach_of_a_package_that_installs_without_it(package):
+    modules = [module for module in SOURCES if _package(module) == package]
+    assert not [module for module in modules if "torch" in _reachable(module, SOURCES)]
+
+
+def test_no_folder_shuts_the_namespace_with_an_init_file():
+    assert not [root for root in ROOTS if (REPOSITORY / root / "outrider" / "__init__.py").exists()]
+
+
+def test_a_relative_import_is_read_as_the_module_it_names(tmp_path):
+    path = tmp_path / "service.py"
+    path.write_text("from . import step\nfrom .tree import walk\nfrom ..mesh import bus\n")
+    found = _imports("outrider.verifier.service", path)
+    assert found == {"outrider.verifier.step", "outrider.verifier.tree.walk", "outrider.mesh.bus"}
+
+
+def test_an_import_for_type_checkers_is_no_import(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n")
+    assert "torch" not in _imports("outrider.gateway.a", path)
