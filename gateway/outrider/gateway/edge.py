@@ -19,19 +19,17 @@ _CLIENT_LEFT = 499
 
 
 class Edge:
-    """Wraps the routes."""
+    """Wraps the routes, as an ASGI application."""
 
     def __init__(self, routes: ASGIApp) -> None:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
         if scope["type"] != "http":
             return
         exchange = _Exchange(scope, send)
-        headers = (
-            {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]} if tracing() else None
-        )
-        with continued(headers, f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
+        with continued(_headers(scope), f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
             await self._answer(scope, receive, exchange)
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
 
@@ -73,6 +71,10 @@ class _Exchange:
             raise error
         response = json_response(error_answer(error), error.http_status, retry_headers(error))
         await response(self._scope, receive, self.send)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
 
 
 def _known(error: Exception) -> OutriderError:

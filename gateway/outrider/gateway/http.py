@@ -73,6 +73,7 @@ class EventStream(Response):
         self._events, self._end = events, end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events as they come."""
         try:
             await until_gone(receive, self._send(send))
         finally:

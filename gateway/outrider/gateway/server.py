@@ -13,7 +13,6 @@ from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
-_POLL_S = 0.01
 
 
 class HttpServer:
@@ -36,13 +35,11 @@ class HttpServer:
         )
         self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # signals are the lifecycle's
 
-    async def start(self, tasks: Tasks) -> None:
+    def start(self, tasks: Tasks) -> None:
         """Listens; `Unavailable` when the port is taken. ``port`` is then the true one."""
         listener = self._listen()
         self.port = listener.getsockname()[1]
         self._serving = tasks.spawn(self._server.serve([listener]), "http server")
-        while not self._server.started and not self._serving.done():
-            await asyncio.sleep(_POLL_S)
 
     async def drain(self) -> None:
         """Accepts nothing new and returns when the last answer has been sent."""
@@ -65,6 +62,7 @@ class HttpServer:
             listener = socket.socket(family, kind)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            listener.listen(_BACKLOG)
         except OSError as error:
             raise Unavailable(f"cannot listen on {self._host}:{self.port}: {error.strerror}") from None
         return listener

@@ -25,7 +25,7 @@ class GatewayService(Service):
         """Listens; it is ready whether models are there or not: `/readyz` on the HTTP port tells."""
         self._generations = Generations(mesh, self._settings)
         self._http = HttpServer(make_app(self._generations, self._settings), self._settings.host, self._settings.port)
-        await self._http.start(mesh.tasks)
+        self._http.start(mesh.tasks)
 
     def rpc_port(self, settings: Settings) -> int:
         """``port`` is that of HTTP."""

@@ -39,7 +39,7 @@ class UsageBody(msgspec.Struct):
 
 
 class Extra(msgspec.Struct, omit_defaults=True):
-    """``outrider``: what OpenAI's API has no place for. The first four with ``return_tokens``, the others at the end."""
+    """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk."""
 
     first_index: int | UnsetType = UNSET
     tokens: list[int] | UnsetType = UNSET

@@ -66,9 +66,8 @@ class OpenAi:
         return await self._generate(request, body, CHAT)
 
     async def _models(self, request: Request) -> Response:
-        return json_response(
-            ModelList([ModelBody(served.name, self._created) for served in self._generations.models.all()])
-        )
+        served = self._generations.models.all()
+        return json_response(ModelList([ModelBody(model.name, self._created) for model in served]))
 
     async def _model(self, request: Request) -> Response:
         served = self._generations.models.find(request.path_params["model"])
@@ -94,13 +93,10 @@ class OpenAi:
             async with aclosing(stream.frames()) as frames:
                 async for frame in frames:
                     chunk = writer.chunk(frame, stream.verifier, usage)
-                    end = (
-                        b""
-                        if frame.finish is None or not include_usage
-                        else _event(writer.last(frame, stream.verifier))
-                    )
                     if chunk is not None:
-                        yield _event(chunk) + end
+                        yield _event(chunk)
+                    if include_usage and frame.finish is not None:
+                        yield _event(writer.last(frame, stream.verifier))
         except OutriderError as error:
             yield _event(error_answer(error))
         except Exception:
