@@ -118,6 +118,19 @@ async def test_a_second_signal_does_not_wait_for_the_drain(start: Start) -> None
     assert await tiny.exit_code() == 0
 
 
+async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process(
+    start: Start, registry: Registry
+) -> None:
+    tiny = start("--work-s", "3600", "--drain-s", "0", "--fault", "deaf")
+    (member,) = await registry.wait_for("tiny", bool, timeout=30)
+    call = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
+    await asyncio.sleep(0.2)
+    tiny.signal(SIGTERM)
+    assert await tiny.exit_code() == 0
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call
+
+
 async def test_sigterm_while_loading_ends_the_process(start: Start) -> None:
     tiny = start("--load-s", "3600")
     await tiny.logged("NATS is connected")
