@@ -28,12 +28,20 @@ class Up:
             [*CLI, "up", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout
-        for line in self.process.stdout:
-            self.lines.append(line)
+        with self.process.stdout as said:
+            for line in said:
+                self.lines.append(line)
+
+    def kill(self) -> None:
+        """Ends it at once, as nothing would that is still to be kept."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
 
     def wait_for(self, pattern: str, count: int = 1, seconds: float = 90) -> list[re.Match[str]]:
         """Matches of ``pattern`` in the output, once there are ``count``."""
@@ -54,8 +62,7 @@ def mesh(tmp_path_factory):
     up = Up("--log-dir", str(tmp_path_factory.mktemp("logs")))
     up.wait_for("Ctrl-C drains")
     yield up
-    up.process.kill()
-    up.process.wait()
+    up.kill()
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +90,7 @@ def test_processes_are_known_by_their_names(mesh):
 
 
 def test_a_completion_in_the_terminal_says_the_same_with_speculation_and_without(url):
-    asked = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "48"]
+    asked = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "128"]
     on = subprocess.run(asked, capture_output=True, text=True, check=True)
     off = subprocess.run([*asked, "--no-speculation"], capture_output=True, text=True, check=True)
     assert on.stdout.startswith(PROMPT)
@@ -94,7 +101,6 @@ def test_a_completion_in_the_terminal_says_the_same_with_speculation_and_without
 
 
 def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
-    client = OpenAI(base_url=f"{url}/v1", api_key="none")
     asked = {
         "model": "pocket",
         "prompt": PROMPT,
@@ -102,12 +108,13 @@ def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
         "temperature": 0,
         "extra_body": {"ignore_eos": True},
     }
-    expected = client.completions.create(**asked).choices[0].text
     pieces = []
-    for chunk in client.completions.create(**asked, stream=True):
-        pieces.append(chunk.choices[0].text)
-        if len(pieces) == 2:
-            os.kill(mesh.pids("proposer")[-1], signal.SIGKILL)
+    with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        expected = client.completions.create(**asked).choices[0].text
+        for chunk in client.completions.create(**asked, stream=True):
+            pieces.append(chunk.choices[0].text)
+            if len(pieces) == 2:
+                os.kill(mesh.pids("proposer")[-1], signal.SIGKILL)
     assert "".join(pieces) == expected
     mesh.wait_for("proposer +ended \\(killed by SIGKILL\\)")
     mesh.wait_for("✓ proposer", count=2)
