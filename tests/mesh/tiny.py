@@ -23,8 +23,8 @@ class TinySettings(Settings, frozen=True, kw_only=True):
     work_s: Annotated[float, Meta(ge=0, description="seconds that work in flight takes")] = 0.0
 
 
-class Tiny(Service, rpc.TokenizerServicer):  # type: ignore[misc]
-    """Answers Describe, and asks on NATS for its own name."""
+class Tiny(Service, rpc.TokenizerServicer):
+    """Answers Describe, tells on NATS when it has drained, and breaks when told to."""
 
     kind = "tiny"
     settings = TinySettings
@@ -42,7 +42,6 @@ class Tiny(Service, rpc.TokenizerServicer):  # type: ignore[misc]
         self._model = "tiny"
         rpc.add_TokenizerServicer_to_server(self, mesh.rpc)
         await mesh.bus.subscribe("tiny.fault", self._break)
-        mesh.bus.publish("tiny.started", mesh.instance.encode())
 
     def status(self) -> dict[str, Any]:
         return {"model": self._model}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from outrider.models.llama import LlamaModel
 from transformers import PreTrainedModel
 
@@ -27,3 +29,12 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     directory = tmp_path_factory.mktemp("checkpoint")
     theirs = save(request.param, directory)
     return Pair(directory, theirs, LlamaModel.load(directory))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: the models are so small that more only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

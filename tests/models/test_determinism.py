@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from outrider.kernels import invariance
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
+from outrider.kernels.swiglu import swiglu
 from outrider.kernels.tree_attention import Tiling
+from outrider.models import layer
 from outrider.models.llama import LlamaModel, ModelError
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -28,18 +31,31 @@ _SHAPES = {
 _tries = settings(max_examples=15, deadline=None)
 
 
-@pytest.fixture(scope="module", params=[(shape, dtype) for shape in _SHAPES for dtype in ("float32", "bfloat16")])
-def strict(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaModel, Tensor]:
+_CASES = [
+    ("head of 64, group of 2", "float32", 2),
+    ("head of 64, group of 2", "bfloat16", 1),
+    ("head of 20, group of 1", "float32", 1),
+    ("head of 20, group of 1", "bfloat16", 1),
+]
+
+
+@pytest.fixture(scope="module", params=_CASES, ids=lambda case: f"{case[0]}, {case[1]}, {case[2]} threads")
+def strict(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LlamaModel, Tensor]]:
     """A strict model, and the bits of a sequence of `_LENGTH` tokens as one chunk."""
-    shape, dtype = request.param
+    shape, dtype, threads = request.param
     directory = tmp_path_factory.mktemp("strict")
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=67, num_hidden_layers=2, num_key_value_heads=2, max_position_embeddings=512, **_SHAPES[shape]
     )
     LlamaForCausalLM(config).save_pretrained(directory)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     model = LlamaModel.load(directory, dtype=dtype, determinism="strict")
-    return model, whole(model, tokens(_LENGTH))
+    yield model, whole(model, tokens(_LENGTH))
+    torch.set_num_threads(before)
 
 
 def poisoned(model: LlamaModel) -> KvPool:
@@ -155,6 +171,14 @@ def test_a_machine_that_cannot_keep_the_bits_is_refused(tmp_path: Path, monkeypa
     save("llama 3", tmp_path)
     monkeypatch.setattr(invariance, "_TILINGS", (Tiling(rows=1, least=1, most=10_000, block=5_000),))
     with pytest.raises(ModelError, match='determinism = "strict" cannot be kept here: attention of 6 heads'):
+        LlamaModel.load(tmp_path, determinism="strict")
+
+
+def test_a_model_whose_rows_change_each_other_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save("llama 3", tmp_path)
+    monkeypatch.setattr(layer, "swiglu", lambda gate_up: swiglu(gate_up) * (1 + len(gate_up) * 1e-6))
+    LlamaModel.load(tmp_path)
+    with pytest.raises(ModelError, match="the model's logits depend on how its rows are batched on this machine"):
         LlamaModel.load(tmp_path, determinism="strict")
 
 

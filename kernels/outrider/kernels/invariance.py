@@ -31,7 +31,7 @@ class NotInvariant(Exception):
 class InvariantLinear:
     """A linear whose rows have the same bits however many there are.
 
-    Fewer than ``least`` rows are filled up, and more than `MOST_ROWS` split.
+    Fewer than ``least`` rows (see `least_rows`) are filled up, and more than `MOST_ROWS` split.
     """
 
     def __init__(self, inner: Linear, least: int) -> None:
@@ -49,8 +49,10 @@ class InvariantLinear:
         return self._inner(torch.cat([x, x.new_zeros(self._least - rows, self.in_features)]))[:rows]
 
 
-def invariant_linear(linear: Linear) -> Linear:
-    """``linear`` with the smallest number of rows that makes them independent, found by trying.
+def least_rows(linear: Linear) -> int:
+    """The smallest number of rows from which on ``linear`` gives a row the same bits, found by trying.
+
+    It is a matter of the shape and dtype, not of the weight.
 
     Raises:
         NotInvariant: where there is none.
@@ -63,7 +65,7 @@ def invariant_linear(linear: Linear) -> Linear:
         agreeing = {rows for rows in _SAMPLE if _same_rows(linear, x, whole, order[:rows])}
         for least in _LEASTS:
             if agreeing.issuperset(rows for rows in _SAMPLE if rows >= least):
-                return InvariantLinear(linear, least)
+                return least
     raise NotInvariant(
         f"rows of a {linear.dtype} product of {linear.in_features} to {linear.out_features} features depend on their "
         "number on this machine, whatever they are padded to"

@@ -33,14 +33,16 @@ class KvPool:
         self.head_dim = head_dim
         self.data = torch.zeros(layers, pages * page_size, 2, kv_heads, head_dim, dtype=dtype, device=device)
         self.slots = self.data.flatten(2).unbind(0)
+        self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
+        self._values = self.data[:, :, 1].transpose(1, 2)
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
         """Of each layer, the keys of ``count`` consecutive slots as [kv_heads, head_dim, count], without copying."""
-        return self.data[:, start : start + count, 0].permute(0, 2, 3, 1).unbind(0)
+        return self._keys.narrow(3, start, count).unbind(0)
 
     def values(self, start: int, count: int) -> tuple[Tensor, ...]:
         """Of each layer, the values of ``count`` consecutive slots as [kv_heads, count, head_dim], without copying."""
-        return self.data[:, start : start + count, 1].transpose(1, 2).unbind(0)
+        return self._values.narrow(2, start, count).unbind(0)
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Copies of a layer's keys [kv_heads, head_dim, n] and values [kv_heads, n, head_dim] at int64 [n] slots."""

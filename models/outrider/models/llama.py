@@ -17,6 +17,7 @@ from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import DTYPES, ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.layer import Layer, StepState
+from outrider.models.proof import prove_invariance
 from outrider.models.weights import WeightLoader
 from torch import Tensor
 
@@ -72,6 +73,8 @@ class LlamaModel:
             loader = WeightLoader(checkpoint, config, chosen, torch.device(device), strict)
             with torch.inference_mode():
                 model = cls(config, loader, tiling)
+            if strict:
+                prove_invariance(model)
         except NotInvariant as error:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
         checkpoint.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))

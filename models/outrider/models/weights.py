@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.invariance import invariant_linear
+from outrider.kernels.invariance import InvariantLinear, least_rows
 from outrider.kernels.linear import Linear, pack
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
@@ -31,6 +31,7 @@ class WeightLoader:
         self.device = device
         self._checkpoint = checkpoint
         self._strict = strict
+        self._least_rows: dict[tuple[int, int], int] = {}
         self._folds = dtype == torch.float32
 
     def embedding(self) -> Tensor:
@@ -110,6 +111,10 @@ class WeightLoader:
         weight = weight.to(self.device, self.dtype).contiguous()
         if bias is not None:
             bias = bias.to(self.device, self.dtype)
-        if self._strict:
-            return invariant_linear(pack(weight, bias))
-        return pack(weight, bias, single_rows=True)
+        return self._invariant(pack(weight, bias)) if self._strict else pack(weight, bias, single_rows=True)
+
+    def _invariant(self, linear: Linear) -> Linear:
+        shape = (linear.in_features, linear.out_features)
+        if shape not in self._least_rows:
+            self._least_rows[shape] = least_rows(linear)
+        return InvariantLinear(linear, self._least_rows[shape])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +46,9 @@ class Piece:
         columns: how many columns they attend to.
         start: slot of the first column, where the columns' slots are consecutive.
         gathered: int64 [columns] slots, where they are not.
-        mask: float32 [rows, columns - masked_from] to add to the scores of the last columns; None masks nothing.
+        mask: float32 [rows * group, columns - masked_from] to add to the last columns' scores; None masks nothing.
         masked_from: first column under the mask.
-        blocks: ranges of columns that are summed one after the other; only with a tiling.
+        blocks: ranges of columns that are summed one after the other.
     """
 
     row: int
@@ -60,10 +61,10 @@ class Piece:
     blocks: Sequence[tuple[int, int]]
 
 
-def cut(batch: RaggedBatch, tiling: Tiling | None) -> Iterator[Piece]:
-    """The pieces of a step; without a tiling each piece is one block."""
+def cut(batch: RaggedBatch, group: int, tiling: Tiling | None) -> Iterator[Piece]:
+    """The pieces of a step of ``group`` heads a key head; without a tiling each piece is one block."""
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
-        cutter = _Cutter(sequence, batch.page_size, batch.slots.device, tiling)
+        cutter = _Cutter(sequence, batch.page_size, batch.slots.device, group, tiling)
         if tree is None:
             yield from cutter.chunk(start)
         elif cutter.fits(tree):
@@ -75,10 +76,13 @@ def cut(batch: RaggedBatch, tiling: Tiling | None) -> Iterator[Piece]:
 class _Cutter:
     """Cuts one sequence's rows."""
 
-    def __init__(self, sequence: SequenceRows, page_size: int, device: torch.device, tiling: Tiling | None) -> None:
+    def __init__(
+        self, sequence: SequenceRows, page_size: int, device: torch.device, group: int, tiling: Tiling | None
+    ) -> None:
         self._sequence = sequence
         self._page_size = page_size
         self._device = device
+        self._group = group
         self._tiling = tiling
 
     def fits(self, tree: Tree) -> bool:
@@ -115,11 +119,12 @@ class _Cutter:
 
         The latter stand at positions ``first + depths``.
         """
-        if self._tiling is None:
-            columns = first + len(nodes)
+        columns = first + len(nodes)
+        whole = 0 if self._tiling is None else first - first % self._tiling.block
+        if self._tiling is None or _in_one_block(first - whole, nodes, depths, self._tiling):
+            blocks = [(0, columns)] if self._tiling is None else _ranges(whole, [columns - whole], self._tiling.block)
             start, gathered = self._place(columns, None)
-            return Piece(row, rows, columns, start, gathered, self._mask(visible), first, ())
-        whole = first - first % self._tiling.block
+            return Piece(row, rows, columns, start, gathered, self._mask(visible), first, blocks)
         order, lengths = _in_blocks(first - whole, depths, self._tiling)
         tokens = np.concatenate([np.arange(whole, first), first + nodes])[order]
         tokens[order < 0] = 0
@@ -144,7 +149,17 @@ class _Cutter:
     def _mask(self, visible: Flags | None) -> Tensor | None:
         if visible is None:
             return None
-        return torch.from_numpy(np.where(visible, np.float32(0), np.float32("-inf"))).to(self._device)
+        weights = np.where(visible, np.float32(0), np.float32("-inf"))
+        return torch.from_numpy(weights.repeat(self._group, 0)).to(self._device)
+
+
+def _in_one_block(shared: int, nodes: Indices, depths: Indices, tiling: Tiling) -> bool:
+    """Whether all nodes, and the ``shared`` columns of the block they begin in, are one block that is not filled."""
+    return (
+        bool(nodes[-1] == len(nodes) - 1)
+        and shared + len(nodes) >= tiling.least
+        and shared + int(depths.max()) < tiling.block
+    )
 
 
 def _in_blocks(shared: int, depths: Indices, tiling: Tiling) -> tuple[Indices, list[int]]:
@@ -174,8 +189,6 @@ def _reorder(visible: Flags | None, rows: int, shared: int, order: Indices) -> F
 
 
 def _ranges(whole: int, lengths: Sequence[int], block: int) -> list[tuple[int, int]]:
-    ranges = [(start, start + block) for start in range(0, whole, block)]
-    for length in lengths:
-        ranges.append((whole, whole + length))
-        whole += length
-    return ranges
+    """The whole blocks before column ``whole``, and those of ``lengths`` behind it."""
+    ends = [*range(0, whole, block), *accumulate(lengths, initial=whole)]
+    return list(pairwise(ends))

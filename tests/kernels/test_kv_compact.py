@@ -1,0 +1,36 @@
+"""Accepted rows move to where the sequence goes on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.pool import KvPool
+
+
+def numbered_pool() -> KvPool:
+    pool = KvPool(layers=2, pages=6, page_size=4, kv_heads=1, head_dim=2)
+    pool.data.copy_(torch.arange(pool.data.numel()).view(pool.data.shape))
+    return pool
+
+
+@given(st.data())
+def test_each_kept_row_is_found_at_its_new_place_and_nothing_else_has_moved(data: st.DataObject) -> None:
+    pages = data.draw(st.permutations(range(6)))[:4]
+    context = data.draw(st.integers(0, 10))
+    kept = data.draw(st.permutations(range(16 - context)))[: data.draw(st.integers(0, 6))]
+    pool, before = numbered_pool(), numbered_pool()
+    kv_compact(pool, pages, context, kept)
+    slots = [page * 4 + offset for page in pages for offset in range(4)]
+    expected = before.data.clone()
+    for place, row in enumerate(kept):
+        expected[:, slots[context + place]] = before.data[:, slots[context + row]]
+    assert torch.equal(pool.data, expected)
+
+
+@pytest.mark.parametrize("rows", [[0, 4], [-1], [3, 2, 1, 0, 0]])
+def test_rows_outside_the_pages_are_refused(rows: list[int]) -> None:
+    with pytest.raises(ValueError, match="do not lie in 1 pages"):
+        kv_compact(numbered_pool(), [0], 0, rows)
