@@ -43,7 +43,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1")] | None = None
     top_k: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 0 (0 keeps all)")] = 0
     min_p: Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")] = 0.0
-    seed: Annotated[int, Meta(ge=-(1 << 63), description="an integer of 64 bits")] | None = None
+    seed: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, description="an integer of 64 bits")] | None = None
     stop: Annotated[
         _StopString | Annotated[list[_StopString], Meta(max_length=16)],
         Meta(description="a string or an array of up to 16 strings, each of 1 to 1000 characters"),
