@@ -11,7 +11,6 @@ from outrider.mesh.bus import Bus
 
 from tests.broker import Broker
 
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 

@@ -21,7 +21,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 def test_trees_hang_from_the_current_end_and_hold_known_ids(make: Make) -> None:
     drafter, dice = make(DrafterContext("v", 5, 1000)), random.Random(1)
-    lengths = {session: 20 for session in range(3)}
+    lengths = dict.fromkeys(range(3), 20)
     for session in lengths:
         drafter.open(session, [dice.randrange(5) for _ in range(20)], Sampling(), 31)
     made = 0

@@ -19,6 +19,7 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
 from outrider.verifier.sequence import Request
+
 from tests.verifier.conftest import ALWAYS_PAYS
 
 PROMPTS, TOKENS = 50, 32

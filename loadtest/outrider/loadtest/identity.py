@@ -91,7 +91,16 @@ def _mesh(options: argparse.Namespace, verifiers: int) -> Iterator[str]:
         "verifier.drafters": json.dumps(["ngram", "random"]),
     }
     chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up", "--port", str(port), "--verifiers", str(verifiers)]
+    command = [
+        sys.executable,
+        "-c",
+        "from outrider.cli.main import main; main()",
+        "up",
+        "--port",
+        str(port),
+        "--verifiers",
+        str(verifiers),
+    ]
     process = subprocess.Popen([*command, *chosen], stdout=subprocess.DEVNULL)
     try:
         yield _wait(f"http://127.0.0.1:{port}", process)
