@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 from outrider.mesh.bus import Bus
 
 from tests.broker import Broker
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 from outrider.loadtest import plot
 from outrider.loadtest.client import Reply
 from outrider.loadtest.load import Sample
-from outrider.loadtest.report import Pass, Report, machine, table
+from outrider.loadtest.report import Pass, Report, headline, machine, table
 from outrider.loadtest.summary import median, percentile, summarize
 from rich.console import Console
 
@@ -29,7 +29,7 @@ def report() -> Report:
         for load, seconds in (("concurrency 1", 2.0), ("concurrency 8", 3.0))
         for mode, seconds in (("on", seconds), ("off", 2 * seconds))
     ]
-    settings = {"model": "pocket", "temperature": 0.0, "repeats": 1}
+    settings = {"model": "pocket", "temperature": 0.0, "repeats": 1, "max_tokens": 100, "requests": {}}
     return Report(machine=machine(), settings=settings, passes=passes, medians=passes)
 
 
@@ -65,11 +65,12 @@ def test_the_ratio_is_on_against_off_for_each_load(report):
 
 
 def test_the_table_has_a_line_for_each_load_and_mode(report):
-    console = Console(width=200)
+    console = Console(width=80)
     with console.capture() as shown:
+        console.print(headline(report))
         console.print(table(report))
     lines = shown.get().splitlines()
-    assert sum("concurrency" in line for line in lines) == 4
+    assert sum(line.startswith("concurrency") for line in lines) == 4
     assert sum("2.00" in line for line in lines) == 2
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from msgspec import Meta
-from outrider.mesh.config import Settings, describe, load, parse_flags
+from outrider.mesh.config import Settings, describe, fields, load, parse_flags
 from outrider.mesh.errors import ConfigError
 
 
@@ -36,13 +36,13 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
             raise ValueError("fast needs dtype = bfloat16")
 
 
-def settings(tmp_path: Path, toml: str = "", flags: dict[str, str] | None = None, **env: str) -> EngineSettings:
+def settings(tmp_path: Path, toml: str = "", flags: Any = None, **env: str) -> EngineSettings:
     file = tmp_path / "outrider.toml"
     file.write_text(toml)
     return load(EngineSettings, "verifier", file=file, env=env, flags=flags or {})
 
 
-def complaint(tmp_path: Path, toml: str = "", flags: dict[str, str] | None = None, **env: str) -> str:
+def complaint(tmp_path: Path, toml: str = "", flags: Any = None, **env: str) -> str:
     with pytest.raises(ConfigError) as caught:
         settings(tmp_path, toml, flags, **env)
     return str(caught.value).replace(str(tmp_path), "DIR")
@@ -163,6 +163,15 @@ def test_every_value_tells_where_it_came_from() -> None:
     assert sources["port"] == (7, "variable OUTRIDER_PORT")
     assert sources["pages"] == (9, "flag --pages")
     assert sources["limits.batch"] == (8, "default")
+
+
+def test_every_common_key_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
+    assert dict(rows) == {
+        path: f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+        for path, field in fields(Settings).items()
+    }
 
 
 def test_flags_are_the_keys_with_dashes_or_underscores() -> None:

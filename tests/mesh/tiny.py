@@ -18,13 +18,13 @@ from outrider.v1 import tokenizer_pb2_grpc as rpc
 class TinySettings(Settings, frozen=True, kw_only=True):
     """How the tiny service misbehaves."""
 
-    fault: Annotated[Literal["", "missing-model", "bug", "task", "thread"], Meta(description="what goes wrong")] = ""
+    fault: Annotated[Literal["", "missing-model", "bug", "deaf"], Meta(description="what goes wrong")] = ""
     load_s: Annotated[float, Meta(ge=0, description="seconds that loading takes")] = 0.0
     work_s: Annotated[float, Meta(ge=0, description="seconds that work in flight takes")] = 0.0
 
 
-class Tiny(Service, rpc.TokenizerServicer):  # type: ignore[misc]
-    """Answers Describe, and asks on NATS for its own name."""
+class Tiny(Service, rpc.TokenizerServicer):
+    """Answers Describe, tells on NATS when it has drained, and breaks when told to."""
 
     kind = "tiny"
     settings = TinySettings
@@ -39,15 +39,21 @@ class Tiny(Service, rpc.TokenizerServicer):  # type: ignore[misc]
         if self._settings.fault == "bug":
             raise KeyError("bug")
         await asyncio.sleep(self._settings.load_s)
+        self._model = "tiny"
         rpc.add_TokenizerServicer_to_server(self, mesh.rpc)
         await mesh.bus.subscribe("tiny.fault", self._break)
-        mesh.bus.publish("tiny.started", mesh.instance.encode())
 
     def status(self) -> dict[str, Any]:
-        return {"model": "tiny"}
+        return {"model": self._model}
 
     async def Describe(self, request: Any, context: Any) -> pb.DescribeTokenizerResponse:  # noqa: N802
-        await asyncio.sleep(self._settings.work_s)
+        while True:
+            try:
+                await asyncio.sleep(self._settings.work_s)
+                break
+            except asyncio.CancelledError:
+                if self._settings.fault != "deaf":
+                    raise
         return pb.DescribeTokenizerResponse(model=self._mesh.instance)
 
     async def drain(self) -> None:

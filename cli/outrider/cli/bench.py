@@ -17,7 +17,7 @@ from outrider.cli.up import running_mesh
 from outrider.loadtest import bench, plot
 from outrider.loadtest.load import Closed, Load, Open
 from outrider.loadtest.prompts import PromptsError, from_file, held_out
-from outrider.loadtest.report import Report, table
+from outrider.loadtest.report import Report, headline, table
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
@@ -123,8 +123,7 @@ def _publish(report: Report, out: Path, console: Console) -> None:
     out.mkdir(parents=True, exist_ok=True)
     report.save(out / "bench.json")
     plot.save(report, out / "bench.png")
-    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    console.print(f"{machine}\n{report.settings}", highlight=False, style="dim")
+    console.print(headline(report), highlight=False, soft_wrap=True, style="dim")
     console.print(table(report))
     console.print(f"Written to {out / 'bench.json'} and {out / 'bench.png'}.", highlight=False)
     for error in report.errors:

@@ -39,8 +39,9 @@ def run(url: str, question: Question) -> int:
         screen.write("\n")
         return INTERRUPTED
     if screen.colours:
-        screen.write("green: guessed by a drafter\n", GREEN)
-    print(_figures(answer), file=sys.stderr)
+        screen.write("green: guessed by a drafter", GREEN)
+        screen.write("\n")
+    print(_figures(answer, question), file=sys.stderr)
     return 0
 
 
@@ -52,7 +53,7 @@ def _show(screen: Screen, question: Question, answer: Answer) -> None:
     screen.write("\n")
 
 
-def _figures(answer: Answer) -> str:
+def _figures(answer: Answer, question: Question) -> str:
     figures = [
         f"{answer.tokens} tokens",
         f"{answer.steps} steps",
@@ -61,6 +62,6 @@ def _figures(answer: Answer) -> str:
     if guesses := answer.accepted + answer.rejected:
         figures.append(f"{answer.accepted / guesses:.0%} of {guesses} guesses right")
     figures += [f"{answer.tokens / answer.total_s:.0f} tokens/s", f"first token after {answer.first_s * 1e3:.0f} ms"]
-    if answer.seed is not None:
+    if question.temperature and answer.seed is not None:
         figures.append(f"seed {answer.seed}")
     return " · ".join(figures)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import signal
+import sys
 import time
+from pathlib import Path
 
 from outrider.cli.child import Child
 from outrider.cli.plan import Plan
 from rich.console import Console
 from rich.markup import escape
 
+DEFAULT_URL = "http://127.0.0.1:8080"
 FOLLOW_S = 0.2
 
 
@@ -42,7 +47,8 @@ class Printer:
     def welcome(self, plan: Plan, seconds: float) -> None:
         """The address, and a line to try."""
         self._say(f"\n[bold]Outrider serves at {plan.url}[/] after {seconds:.1f} s. Try:\n")
-        self._say(f"  outrider complete 'def parse_args(' --url {plan.url}")
+        url = "" if plan.url == DEFAULT_URL else f" --url {plan.url}"
+        self._say(f"  {_command()} complete 'def parse_args('{url}")
         body = '{"prompt": "def parse_args(", "max_tokens": 64, "stream": true}'
         self._say(f"  curl -N {plan.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'\n")
         self._say("[dim]Ctrl-C drains and stops; twice, it stops at once.[/]")
@@ -50,6 +56,10 @@ class Printer:
     def stopping(self) -> None:
         """The first Ctrl-C was heard."""
         self._say("Draining …")
+
+    def stopped(self) -> None:
+        """Nothing runs any more."""
+        self._say("Stopped.")
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -70,3 +80,8 @@ class Printer:
                 for line in lines:
                     self._say(f"[dim]{path.stem:<12}[/] {escape(line.decode('utf-8', 'replace'))}")
             await asyncio.sleep(FOLLOW_S)
+
+
+def _command() -> str:
+    """How the user can call us: by name if the shell finds it, else by path."""
+    return "outrider" if shutil.which("outrider") else os.path.relpath(Path(sys.executable).with_name("outrider"))

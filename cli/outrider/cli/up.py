@@ -68,6 +68,7 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
         following.cancel()
     if not serving.cancelled():
         serving.result()
+    printer.stopped()
     return KILLED if hurried.is_set() else 0
 
 

@@ -43,8 +43,8 @@ def _draw(axes: Axes, report: Report, value: Callable[[Summary], float]) -> None
 
 
 def _caption(report: Report) -> str:
-    machine = report.machine
+    machine, settings = report.machine, report.settings
     return (
-        f"Outrider {machine.get('outrider', '')} · {report.settings['model']} · temperature "
-        f"{report.settings['temperature']:g} · {machine['cpu']}, {machine['cores']} cores"
+        f"{machine['outrider']} · {settings['model']} · temperature {settings['temperature']:g} · "
+        f"{machine['cpu']}, {machine['cores']}"
     )

@@ -41,7 +41,7 @@ def held_out() -> list[str]:
     Raises:
         PromptsError: the shipped models or the library's sources are not installed.
     """
-    listing = resources.files("outrider.models") / "pocket" / "heldout.json"
+    listing = resources.files("outrider.models") / "pocket" / "weights" / "heldout.json"
     library = Path(sysconfig.get_path("stdlib"))
     try:
         paths = [library / each["path"] for each in msgspec.json.decode(listing.read_bytes())["files"]]

@@ -7,12 +7,23 @@ import platform
 import re
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from outrider.loadtest.summary import Summary
 from rich.table import Table
 
+HEADS: dict[str, Literal["left", "right"]] = {
+    "load": "left",
+    "mode": "left",
+    "tokens/s": "right",
+    "on/off": "right",
+    "tokens\na step": "right",
+    "guesses\nright": "right",
+    "TTFT\n50 %  99": "right",
+    "ITL\n50 %": "right",
+    "pause\n99 %": "right",
+}
 VERSIONS = ("outrider", "torch", "grpcio", "nats-py", "uvicorn")
 
 
@@ -59,20 +70,26 @@ def machine() -> dict[str, str]:
     """What a figure means little without: processor, cores this process may use, and versions."""
     return {
         "cpu": _cpu_model(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": f"{len(os.sched_getaffinity(0))} cores",
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        **{name: version for name in VERSIONS if (version := _version(name))},
+        "python": f"python {platform.python_version()}",
+        **{name: f"{name} {version}" for name in VERSIONS if (version := _version(name))},
     }
 
 
+def headline(report: Report) -> str:
+    """The machine, and what was asked of it."""
+    settings = report.settings
+    asked = f"{settings['model']}, {settings['max_tokens']} tokens a request, temperature {settings['temperature']:g}"
+    requests = ", ".join(f"{count} at {load}" for load, count in settings["requests"].items())
+    return f"{', '.join(report.machine.values())}\n{asked}; requests: {requests}; median of {settings['repeats']}"
+
+
 def table(report: Report) -> Table:
-    """The medians, one line a load and mode."""
-    repeats = report.settings["repeats"]
-    shown = Table(title=f"Median of {repeats} (latencies in ms; p50 unless it says p99)", title_justify="left")
-    heads = ("load", "speculation", "tokens/s", "a request", "on/off", "tokens a step", "accepted")
-    for head in (*heads, "TTFT", "p99", "ITL", "p99", "pause p99"):
-        shown.add_column(head, justify="left" if head in heads[:2] else "right")
+    """The medians, one line a load and mode. Latencies are in milliseconds: half and 99 % of them are below."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head, justify in HEADS.items():
+        shown.add_column(head, justify=justify, vertical="bottom", no_wrap=True)
     for each in report.medians:
         ratio = report.ratios.get(each.load) if each.mode == "on" else None
         shown.add_row(each.load, each.mode, *_cells(each.summary, ratio))
@@ -82,14 +99,11 @@ def table(report: Report) -> Table:
 def _cells(summary: Summary, ratio: float | None) -> list[str]:
     return [
         f"{summary.tokens_per_s:.0f}",
-        f"{summary.request_tokens_per_s:.0f}",
         f"{ratio:.2f}" if ratio else "",
         f"{summary.tokens_a_step:.2f}",
         f"{summary.accepted_share:.0%}" if summary.accepted_share == summary.accepted_share else "",
-        f"{summary.ttft_ms:.0f}",
-        f"{summary.ttft_p99_ms:.0f}",
-        f"{summary.itl_ms:.2f}",
-        f"{summary.itl_p99_ms:.2f}",
+        f"{summary.ttft_ms:.0f} {summary.ttft_p99_ms:4.0f}",
+        f"{summary.itl_ms:.1f}",
         f"{summary.pause_p99_ms:.0f}",
     ]
 

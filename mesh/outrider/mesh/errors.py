@@ -19,8 +19,6 @@ A service raises them from its handlers; `outrider.mesh.rpc` turns them into a s
 and `from_rpc` turns that back into the same class on the caller's side.
 """
 
-# ruff: noqa: N818 - the names are those of gRPC's statuses
-
 from __future__ import annotations
 
 from typing import ClassVar

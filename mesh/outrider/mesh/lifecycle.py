@@ -25,7 +25,7 @@ _GRACE_S = 2.0
 _log = get_logger("lifecycle")
 
 
-class CannotStart(Exception):  # noqa: N818 - what happened, not what broke
+class CannotStart(Exception):
     """The service could not be started: one sentence."""
 
     exit_code = 3
@@ -119,9 +119,10 @@ class Lifecycle:
         mesh = self.mesh
         if self._started:
             await self._drain()
-        await mesh.rpc.stop(0 if self._hurry.is_set() else _GRACE_S)
+        grace = 0.0 if self._hurry.is_set() else _GRACE_S
+        await self._bounded("calls", mesh.rpc.stop(grace), grace + _GRACE_S, _GRACE_S)
         if self._started:
-            await self._bounded("stop", self._service.stop(), self._settings.drain_s)
+            await self._bounded("stop", self._service.stop(), self._settings.drain_s, _GRACE_S)
         mesh.registry.leave()
         await mesh.bus.close()
         await mesh.tasks.cancel()
@@ -134,28 +135,30 @@ class Lifecycle:
         _log.info("draining")
         self.mesh.registry.set_state(State.DRAINING)
         await self.mesh.rpc.set_serving(False)
-        await self._bounded("drain", self._service.drain(), self._settings.drain_s)
+        await self._bounded("drain", self._service.drain(), self._settings.drain_s, 0)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
         """Whether ``work`` ended before we were asked to stop; it is cancelled then."""
-        return await _first(work, self._stopping, None)
+        return await _first(work, self._stopping, None, 0)
 
-    async def _bounded(self, step: str, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        """Gives ``work`` its time, less in a hurry; its failure keeps nothing else from stopping."""
+    async def _bounded(self, step: str, work: Coroutine[Any, Any, None], seconds: float, hurried: float) -> None:
+        """Gives ``work`` its time, ``hurried`` once in a hurry; its failure keeps nothing else from stopping."""
         try:
-            if not await _first(work, self._hurry, seconds):
+            if not await _first(work, self._hurry, seconds, hurried):
                 _log.warning("cut short", step=step)
         except Exception:
             self._failed = True
             _log.exception("failed while stopping", step=step)
 
 
-async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None) -> bool:
-    """Whether ``work`` ended before ``event`` and within ``timeout`` seconds; if not it is cancelled."""
+async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None, after: float) -> bool:
+    """Whether ``work`` ended within ``timeout`` seconds and ``after`` seconds of ``event``; if not it is cancelled."""
     task = asyncio.create_task(work)
     signalled = asyncio.create_task(event.wait())
     try:
         await asyncio.wait({task, signalled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            await asyncio.wait({task}, timeout=after)
         if task.done():
             task.result()
             return True

@@ -16,7 +16,7 @@ from outrider.mesh.service import Service
 from outrider.mesh.telemetry import get_logger
 from setproctitle import setproctitle
 
-_EXIT_S = 5.0
+_EXIT_S = 3.0
 _log = get_logger("process")
 
 

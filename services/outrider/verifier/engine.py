@@ -119,13 +119,12 @@ class Engine:
 
     def _open(self, sequence: Sequence) -> None:
         request = sequence.request
-        most = min(request.max_nodes or self.scheduler.limits.guesses_each, self.scheduler.limits.guesses_each)
-        self._said.opened.append(
-            Opened(sequence.number, list(sequence.tokens), request.sampling, most, request.drafters)
-        )
+        most = 2 * (request.max_nodes or self.scheduler.limits.guesses_each)
+        tokens = list(sequence.tokens)
+        self._said.opened.append(Opened(sequence.number, tokens, request.sampling, min(most, 63), request.drafters))
         for drafter in self._local:
             if request.admits(drafter.name):
-                drafter.open(sequence.number, sequence.tokens, request.sampling, most)
+                drafter.open(sequence.number, sequence.tokens, request.sampling, min(most, 63))
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""

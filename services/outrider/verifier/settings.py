@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 from outrider.mesh.config import Settings
 
 
@@ -35,4 +35,4 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     drafters: Annotated[
         list[str],
         Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
-    ] = []
+    ] = field(default_factory=lambda: ["ngram"])

@@ -54,6 +54,7 @@ class Bus:
         self._open = False
         self._closing = False
         self._last_error = ""
+        self._quiet_until = 0.0
 
     @property
     def connected(self) -> bool:
@@ -209,7 +210,8 @@ class Bus:
         name = type(error).__name__
         self._last_error = str(error) or name
         _errors.labels(name).inc()
-        if self.connected:
+        if self.connected and time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _SAY_EVERY_S
             _log.warning("NATS reported an error", error=name, why=self._last_error)
 
     async def _on_disconnected(self) -> None:

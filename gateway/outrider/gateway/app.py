@@ -1,0 +1,35 @@
+"""The gateway's HTTP routes."""
+
+from __future__ import annotations
+
+from outrider.gateway.edge import Edge
+from outrider.gateway.generations import Generations
+from outrider.gateway.openai.routes import OpenAi
+from outrider.gateway.readiness import ready
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.telemetry import render
+from outrider.mesh.telemetry.metrics import CONTENT_TYPE
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
+
+
+def make_app(generations: Generations, settings: GatewaySettings) -> ASGIApp:
+    """All front doors over HTTP, and what operators ask."""
+
+    async def healthz(request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(request: Request) -> Response:
+        models = await ready(generations.models)
+        if not models:
+            raise Unavailable("no model has both a tokenizer and a verifier that answer", retry_after=1.0)
+        return JSONResponse({"status": "ready", "models": models})
+
+    async def metrics(request: Request) -> Response:
+        return Response(render(), media_type=CONTENT_TYPE)
+
+    operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    return Edge(Router([*OpenAi(generations, settings).routes, *operations], redirect_slashes=False))

@@ -1,0 +1,45 @@
+"""Prompts to token ids, by whichever tokenizer answers."""
+
+from __future__ import annotations
+
+import grpc
+from outrider.gateway.attempts import TRANSIENT
+from outrider.gateway.models import Models, Served
+from outrider.gateway.request import Messages, Prompt, Text, Tokens
+from outrider.mesh.errors import Unavailable, from_rpc
+from outrider.mesh.rpc import channel
+from outrider.v1 import tokenizer_pb2 as pb
+from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
+from outrider.wire.ids import unpack_ids
+
+_ENCODE_S = 30.0
+
+
+class Encoder:
+    """Encodes with the tokenizers that the registry knows."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
+        """Ids of ``prompt``; `InvalidRequest` when the tokenizer refuses it, `Unavailable` when none answers."""
+        if isinstance(prompt, Tokens):
+            return prompt.ids
+        request = pb.EncodeRequest(inputs=[_input(prompt)])
+        failure: Exception = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
+        for member in self._models.tokenizers(served):
+            try:
+                stub = pb_grpc.TokenizerStub(channel(member.address))
+                response = await stub.Encode(request, timeout=_ENCODE_S)
+                return unpack_ids(response.outputs[0].ids)
+            except grpc.aio.AioRpcError as error:
+                failure = from_rpc(error)
+                if not isinstance(failure, TRANSIENT):
+                    break
+        raise failure
+
+
+def _input(prompt: Text | Messages) -> pb.EncodeInput:
+    if isinstance(prompt, Messages):
+        return pb.EncodeInput(chat=pb.Chat(messages_json=prompt.json, add_generation_prompt=True))
+    return pb.EncodeInput(text=prompt.text, add_special=True)

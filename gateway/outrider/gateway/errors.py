@@ -1,0 +1,67 @@
+"""Errors on their way to HTTP clients."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+from outrider.mesh.errors import InvalidRequest, NotFound, OutriderError
+
+
+class UnknownModel(NotFound):
+    """No service serves the model that a request names."""
+
+    reason: ClassVar[str] = "model_not_found"
+
+
+class TooLarge(InvalidRequest):
+    """The request's body has more bytes than are taken."""
+
+    http_status = 413
+    reason: ClassVar[str] = "request_too_large"
+
+
+class ContextExceeded(InvalidRequest):
+    """Prompt and answer do not fit in the model's context."""
+
+    reason: ClassVar[str] = "context_length_exceeded"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path exists, for other methods."""
+
+    http_status = 405
+
+
+class TimedOut(InvalidRequest):
+    """The request itself took too long to arrive."""
+
+    http_status = 408
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """OpenAI's error object."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """What a failed request is answered with, and the frame that ends a failed stream."""
+
+    error: ErrorBody
+
+
+def error_answer(error: OutriderError) -> ErrorAnswer:
+    """``error`` as OpenAI's clients read it."""
+    return ErrorAnswer(ErrorBody(error.message, error.type, error.param, getattr(error, "reason", None)))
+
+
+def retry_headers(error: OutriderError) -> dict[str, str]:
+    """``Retry-After`` in whole seconds, where another try makes sense."""
+    if error.retry_after is None and not error.retryable:
+        return {}
+    return {"retry-after": str(max(1, math.ceil(error.retry_after or 1.0)))}

@@ -1,0 +1,12 @@
+"""What the gateway counts."""
+
+from __future__ import annotations
+
+from outrider.mesh.telemetry import counter, gauge, histogram
+
+requests = counter("gateway_requests", "HTTP requests answered.", ["route", "status"])
+streams = gauge("gateway_streams", "Generations in flight.")
+tokens = counter("gateway_tokens", "Generated tokens delivered.")
+first_token = histogram("gateway_first_token_seconds", "From the submission of a request to its first token.")
+follows = counter("gateway_follows", "Streams taken up over gRPC because the broker did not deliver.", ["reason"])
+resumptions = counter("gateway_resumptions", "Streams that went on with another verifier.")

@@ -1,0 +1,82 @@
+"""Which models can be served, and by whom."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+from outrider.gateway.errors import UnknownModel
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.registry import Member, Registry, State
+
+
+class Served(msgspec.Struct, frozen=True):
+    """A model that a tokenizer and a verifier of the same vocabulary serve."""
+
+    name: str
+    vocabulary: str
+    context_length: int
+
+    def by(self, member: Member) -> bool:
+        """Whether ``member`` serves this very model."""
+        return member.status.get("model") == self.name and member.status.get("vocabulary") == self.vocabulary
+
+
+class Models:
+    """What the registry's members serve. ``in_flight`` tells how many streams of ours an instance has."""
+
+    def __init__(self, registry: Registry, in_flight: Callable[[str], int]) -> None:
+        self._registry = registry
+        self._in_flight = in_flight
+        self._seen: set[str] = set()
+
+    def all(self) -> list[Served]:
+        """Every model that can be served now; of several vocabularies the one with the most verifiers."""
+        tokenizers = {(m.status.get("model"), m.status.get("vocabulary")) for m in self._ready("tokenizer")}
+        verifiers = [m for m in self._ready("verifier") if _identity(m) in tokenizers]
+        best: dict[str, Served] = {}
+        for (name, vocabulary), _ in reversed(Counter(map(_identity, verifiers)).most_common()):
+            contexts = [m.status["context_length"] for m in verifiers if _identity(m) == (name, vocabulary)]
+            best[name] = Served(name, vocabulary, min(contexts))
+        self._seen |= best.keys()
+        return sorted(best.values(), key=lambda served: served.name)
+
+    def find(self, name: str) -> Served:
+        """The model called ``name``; `UnknownModel`, or `Unavailable` for one that nobody can serve just now."""
+        served = self.all()
+        for model in served:
+            if model.name == name:
+                return model
+        if name in self._seen or not served:
+            raise Unavailable(f"no service is ready for the model {name!r}", retry_after=1.0)
+        there = ", ".join(model.name for model in served)
+        raise UnknownModel(f"the model {name!r} does not exist; there are: {there}", param="model")
+
+    def seen(self, name: str) -> bool:
+        """Whether the model called ``name`` was served at any time."""
+        return name in self._seen
+
+    def tokenizers(self, served: Served) -> list[Member]:
+        """Ready tokenizers for ``served``, in random order."""
+        found = [member for member in self._ready("tokenizer") if served.by(member)]
+        random.shuffle(found)
+        return found
+
+    def verifiers(self, served: Served) -> list[Member]:
+        """Ready verifiers for ``served``, the least loaded first."""
+        found = [member for member in self._ready("verifier") if served.by(member)]
+        random.shuffle(found)
+        return sorted(found, key=self._load)
+
+    def _ready(self, kind: str) -> list[Member]:
+        return [member for member in self._registry.members(kind) if member.state == State.READY]
+
+    def _load(self, member: Member) -> int:
+        """What the verifier last told, or our own streams on it where those are news to it."""
+        return max(int(member.status.get("load", 0)), self._in_flight(member.instance))
+
+
+def _identity(member: Member) -> tuple[str, str]:
+    return str(member.status.get("model")), str(member.status.get("vocabulary"))

@@ -1,0 +1,174 @@
+"""The bodies of OpenAI's requests: which parameters are honoured, and what they may hold."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.openai.parameters import ANY, read
+from outrider.gateway.openai.prompts import chat, prompt
+from outrider.gateway.request import Generation, Prompt, Sampling, Speculation
+from outrider.mesh.errors import InvalidRequest
+
+_INT32 = (1 << 31) - 1
+_COMPLETION_TOKENS = 16  # OpenAI's default
+
+_Count = Annotated[int, Meta(ge=1, le=_INT32, description="an integer of at least 1")]
+_Flag = Annotated[bool, Meta(description="true or false")]
+_StopString = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``stream_options``."""
+
+    include_usage: bool = False
+
+
+class Guessing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``speculation`` as an object."""
+
+    drafters: Annotated[list[str], Meta(max_length=16)] = []
+    max_nodes: Annotated[int, Meta(ge=1, le=63)] | None = None
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """What completions and chats have in common."""
+
+    model: Annotated[str, Meta(description="the name of a model")]
+    max_tokens: _Count | None = None
+    max_completion_tokens: _Count | None = None
+    temperature: Annotated[float, Meta(ge=0, le=100, description="a number from 0 to 100")] = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1")] | None = None
+    top_k: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 0 (0 keeps all)")] = 0
+    min_p: Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")] = 0.0
+    seed: Annotated[int, Meta(ge=-(1 << 63), description="an integer of 64 bits")] | None = None
+    stop: Annotated[
+        _StopString | Annotated[list[_StopString], Meta(max_length=16)],
+        Meta(description="a string or an array of up to 16 strings, each of 1 to 1000 characters"),
+    ] = []
+    stop_token_ids: Annotated[
+        list[Annotated[int, Meta(ge=0, le=_INT32)]], Meta(max_length=64, description="an array of up to 64 token ids")
+    ] = []
+    stream: _Flag = False
+    stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
+    ignore_eos: _Flag = False
+    speculation: Annotated[
+        Literal["off"] | Guessing,
+        Meta(description='"off", or an object with "drafters" (names) and "max_nodes" (1 to 63)'),
+    ] = Guessing()
+    return_tokens: _Flag = False
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk about its usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def generation(self) -> Generation:
+        """What is asked for, free of OpenAI's forms."""
+        return Generation(
+            model=self.model,
+            prompt=self._prompt(),
+            sampling=self._sampling(),
+            speculation=self._speculation(),
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+        )
+
+    def _prompt(self) -> Prompt:
+        raise NotImplementedError
+
+    def _sampling(self) -> Sampling:
+        return Sampling(
+            seed=secrets.randbits(63) if self.seed is None else self.seed,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+            stop_token_ids=tuple(self.stop_token_ids),
+            ignore_eos=self.ignore_eos,
+        )
+
+    def _speculation(self) -> Speculation:
+        if not isinstance(self.speculation, Guessing):
+            return Speculation(off=True)
+        return Speculation(drafters=tuple(self.speculation.drafters), max_nodes=self.speculation.max_nodes or 0)
+
+
+class CompletionBody(Body, frozen=True, kw_only=True):
+    """Body of ``POST /v1/completions``."""
+
+    prompt: Annotated[str | list[Any], Meta(description="a string, an array with one string, or an array of token ids")]
+
+    def _prompt(self) -> Prompt:
+        return prompt(self.prompt)
+
+    def generation(self) -> Generation:
+        """As any other, with OpenAI's default length."""
+        asked = super().generation()
+        return asked if asked.max_tokens else msgspec.structs.replace(asked, max_tokens=_COMPLETION_TOKENS)
+
+
+class ChatBody(Body, frozen=True, kw_only=True):
+    """Body of ``POST /v1/chat/completions``."""
+
+    messages: Annotated[
+        list[dict[str, Any]], Meta(min_length=1, description="an array of messages with a role and a content")
+    ]
+
+    def _prompt(self) -> Prompt:
+        return chat(self.messages)
+
+
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "frequency_penalty": (0, 0.0),
+    "presence_penalty": (0, 0.0),
+    "repetition_penalty": (1, 1.0),
+    "logit_bias": ({},),
+    "user": ANY,
+    "metadata": ANY,
+    "safety_identifier": ANY,
+    "prompt_cache_key": ANY,
+    "store": (False,),
+    "service_tier": ("auto", "default"),
+}
+_NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "echo": (False,), "logprobs": (False,), "suffix": ("",)}
+_NEUTRAL_CHAT = _NEUTRAL | {
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": ANY,
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": ({},),
+    "prediction": ({},),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "web_search_options": ({},),
+}
+
+
+_B = TypeVar("_B", bound=Body)
+
+
+def read_completion(body: bytes) -> CompletionBody:
+    """The body of a completion; `InvalidRequest` says what is wrong with it."""
+    return _consistent(read(body, CompletionBody, _NEUTRAL_COMPLETION))
+
+
+def read_chat(body: bytes) -> ChatBody:
+    """The body of a chat completion; `InvalidRequest` says what is wrong with it."""
+    return _consistent(read(body, ChatBody, _NEUTRAL_CHAT))
+
+
+def _consistent(body: _B) -> _B:
+    if body.stream_options is not None and not body.stream:
+        raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
+    return body

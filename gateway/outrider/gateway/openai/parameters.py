@@ -1,0 +1,88 @@
+"""Reading a request's parameters so that a refusal names the parameter, what it holds and what it may hold."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from outrider.mesh.config.fields import nearest
+from outrider.mesh.errors import InvalidRequest
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+ANY: tuple[Any, ...] = ()
+"""Neutral values of a parameter that changes nothing whatever it holds."""
+
+_PLACE = re.compile(r" - at `\$(.*)`$")
+_SHOWN = 40
+
+
+def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> T:
+    """``body`` as ``kind``, whose fields' `Meta` descriptions say what they may hold; null is as good as absent.
+
+    ``neutral`` lists parameters that are known but not honoured, each with the values that ask for nothing.
+    `InvalidRequest` for anything else.
+    """
+    raw = _object(body)
+    hints = typing.get_type_hints(kind, include_extras=True)
+    values: dict[str, Any] = {}
+    for name, value in raw.items():
+        if value is None:
+            continue
+        if name in hints:
+            values[name] = _convert(name, value, hints[name])
+        elif name in neutral:
+            _require_neutral(name, value, neutral[name])
+        else:
+            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
+    for field in msgspec.structs.fields(kind):
+        if field.required and field.name not in values:
+            raise InvalidRequest(f"{field.name} is required: {_description(hints[field.name])}", param=field.name)
+    return kind(**values)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        raw = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest("the body is not valid JSON: it is not UTF-8") from None
+    if not isinstance(raw, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return raw
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        place = _PLACE.search(str(error))
+        if place is None or not place[1]:
+            raise InvalidRequest(f"{name} must be {_description(hint)}{_but_not(value)}", param=name) from None
+        why = _PLACE.sub("", str(error))
+        path = name + place[1]
+        raise InvalidRequest(
+            f"{path}: {why[:1].lower()}{why[1:]}; {name} must be {_description(hint)}", param=path
+        ) from None
+
+
+def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if allowed is not ANY and not any(value == neutral and type(value) is type(neutral) for neutral in allowed):
+        shown = " or ".join(msgspec.json.encode(neutral).decode() for neutral in allowed)
+        raise InvalidRequest(f"{name} is not supported: leave it out, or set it to {shown}", param=name)
+
+
+def _but_not(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return ""
+    shown = msgspec.json.encode(value).decode()
+    return f", not {shown}" if len(shown) <= _SHOWN else f", not {shown[:_SHOWN]}…"
+
+
+def _description(hint: Any) -> str:
+    metas = (meta for meta in typing.get_args(hint)[1:] if isinstance(meta, msgspec.Meta))
+    return next(meta.description for meta in metas if meta.description)

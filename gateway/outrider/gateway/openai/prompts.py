@@ -1,0 +1,57 @@
+"""Prompts in OpenAI's many forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from outrider.gateway.request import Messages, Prompt, Text, Tokens
+from outrider.mesh.errors import InvalidRequest
+
+_INT32 = (1 << 31) - 1
+
+
+def prompt(value: str | Sequence[Any]) -> Prompt:
+    """A completion's ``prompt``: a string, an array with one string, or token ids (in one more array or not)."""
+    if isinstance(value, str):
+        return Text(value)
+    if len(value) == 1 and isinstance(value[0], (str, list)):
+        return prompt(value[0])
+    if any(isinstance(entry, (str, list)) for entry in value):
+        _refuse("prompt", "holds several prompts: send one request for each")
+    return Tokens([_token(entry, place) for place, entry in enumerate(value)])
+
+
+def chat(messages: Sequence[Mapping[str, Any]]) -> Messages:
+    """A chat's ``messages``; contents in parts become one text. What else they hold is for the template."""
+    flat = [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
+    return Messages(msgspec.json.encode(flat).decode())
+
+
+def _token(value: Any, place: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT32:
+        _refuse(f"prompt[{place}]", "must be a token id")
+    return int(value)
+
+
+def _message(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        _refuse(f"{place}.role", "must be a string like user, assistant or system")
+    if isinstance(content, list):
+        content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
+    elif content is not None and not isinstance(content, str):
+        _refuse(f"{place}.content", "must be a string or an array of text parts")
+    return {**message, "content": content}
+
+
+def _part(part: Any, place: str) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+    if not isinstance(text, str):
+        _refuse(place, 'must be a text part like {"type": "text", "text": "..."}: other parts are not supported')
+    return str(text)
+
+
+def _refuse(param: str, why: str) -> NoReturn:
+    raise InvalidRequest(f"{param} {why}", param=param)

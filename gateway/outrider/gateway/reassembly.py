@@ -1,0 +1,62 @@
+"""Frames from several sources, put in order without gaps and without repeats."""
+
+from __future__ import annotations
+
+import msgspec
+from outrider.wire.frames import Frame
+
+
+class Reassembly:
+    """The generated tokens of one request so far. Sources may repeat, overlap and lose frames."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.guessed = 0
+        self.frames = 0
+
+    @property
+    def next_index(self) -> int:
+        """Index of the first token that is still wanted."""
+        return len(self.tokens)
+
+    def fits(self, frame: Frame) -> bool:
+        """Whether nothing is missing between what is here and ``frame``."""
+        return frame.first_index <= self.next_index
+
+    def reaches(self, frame: Frame) -> bool:
+        """Whether ``frame`` ends where we are or later: its source is not behind."""
+        return frame.first_index + len(frame.tokens) >= self.next_index
+
+    def take(self, frame: Frame) -> Frame | None:
+        """The part of a fitting ``frame`` that was not here yet; None when there is nothing new in it."""
+        known = self.next_index - frame.first_index
+        if known >= len(frame.tokens) and frame.finish is None:
+            return None
+        fresh = frame if known == 0 else _from(frame, known)
+        self.tokens += fresh.tokens
+        self.guessed += sum(map(bool, fresh.guessed_by))
+        self.frames += 1
+        return fresh
+
+
+def join(frames: list[Frame]) -> Frame:
+    """Consecutive frames as one."""
+    if len(frames) == 1:
+        return frames[0]
+    return msgspec.structs.replace(
+        frames[-1],
+        first_index=frames[0].first_index,
+        tokens=[token for frame in frames for token in frame.tokens],
+        texts=[text for frame in frames for text in frame.texts],
+        guessed_by=[name for frame in frames for name in frame.guessed_by],
+    )
+
+
+def _from(frame: Frame, known: int) -> Frame:
+    return msgspec.structs.replace(
+        frame,
+        first_index=frame.first_index + known,
+        tokens=frame.tokens[known:],
+        texts=frame.texts[known:],
+        guessed_by=frame.guessed_by[known:],
+    )

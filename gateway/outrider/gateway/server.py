@@ -1,0 +1,68 @@
+"""uvicorn inside a loop and a process that are not its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import nullcontext
+
+import uvicorn
+from outrider.mesh.addresses import require_free
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.tasks import Tasks
+from starlette.types import ASGIApp
+
+_BACKLOG = 2048
+
+
+class HttpServer:
+    """Serves ``app`` on ``host`` and ``port`` until told to stop."""
+
+    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+        self._host, self.port = host, port
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                loop="none",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+            )
+        )
+        self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # signals are the lifecycle's
+
+    def start(self, tasks: Tasks) -> None:
+        """Listens; `Unavailable` when the port is taken. ``port`` is then the true one."""
+        listener = self._listen()
+        self.port = listener.getsockname()[1]
+        self._serving = tasks.spawn(self._server.serve([listener]), "http server")
+
+    async def drain(self) -> None:
+        """Accepts nothing new and returns when the last answer has been sent."""
+        self._server.should_exit = True
+        await asyncio.shield(self._serving)
+
+    async def stop(self) -> None:
+        """Breaks off what is still being answered."""
+        self._server.should_exit = self._server.force_exit = True
+        answering = list(self._server.server_state.tasks)
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+        await asyncio.wait({self._serving})
+
+    def _listen(self) -> socket.socket:
+        require_free(self._host, self.port)
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(self._host, self.port, type=socket.SOCK_STREAM)[0]
+            listener = socket.socket(family, kind)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise Unavailable(f"cannot listen on {self._host}:{self.port}: {error.strerror}") from None
+        return listener

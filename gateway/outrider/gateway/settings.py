@@ -1,0 +1,23 @@
+"""What an operator may set on a gateway."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+from outrider.mesh.config.settings import Port, Seconds, Settings
+
+
+class GatewaySettings(Settings, kw_only=True, frozen=True):
+    """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
+
+    port: Annotated[Port, Meta(description="HTTP port; 0 takes a free one")] = 8080
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
+    silence_s: Annotated[
+        float,
+        Meta(gt=0, le=60, description="seconds without a frame after which the verifier itself is asked for it"),
+    ] = 1.0
+    place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 5.0
+    resume_s: Annotated[
+        Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
+    ] = 30.0

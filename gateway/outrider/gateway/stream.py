@@ -1,0 +1,202 @@
+"""The tokens of one request, in order and complete, whatever becomes of the broker and of verifiers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+from outrider.gateway import metrics
+from outrider.gateway.attempts import BUSY, TRANSIENT, persist
+from outrider.gateway.inbox import Arrival, Inbox, Lost, Source
+from outrider.gateway.reassembly import Reassembly, join
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.verifiers import Job, Verifiers
+from outrider.mesh.bus import Bus, Message
+from outrider.mesh.errors import Internal, OutriderError, Unavailable
+from outrider.mesh.registry import Member
+from outrider.mesh.telemetry import get_logger
+from outrider.wire.frames import Finish, Frame, Usage, decode_frame
+
+_log = get_logger("stream")
+_AGAIN_S = 0.1
+
+
+class TokenStream:
+    """One request from its submission to its last token.
+
+    Frames come over the bus. When the bus is away, loses one or falls silent, the verifier itself is followed, until
+    the bus has caught up. When the verifier is lost, the request goes on at another with the tokens so far. The
+    same tokens come out whichever way they came: frames are told apart by index, and the target alone decides.
+    """
+
+    def __init__(self, job: Job, verifiers: Verifiers, bus: Bus, settings: GatewaySettings) -> None:
+        self.job = job
+        self._verifiers, self._bus, self._settings = verifiers, bus, settings
+        self._inbox = Inbox()
+        self._tokens = Reassembly()
+        self._member: Member | None = None
+        self._tried: dict[str, Member] = {}
+        self._follower: asyncio.Task[None] | None = None
+        self._lost: OutriderError | None = None
+        self._stuck_since: float | None = None
+        self._carried = Usage(0, 0)
+        self._finished = False
+
+    @property
+    def verifier(self) -> str:
+        """Instance that has the request."""
+        return self._member.instance if self._member else ""
+
+    async def open(self) -> None:
+        """Submits the request; when this fails, `close` still has to be called."""
+        self._subscribing = asyncio.create_task(self._bus.subscribe(self.job.subject, self._on_message))
+        await asyncio.shield(self._subscribing)
+        self._began = time.monotonic()
+        self._settle(await persist(lambda: self._submit(), self._settings.place_s, TRANSIENT))
+
+    async def frames(self) -> AsyncGenerator[Frame, None]:
+        """Frames without gap or repeat up to the one with ``finish``; those that are ready come as one.
+
+        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed.
+        """
+        while not self._finished:
+            if self._lost is not None:
+                await self._resume(self._lost)
+            item = await self._inbox.get(self._settings.silence_s)
+            if item is None:
+                self._on_silence()
+            if ready := self._take_all(item):
+                yield self._complete(join(ready))
+
+    async def close(self) -> None:
+        """Lets go of the request; one that has not finished is cancelled at the verifier at once."""
+        if not self._finished:
+            self._verifiers.cancel(self.job, self._tried.values())
+        if self._member is not None:
+            self._verifiers.count(self._member, -1)
+            self._member = None
+        self._unfollow()
+        await (await self._subscribing).unsubscribe()
+
+    def follow(self, reason: str) -> None:
+        """Asks the verifier itself for what comes next."""
+        if self._follower is None and self._member is not None and not self._finished:
+            metrics.follows.labels(reason).inc()
+            self._follower = asyncio.create_task(self._follow(self._member, self._tokens.next_index))
+
+    def _take_all(self, item: Arrival | Lost | None) -> list[Frame]:
+        ready: list[Frame] = []
+        while item is not None and not self._finished:
+            fresh = self._take(item)
+            if fresh is not None:
+                ready.append(fresh)
+            item = self._inbox.get_nowait()
+        return ready
+
+    def _take(self, item: Arrival | Lost) -> Frame | None:
+        if isinstance(item, Lost):
+            self._lost, self._follower = item.error, None
+            return None
+        frame = item.frame
+        if frame.finish is Finish.CANCELLED:
+            self._on_cancelled(item.source)
+            return None
+        if not self._tokens.fits(frame):
+            self.follow("gap")
+            return None
+        if item.source is Source.BUS and self._tokens.reaches(frame) and self._bus.connected:
+            self._unfollow()
+        if frame.finish is Finish.ERROR:
+            _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
+            raise Internal
+        return self._fresh(frame)
+
+    def _fresh(self, frame: Frame) -> Frame | None:
+        first = not self._tokens.tokens
+        fresh = self._tokens.take(frame)
+        if fresh is not None:
+            self._stuck_since = None
+            self._finished = fresh.finish is not None
+            metrics.tokens.inc(len(fresh.tokens))
+            if first:
+                metrics.first_token.observe(time.monotonic() - self._began)
+        return fresh
+
+    def _complete(self, frame: Frame) -> Frame:
+        """``frame`` with a usage, if any, that counts what verifiers before the last one did."""
+        if frame.usage is None:
+            return frame
+        usage = msgspec.structs.replace(
+            frame.usage,
+            completion_tokens=self._tokens.next_index,
+            accepted_tokens=frame.usage.accepted_tokens + self._carried.accepted_tokens,
+            steps=frame.usage.steps + self._carried.steps,
+        )
+        return msgspec.structs.replace(frame, usage=usage)
+
+    def _on_message(self, message: Message) -> None:
+        self._inbox.put(Arrival(Source.BUS, decode_frame(message.data)))
+
+    def _on_cancelled(self, source: Source) -> None:
+        """A verifier that we left, or that shuts down, says that it cancelled: only who is followed counts."""
+        if source is Source.VERIFIER:
+            self._lost = Unavailable("the verifier gave the request up")
+
+    def _on_silence(self) -> None:
+        if self._follower is None:
+            self.follow("silence")
+        elif self._member is not None and self._bus.connected and not self._verifiers.present(self._member):
+            self._lost = Unavailable("the verifier is gone")
+
+    async def _follow(self, member: Member, start: int) -> None:
+        try:
+            async with aclosing(self._verifiers.follow(self.job, member, start)) as frames:
+                async for frame in frames:
+                    self._inbox.put(Arrival(Source.VERIFIER, frame))
+        except OutriderError as error:
+            self._inbox.put(Lost(error))
+        except msgspec.MsgspecError:
+            self._inbox.put(Lost(Internal()))
+
+    def _unfollow(self) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+            self._follower = None
+
+    async def _resume(self, why: OutriderError) -> None:
+        """Finds a verifier that goes on where the lost one ended; `Unavailable` when none is found in time."""
+        now = time.monotonic()
+        self._stuck_since = self._stuck_since or now
+        left = self._settings.resume_s - (now - self._stuck_since)
+        _log.warning("a stream lost its verifier", request=self.job.request_id, verifier=self.verifier, why=why.message)
+        if left <= 0:
+            raise Unavailable("the stream could not be resumed", retry_after=1.0)
+        self._unfollow()
+        await asyncio.sleep(_AGAIN_S if self._stuck_since < now else 0)
+        member = await persist(lambda: self._submit(), left, BUSY)
+        metrics.resumptions.inc()
+        self._carried = Usage(0, 0, accepted_tokens=self._tokens.guessed, steps=self._tokens.frames)
+        self._inbox.drop_losses()
+        self._lost = None
+        self._settle(member)
+
+    async def _submit(self) -> Member:
+        return await self._verifiers.submit(self.job, self._tokens.tokens, {self.verifier}, self._note)
+
+    def _note(self, member: Member) -> None:
+        self._tried[member.instance] = member
+
+    def _settle(self, member: Member) -> None:
+        """Reads from ``member`` from now on; others that may have the request are to drop it."""
+        if self._member is not None:
+            self._verifiers.count(self._member, -1)
+        self._verifiers.count(member, 1)
+        self._member = member
+        others = [other for name, other in self._tried.items() if name != member.instance]
+        self._verifiers.cancel(self.job, others)
+        self._tried = {member.instance: member}
+        if not self._bus.connected:
+            self.follow("disconnected")

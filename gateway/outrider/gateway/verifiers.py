@@ -1,0 +1,131 @@
+"""Calls to verifiers on behalf of one request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+
+import grpc
+import msgspec
+from outrider.gateway.attempts import BUSY
+from outrider.gateway.models import Models, Served
+from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, from_rpc
+from outrider.mesh.registry import Member, Registry
+from outrider.mesh.rpc import channel
+from outrider.mesh.tasks import Tasks
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1 import verifier_pb2_grpc as pb_grpc
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.wire.frames import Frame, decode_frame, token_subject
+from outrider.wire.ids import pack_ids
+
+_CALL_S = 5.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A tokenized request, as any verifier of its model can take it."""
+
+    request_id: str
+    tenant: str
+    served: Served
+    prompt: list[int]
+    sampling: SamplingParams
+    speculation: Speculation
+
+    @property
+    def subject(self) -> str:
+        """Where its frames are published."""
+        return token_subject(self.tenant, self.request_id)
+
+    def submission(self, emitted: Sequence[int]) -> pb.SubmitRequest:
+        """The request for a verifier that goes on after ``emitted``."""
+        return pb.SubmitRequest(
+            request_id=self.request_id,
+            tenant=self.tenant,
+            prompt=pack_ids(self.prompt),
+            emitted=pack_ids(emitted),
+            sampling=self.sampling,
+            speculation=self.speculation,
+        )
+
+
+class Verifiers:
+    """Submits, follows and cancels, and knows how many streams of ours each verifier has."""
+
+    def __init__(self, registry: Registry, tasks: Tasks) -> None:
+        self._registry = registry
+        self._tasks = tasks
+        self._in_flight: Counter[str] = Counter()
+        self.models = Models(registry, self._in_flight.__getitem__)
+
+    async def submit(
+        self,
+        job: Job,
+        emitted: Sequence[int] = (),
+        avoid: Collection[str] = (),
+        tried: Callable[[Member], None] = lambda member: None,
+    ) -> Member:
+        """The verifier that took ``job``: the least loaded that would, those to ``avoid`` last.
+
+        ``tried`` hears of each that may have it. `Overloaded` when all that answer are full, `Unavailable` when none
+        answers, and what a verifier has against the request itself.
+        """
+        message = job.submission(emitted)
+        failure: OutriderError | None = None
+        for member in sorted(self.models.verifiers(job.served), key=lambda member: member.instance in avoid):
+            tried(member)
+            try:
+                await _stub(member).Submit(message, timeout=_CALL_S)
+                return member
+            except grpc.aio.AioRpcError as error:
+                refusal = from_rpc(error)
+            if isinstance(refusal, AlreadyExists):
+                return member
+            if not isinstance(refusal, BUSY):
+                raise refusal
+            failure = failure if isinstance(failure, Overloaded) else refusal
+        raise failure or Unavailable(f"no verifier is ready for the model {job.served.name!r}", retry_after=1.0)
+
+    async def follow(self, job: Job, member: Member, start: int) -> AsyncGenerator[Frame, None]:
+        """Frames straight from the verifier, from token ``start`` on to the last.
+
+        `OutriderError` when the verifier is lost, has never heard of the request or ends early.
+        """
+        call = _stub(member).Follow(pb.FollowRequest(request_id=job.request_id, from_index=start))
+        try:
+            async for response in call:
+                frame = decode_frame(response.frame)
+                yield frame
+                if frame.finish is not None:
+                    return
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from None
+        finally:
+            call.cancel()
+        raise Unavailable("the verifier ended the stream early")
+
+    def cancel(self, job: Job, members: Collection[Member]) -> None:
+        """Has ``members`` drop ``job``, in the background."""
+        for member in members:
+            self._tasks.spawn(_cancel(job, member), "cancel")
+
+    def count(self, member: Member, change: int) -> None:
+        """Notes that a stream of ours begins (1) or ends (-1) on ``member``."""
+        self._in_flight[member.instance] += change
+        if not self._in_flight[member.instance]:
+            del self._in_flight[member.instance]
+
+    def present(self, member: Member) -> bool:
+        """Whether the registry still knows ``member``."""
+        return any(other.instance == member.instance for other in self._registry.members("verifier"))
+
+
+def _stub(member: Member) -> pb_grpc.VerifierStub:
+    return pb_grpc.VerifierStub(channel(member.address))
+
+
+async def _cancel(job: Job, member: Member) -> None:
+    try:
+        await _stub(member).Cancel(pb.CancelRequest(request_id=job.request_id), timeout=_CALL_S)
+    except grpc.aio.AioRpcError:
+        return  # a verifier that is gone has nothing left to cancel

@@ -1,0 +1,123 @@
+"""Whether guesses, batches and replicas change what is said: they must not. `python -m outrider.loadtest.identity`.
+
+Completes held-out prompts, greedily and at temperature 1 with a seed, once one at a time without speculation and then
+in every way that could make a difference, and counts the answers whose tokens differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from outrider.loadtest import prompts
+
+_READY_S = 180.0
+_CONCURRENCY = 8
+Answers = dict[tuple[int, float], list[int]]
+
+
+def main() -> int:
+    """Runs every pass, prints a line each, and returns 1 if a strict answer differed."""
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.identity", description=__doc__)
+    parser.add_argument("--prompts", type=int, default=200, help="held-out prompts, each at two temperatures")
+    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    options = parser.parse_args()
+    with _mesh(options, verifiers=1) as url:
+        wanted = _pass(url, options, "off", 1)
+        print(f"off, one at a time: {len(wanted)} answers, {sum(map(len, wanted.values()))} tokens", flush=True)
+        different = _differ(url, options, wanted, "off", "off")
+        for drafters in (["model"], ["random"], ["ngram"]):
+            different += _differ(url, options, wanted, {"drafters": drafters}, drafters[0])
+    with _mesh(options, verifiers=2) as url:
+        different += _differ(url, options, wanted, {"drafters": ["model", "ngram", "random"]}, "all, two verifiers")
+    print(f"{options.determinism}, {options.dtype}: {different} answers differ")
+    return int(different > 0 and options.determinism == "strict")
+
+
+def _differ(url: str, options: argparse.Namespace, wanted: Answers, speculation: Any, name: str) -> int:
+    got = _pass(url, options, speculation, _CONCURRENCY)
+    different = sum(got[key] != wanted[key] for key in wanted)
+    print(f"{name}, {_CONCURRENCY} at a time: {different} of {len(wanted)} differ", flush=True)
+    return different
+
+
+def _pass(url: str, options: argparse.Namespace, speculation: Any, concurrency: int) -> Answers:
+    return asyncio.run(_complete_all(url, options, speculation, concurrency))
+
+
+async def _complete_all(url: str, options: argparse.Namespace, speculation: Any, concurrency: int) -> Answers:
+    texts = prompts.held_out()[: options.prompts]
+    keys = [(index, temperature) for index in range(len(texts)) for temperature in (0.0, 1.0)]
+    gate = asyncio.Semaphore(concurrency)
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+
+        async def complete(index: int, temperature: float) -> list[int]:
+            body = {
+                "model": "pocket",
+                "prompt": texts[index],
+                "max_tokens": options.max_tokens,
+                "temperature": temperature,
+                "seed": index,
+                "speculation": speculation,
+                "return_tokens": True,
+            }
+            async with gate:
+                answer = (await client.post("/v1/completions", json=body)).raise_for_status().json()
+            tokens: list[int] = answer["outrider"]["tokens"]
+            return tokens
+
+        return dict(zip(keys, await asyncio.gather(*(complete(*key) for key in keys)), strict=True))
+
+
+@contextlib.contextmanager
+def _mesh(options: argparse.Namespace, verifiers: int) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "verifier.determinism": options.determinism,
+        "verifier.dtype": options.dtype,
+        "verifier.drafters": json.dumps(["ngram", "random"]),
+    }
+    chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    command = [
+        sys.executable,
+        "-c",
+        "from outrider.cli.main import main; main()",
+        "up",
+        "--port",
+        str(port),
+        "--verifiers",
+        str(verifiers),
+    ]
+    process = subprocess.Popen([*command, *chosen], stdout=subprocess.DEVNULL)
+    try:
+        yield _wait(f"http://127.0.0.1:{port}", process)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> str:
+    until = time.monotonic() + _READY_S
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz").is_success:
+                return url
+        time.sleep(0.2)
+    raise SystemExit("the mesh did not become ready")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

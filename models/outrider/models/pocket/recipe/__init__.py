@@ -1,0 +1,1 @@
+"""How the pocket models are made: corpus, tokenizer, training, distillation, export, card."""

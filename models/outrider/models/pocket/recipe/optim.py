@@ -1,0 +1,125 @@
+"""The optimiser: Muon for matrices, AdamW for the embedding, norms and biases, over flat float32 masters.
+
+Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon) steps along the momentum's nearest
+orthogonal matrix, found by Newton-Schulz; AdamW is Loshchilov & Hutter (arXiv:1711.05101).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Peak step sizes and constants of both halves."""
+
+    muon: float = 0.02
+    adam: float = 3e-3
+    momentum: float = 0.95
+    beta1: float = 0.9
+    beta2: float = 0.95
+    decay: float = 0.1
+
+
+def orthogonalise(g: Tensor, steps: int = 5) -> Tensor:
+    """Nearest semi-orthogonal matrices to a batch `g` [n, rows, columns], in bfloat16, by a quintic iteration."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = g.bfloat16()
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    out: Tensor = x.mT if tall else x
+    return out
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one parameter lives in the flat buffers."""
+
+    name: str
+    start: int
+    shape: torch.Size
+
+    @property
+    def stop(self) -> int:
+        """One past the last element."""
+        return self.start + self.shape.numel()
+
+    @property
+    def matrix(self) -> bool:
+        """Whether Muon steps it: every matrix that is not an embedding."""
+        return len(self.shape) == 2 and "embed" not in self.name
+
+    def of(self, flat: Tensor) -> Tensor:
+        """This parameter's view of the flat buffer `flat`."""
+        return flat[self.start : self.stop].view(self.shape)
+
+
+def layout(module: nn.Module) -> list[Slot]:
+    """A slot for every trainable parameter of `module`, in order."""
+    slots, start = [], 0
+    for name, p in module.named_parameters():
+        if p.requires_grad:
+            slots.append(Slot(name, start, p.shape))
+            start = slots[-1].stop
+    return slots
+
+
+def share(slots: list[Slot], workers: int) -> list[list[Slot]]:
+    """Deal `slots` to `workers` so that each steps about the same number of elements."""
+    hands: list[list[Slot]] = [[] for _ in range(workers)]
+    for slot in sorted(slots, key=lambda s: (-s.shape.numel(), s.start)):
+        min(hands, key=lambda hand: sum(s.shape.numel() for s in hand)).append(slot)
+    return hands
+
+
+@dataclass
+class State:
+    """Flat float32 buffers: the weights, Muon's momentum or Adam's first moment, Adam's second."""
+
+    master: Tensor
+    first: Tensor
+    second: Tensor
+
+
+def step(state: State, slots: list[Slot], gradient: Tensor, rates: Rates, scale: float, number: int) -> None:
+    """Apply update `number` (from 1) to `slots`; `scale` in 0..1 multiplies both step sizes.
+
+    `gradient` is flat like the buffers and holds the mean over the batch.
+    """
+    matrices: dict[torch.Size, list[Slot]] = {}
+    for slot in slots:
+        if slot.matrix:
+            matrices.setdefault(slot.shape, []).append(slot)
+        else:
+            _adam(state, slot, slot.of(gradient), rates, scale, number)
+    for group in matrices.values():
+        _muon(state, group, gradient, rates, scale)
+
+
+def _adam(state: State, slot: Slot, g: Tensor, rates: Rates, scale: float, number: int) -> None:
+    first, second, weight = slot.of(state.first), slot.of(state.second), slot.of(state.master)
+    first.lerp_(g, 1 - rates.beta1)
+    second.lerp_(g * g, 1 - rates.beta2)
+    mean = first / (1 - rates.beta1**number)
+    deviation = (second / (1 - rates.beta2**number)).sqrt() + 1e-10
+    weight.sub_(mean / deviation, alpha=scale * rates.adam)
+
+
+def _muon(state: State, group: list[Slot], gradient: Tensor, rates: Rates, scale: float) -> None:
+    looked_ahead = []
+    for slot in group:
+        g, momentum = slot.of(gradient), slot.of(state.first)
+        momentum.lerp_(g, 1 - rates.momentum)
+        looked_ahead.append(g.lerp(momentum, rates.momentum))
+    directions = orthogonalise(torch.stack(looked_ahead)).float()
+    rate = scale * rates.muon
+    size = max(1.0, group[0].shape[0] / group[0].shape[1]) ** 0.5
+    for slot, direction in zip(group, directions, strict=True):
+        slot.of(state.master).mul_(1 - rate * rates.decay).sub_(direction, alpha=rate * size)

@@ -1,0 +1,183 @@
+"""The whole recipe, stage by stage; each stage leaves its result in the output folder and is skipped if done."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from outrider.models.pocket.recipe import card, corpus, data, export, quality, tokenizer, train
+from outrider.models.pocket.recipe.card import Measured
+from outrider.models.pocket.recipe.distill import DRAFT, Distill
+from outrider.models.pocket.recipe.medusa import Ahead, Heads
+from outrider.models.pocket.recipe.net import TARGET, Llama, Shape
+from outrider.models.pocket.recipe.tasks import Plain, Task, load
+from outrider.models.pocket.recipe.train import Clock, Plan
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the result; `target` is the longest of the three budgets."""
+
+    out: Path
+    library: Path
+    target: Plan
+    draft: Plan
+    medusa: Plan
+    shape: Shape = TARGET
+    draft_shape: Shape = DRAFT
+    heads: int = 4
+    blocks: int = 1
+    library_repeats: int = 6
+    measured_tokens: int = 80_000
+    seed: int = 0
+
+
+class Pipeline:
+    """Runs a recipe; `out` then holds the tokenizer, streams, checkpoints, and `weights/` as shipped."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.out = recipe.out
+        self.weights = recipe.out / "weights"
+
+    def run(self) -> Path:
+        """Train and export everything; returns the folder to ship."""
+        self.prepare()
+        self.train()
+        self.export()
+        return self.weights
+
+    @cached_property
+    def corpus(self) -> corpus.Corpus:
+        """The documents, split."""
+        found = corpus.gather(self.recipe.library)
+        if not found.tests:
+            print(f"no test suite below {self.recipe.library}: the library alone is learnt")
+        return found
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, learnt from the library on the first call."""
+        folder = self.out / "tokenizer"
+        if not (folder / "tokenizer.json").exists():
+            learnt = tokenizer.train([d.text for d in self.corpus.library], self.recipe.shape.vocab)
+            tokenizer.save(learnt, folder, self.recipe.shape.context)
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def prepare(self) -> None:
+        """Write the token streams to learn and to measure on."""
+        if (self.out / "train.bin").exists():
+            return
+        packed = [
+            data.pack(self.tokenizer, part, self.recipe.seed) for part in (self.corpus.library, self.corpus.tests)
+        ]
+        data.write([data.pack(self.tokenizer, self.corpus.heldout, self.recipe.seed)], self.out / "heldout.bin")
+        data.write([packed[0]] * self.recipe.library_repeats + [packed[1]], self.out / "train.bin")
+
+    def train(self) -> None:
+        """Train the target, then the draft and the heads on it."""
+        r, target = self.recipe, self.out / "target" / "weights.safetensors"
+        self._train("target", Plain(r.shape), r.target)
+        self._train("draft", Distill(r.draft_shape, r.shape, target), r.draft)
+        self._train("medusa", Ahead(r.shape, target, r.heads, r.blocks), r.medusa)
+
+    def _train(self, name: str, task: Task, plan: Plan) -> Clock:
+        return train.run(task, plan, self.out / "train.bin", self.out / "heldout.bin", self.out / name)
+
+    def export(self) -> None:
+        """Write the folders to ship, the held-out list and the card."""
+        r, end = self.recipe, self.tokenizer.encode(tokenizer.END).ids[0]
+        for name, shape in (("target", r.shape), ("draft", r.draft_shape)):
+            weights = self.out / name / "weights.safetensors"
+            export.decoder(weights, shape, self.out / "tokenizer", end, self.weights / name)
+        export.heads(self.out / "medusa" / "weights.safetensors", r.heads, r.blocks, r.shape, self.weights / "medusa")
+        export.heldout(self.corpus, platform.python_version(), self.weights / "heldout.json")
+        (self.weights / "MODEL_CARD.md").write_text(self.card())
+
+    def card(self, machine: str = "", notes: tuple[str, ...] = ()) -> str:
+        """The model card, its figures measured now on the exported weights."""
+        r = self.recipe
+        clocks = {
+            name: train.read_clock(self.out / name / "checkpoint.safetensors") for name in ("target", "draft", "medusa")
+        }
+        story = card.Story(
+            **clocks,
+            parameters={name: self._count(name) for name in clocks},
+            machine=machine or self._machine(),
+            python=platform.python_version(),
+            notes=notes,
+        )
+        return card.card(self.corpus, r.library_repeats, (r.shape, r.draft_shape), story, self.measure())
+
+    def measure(self) -> Measured:
+        """Held-out figures of the exported weights, in float32."""
+        target, draft, heads = self._exported()
+        stream = data.read(self.out / "heldout.bin")
+        size = sum(len(d.text.encode()) for d in self.corpus.heldout)
+        short = data.rows(stream[: self.recipe.measured_tokens], min(512, self.recipe.shape.context))
+        long = data.rows(stream[: self.recipe.measured_tokens], self.recipe.shape.context)
+        by_position = quality.nats(target, long).mean(0)
+
+        def bits(nats: torch.Tensor) -> float:
+            return quality.bits_per_byte(float(nats.mean()), len(stream), size)
+
+        return Measured(
+            target_bits=bits(quality.nats(target, short)),
+            draft_bits=bits(quality.nats(draft, short)),
+            early_bits=bits(by_position[:512]),
+            late_bits=bits(by_position[512:]),
+            draft=quality.draft_agreement(target, draft, short),
+            heads=quality.head_agreement(target, heads, short),
+        )
+
+    def _exported(self) -> tuple[Llama, Llama, Heads]:
+        r, cpu = self.recipe, torch.device("cpu")
+        target = load(self.weights / "target" / "model.safetensors", r.shape, cpu, torch.float32)
+        draft = load(self.weights / "draft" / "model.safetensors", r.draft_shape, cpu, torch.float32)
+        heads = Heads(r.heads, r.blocks, r.shape.width)
+        heads.load_state_dict(load_file(self.weights / "medusa" / "medusa_lm_head.safetensors"))
+        return target, draft, heads.requires_grad_(False)
+
+    def _count(self, name: str) -> int:
+        return sum(t.numel() for t in load_file(self.out / name / "weights.safetensors").values())
+
+    def _machine(self) -> str:
+        if self.recipe.target.device == "cuda":
+            return f"One {torch.cuda.get_device_name()}"
+        return f"{self.recipe.target.workers} cores of an {platform.machine()} processor, no GPU"
+
+
+def plans(minutes: float, device: str, workers: int, seed: int) -> tuple[Plan, Plan, Plan]:
+    """Budgets of target, draft and heads: 70, 20 and 10 % of `minutes`; an accelerator takes larger portions."""
+    gpu = device == "cuda"
+    base = Plan(
+        minutes=0.7 * minutes,
+        batch=16384 if gpu else 4096,
+        micro=16384 if gpu else 1024,
+        workers=1 if gpu else workers,
+        device=device,
+        seed=seed,
+    )
+    return (
+        base,
+        replace(base, minutes=0.2 * minutes, long_share=0.0),
+        replace(base, minutes=0.1 * minutes, long_share=0.0),
+    )
+
+
+def pick_device(asked: str) -> str:
+    """`asked`, or for `auto` the GPU where there is one."""
+    if asked != "auto":
+        return asked
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def pick_workers(device: str) -> int:
+    """One process a core, at most four; one for a GPU."""
+    return 1 if device == "cuda" else min(4, len(os.sched_getaffinity(0)))

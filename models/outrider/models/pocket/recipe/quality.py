@@ -1,0 +1,84 @@
+"""What the pocket models are worth, teacher-forced on held-out text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from outrider.models.pocket.recipe.medusa import Heads
+from outrider.models.pocket.recipe.net import Llama
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often a guess holds the target's own greedy choice, and how much probability mass they share."""
+
+    top: dict[int, float]
+    shared: float
+
+
+def nats(model: Llama, rows: Tensor) -> Tensor:
+    """Nats of every next token [n, length] of `rows` [n, length + 1]."""
+    with torch.no_grad():
+        losses = [F.cross_entropy(model(row[None, :-1])[0].float(), row[1:], reduction="none") for row in rows]
+    return torch.stack(losses)
+
+
+def bits_per_byte(nats_a_token: float, tokens: int, size: int) -> float:
+    """Bits a byte of a text of `size` bytes that splits into `tokens` tokens."""
+    return nats_a_token / math.log(2) * tokens / size
+
+
+class _Tally:
+    def __init__(self, tops: tuple[int, ...]) -> None:
+        self.tops, self.hits, self.mass, self.count = tops, dict.fromkeys(tops, 0), 0.0, 0
+
+    def add(self, guess: Tensor, target: Tensor) -> None:
+        """Count scores [n, vocab] of a guess against the target's."""
+        wanted = target.argmax(-1, keepdim=True)
+        ranked = guess.topk(max(self.tops), -1).indices
+        for k in self.tops:
+            self.hits[k] += int((ranked[:, :k] == wanted).sum())
+        self.mass += float(torch.minimum(guess.softmax(-1), target.softmax(-1)).sum())
+        self.count += len(guess)
+
+    def result(self) -> Agreement:
+        return Agreement({k: hits / self.count for k, hits in self.hits.items()}, self.mass / self.count)
+
+
+@torch.no_grad()
+def draft_agreement(target: Llama, draft: Llama, rows: Tensor, tops: tuple[int, ...] = (1, 2, 4)) -> Agreement:
+    """Compare the draft's scores with the target's at every position of `rows` [n, length + 1]."""
+    tally = _Tally(tops)
+    for row in rows:
+        tally.add(draft(row[None, :-1])[0].float(), target(row[None, :-1])[0].float())
+    return tally.result()
+
+
+@torch.no_grad()
+def head_agreement(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] = (1, 4, 8)) -> list[Agreement]:
+    """Compare each head's guess with the target's scores for the same token, which the target makes later."""
+    tallies = [_Tally(tops) for _ in heads]
+    for row in rows:
+        hidden = target.hidden(row[None, :-1])[0]
+        later = target.logits(hidden).float()
+        for i, (head, tally) in enumerate(zip(heads, tallies, strict=True)):
+            tally.add(target.logits(head(hidden[: -1 - i])).float(), later[1 + i :])
+    return [tally.result() for tally in tallies]
+
+
+@torch.no_grad()
+def complete(model: Llama, prompt: list[int], count: int, temperature: float = 0.0, seed: int = 0) -> list[int]:
+    """`count` ids after `prompt`, greedy at temperature 0; without a cache, for samples in the card."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = list(prompt)
+    for _ in range(count):
+        scores = model(torch.tensor([ids]))[0, -1].float()
+        if temperature:
+            ids.append(int(torch.multinomial((scores / temperature).softmax(-1), 1, generator=generator)))
+        else:
+            ids.append(int(scores.argmax()))
+    return ids[len(prompt) :]

@@ -1,0 +1,270 @@
+"""The training loop: worker processes over shared memory, resumed from checkpoints.
+
+Weights, masters and moments are flat buffers in shared memory. In each step workers take micro-batches from a
+common counter until the batch is done, so a slow core holds up the others by one micro-batch at most; each
+then updates its own share of the parameters. With one worker the result is the same bit for bit, run after run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+from outrider.models.pocket.recipe import data
+from outrider.models.pocket.recipe.optim import Rates, Slot, State, layout, share, step
+from outrider.models.pocket.recipe.tasks import Bound, Task
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.multiprocessing.spawn import spawn
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and in which portions to train.
+
+    The budget is `minutes` of training time, or `steps` when that is above zero. Step sizes rise over `warmup`
+    steps, hold, and fall to zero over the last `cooldown` share of the budget. The last `long_share` of it uses
+    windows of `long_length` tokens.
+    """
+
+    minutes: float
+    steps: int = 0
+    batch: int = 4096
+    micro: int = 1024
+    length: int = 512
+    long_length: int = 2048
+    long_share: float = 0.08
+    warmup: int = 40
+    cooldown: float = 0.5
+    rates: Rates = field(default_factory=Rates)
+    seed: int = 0
+    workers: int = 1
+    device: str = "cpu"
+    save_minutes: float = 3.0
+    check_tokens: int = 24576
+
+    def scale(self, number: int, progress: float) -> float:
+        """Factor on the step sizes at update `number` (from 1) when `progress` in 0..1 of the budget is spent."""
+        return min(1.0, number / max(1, self.warmup), max(0.0, 1.0 - progress) / max(1e-9, self.cooldown))
+
+
+@dataclass
+class Clock:
+    """How far training has come; saved with the weights."""
+
+    step: int = 0
+    seen: int = 0
+    seconds: float = 0.0
+
+    def progress(self, plan: Plan) -> float:
+        """Share of the budget spent, 0..1."""
+        spent = self.step / plan.steps if plan.steps else self.seconds / (60 * plan.minutes)
+        return min(1.0, spent)
+
+
+def _share(buffer: Tensor) -> Tensor:
+    shared: Tensor = buffer.share_memory_()  # type: ignore[no-untyped-call]
+    return shared
+
+
+class Shared:
+    """The buffers and counters that workers hold in common."""
+
+    def __init__(self, size: int, workers: int, dtype: torch.dtype, device: torch.device) -> None:
+        def zeros(*shape: int, kind: torch.dtype = torch.float32) -> Tensor:
+            buffer = torch.zeros(*shape, dtype=kind, device=device)
+            return _share(buffer) if workers > 1 else buffer
+
+        self.weights = zeros(size, kind=dtype)
+        self.state = State(zeros(size), zeros(size), zeros(size))
+        self.gradients = zeros(workers, size)
+        self.losses = zeros(workers, kind=torch.float64)
+        self.taken = mp.get_context("spawn").Value("l", 0)
+        self.barrier = mp.get_context("spawn").Barrier(workers)
+        self.plan_progress = zeros(2, kind=torch.float64)
+
+    def claim(self, limit: int) -> Iterator[int]:
+        """Numbers below `limit` that no other worker has taken."""
+        while True:
+            with self.taken.get_lock():
+                number = int(self.taken.value)
+                self.taken.value = number + 1
+            if number >= limit:
+                return
+            yield number
+
+
+def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
+    """Make the module's parameters views of `weights`; returns the flat gradient their `.grad`s are views of."""
+    gradient = torch.zeros_like(weights)
+    parameters = dict(bound.module.named_parameters())
+    for slot in slots:
+        parameters[slot.name].data = slot.of(weights)
+        parameters[slot.name].grad = slot.of(gradient)
+    return gradient
+
+
+def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
+    """Write buffers and clock to `path` in one rename."""
+    partial = path.with_suffix(".partial")
+    clock_text = {"clock": json.dumps(vars(clock))}
+    save_file(vars(state), partial, metadata=clock_text)
+    os.replace(partial, path)
+
+
+def load_checkpoint(path: Path, state: State) -> Clock:
+    """Fill `state` from `path` and return its clock."""
+    for name, tensor in load_file(path).items():
+        getattr(state, name).copy_(tensor)
+    return read_clock(path)
+
+
+def read_clock(path: Path) -> Clock:
+    """The clock of a checkpoint."""
+    with safe_open(path, "pt") as file:
+        return Clock(**json.loads(file.metadata()["clock"]))
+
+
+def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock:
+    """Train `task` on the stream file, resuming from `out`/checkpoint.safetensors; returns the clock at the end.
+
+    Weights are left in `out`/weights.safetensors (float32) and a line a checkpoint in `out`/log.jsonl.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    device, dtype = torch.device(plan.device), torch.bfloat16
+    bound = task.build(torch.device("cpu"), torch.float32, plan.seed)
+    slots = layout(bound.module)
+    shared = Shared(slots[-1].stop, plan.workers, dtype, device)
+    for slot in slots:
+        slot.of(shared.state.master).copy_(bound.module.get_parameter(slot.name).detach())
+    checkpoint = out / "checkpoint.safetensors"
+    clock = load_checkpoint(checkpoint, shared.state) if checkpoint.exists() else Clock()
+    shared.weights.copy_(shared.state.master)
+    arguments = (task, plan, stream, heldout, out, shared, clock)
+    if plan.workers == 1:
+        Worker(0, *arguments).train()
+    else:
+        spawn(_spawned, arguments, plan.workers)  # type: ignore[no-untyped-call]
+    save_weights(shared.state, slots, out / "weights.safetensors")
+    return load_checkpoint(checkpoint, shared.state)
+
+
+def save_weights(state: State, slots: list[Slot], path: Path) -> None:
+    """Write the masters under their parameters' names."""
+    save_file({slot.name: slot.of(state.master).cpu().clone() for slot in slots}, path)
+
+
+def _spawned(rank: int, *arguments: Any) -> None:
+    torch.set_num_threads(1)
+    Worker(rank, *arguments).train()
+
+
+class Worker:
+    """One process of a training run; rank 0 also keeps the clock, the log and the checkpoints."""
+
+    def __init__(
+        self, rank: int, task: Task, plan: Plan, stream: Path, heldout: Path, out: Path, shared: Shared, clock: Clock
+    ) -> None:
+        self.rank, self.plan, self.out, self.shared, self.clock = rank, plan, out, shared, clock
+        self.device = torch.device(plan.device)
+        self.bound = task.build(self.device, shared.weights.dtype, plan.seed)
+        self.slots = layout(self.bound.module)
+        self.hand = share(self.slots, plan.workers)[rank]
+        self.gradient = attach(self.bound, self.slots, shared.weights)
+        self.windows = data.Windows(data.read(stream), plan.seed)
+        self.checks = data.rows(data.read(heldout)[: plan.check_tokens + 1], plan.length)
+        self.saved = clock.seconds
+
+    def train(self) -> None:
+        """Train until the budget is spent."""
+        done = 100 * self.clock.progress(self.plan)
+        with tqdm(total=100.0, initial=done, unit="%", disable=self.rank > 0, desc=self.out.name, mininterval=5) as bar:
+            while (progress := self.clock.progress(self.plan)) < 1.0:
+                started = time.monotonic()
+                loss = self.update(progress)
+                self.tick(time.monotonic() - started)
+                self.report(bar, loss)
+        self.keep()
+
+    def update(self, progress: float) -> float:
+        """One optimiser step; returns the batch's mean loss."""
+        plan, shared = self.plan, self.shared
+        length = plan.long_length if progress >= 1.0 - plan.long_share else plan.length
+        rows = max(1, plan.micro // length)
+        count = max(1, plan.batch // (rows * length))
+        shared.gradients[self.rank].zero_()
+        shared.losses[self.rank] = 0.0
+        for number in shared.claim(count):
+            seen = self.clock.seen + number * rows * length
+            loss = self.bound.loss(self.windows.take(seen, rows, length).to(self.device))
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+            shared.gradients[self.rank] += self.gradient
+            shared.losses[self.rank] += loss.item() / count
+            self.gradient.zero_()
+        shared.barrier.wait()
+        self.clock.step += 1
+        self.clock.seen += count * rows * length
+        self.apply(plan.scale(self.clock.step, progress))
+        loss_sum = float(shared.losses.sum())
+        shared.barrier.wait()
+        return loss_sum
+
+    def apply(self, scale: float) -> None:
+        """Step this worker's share of the parameters."""
+        shared = self.shared
+        if self.rank == 0:
+            shared.taken.value = 0
+        gradient = shared.gradients[0] if self.plan.workers == 1 else shared.gradients.sum(0)
+        step(shared.state, self.hand, gradient, self.plan.rates, scale, self.clock.step)
+        for slot in self.hand:
+            slot.of(shared.weights).copy_(slot.of(shared.state.master))
+
+    def tick(self, seconds: float) -> None:
+        """Advance the clock by rank 0's measure; a pause counts as no more than a minute."""
+        if self.rank == 0:
+            self.shared.plan_progress[0] = min(seconds, 60.0)
+        self.shared.barrier.wait()
+        self.clock.seconds += float(self.shared.plan_progress[0])
+        self.shared.barrier.wait()
+
+    def report(self, bar: tqdm[Any], loss: float) -> None:
+        """Move the progress bar; every few minutes check held-out loss and save."""
+        if self.clock.step % 10 == 0:
+            bar.set_postfix_str(f"step {self.clock.step} loss {loss:.3f}", refresh=False)
+        bar.update(100 * self.clock.progress(self.plan) - bar.n)
+        if self.clock.seconds - self.saved > 60 * self.plan.save_minutes:
+            self.saved = self.clock.seconds
+            self.keep(loss)
+
+    @torch.no_grad()
+    def heldout(self) -> float:
+        """Mean held-out loss in nats a token, the rows shared among the workers."""
+        shared, total = self.shared, 0.0
+        for number in shared.claim(len(self.checks)):
+            total += float(self.bound.loss(self.checks[number : number + 1].to(self.device)))
+        shared.losses[self.rank] = total / len(self.checks)
+        shared.barrier.wait()
+        mean = float(shared.losses.sum())
+        if self.rank == 0:
+            shared.taken.value = 0
+        shared.barrier.wait()
+        return mean
+
+    def keep(self, loss: float | None = None) -> None:
+        """Log the held-out loss and save a checkpoint."""
+        heldout = self.heldout()
+        if self.rank == 0:
+            line = {**vars(self.clock), "loss": loss, "heldout": heldout, "wall": time.time()}
+            with (self.out / "log.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            save_checkpoint(self.out / "checkpoint.safetensors", self.shared.state, self.clock)
+            save_weights(self.shared.state, self.slots, self.out / "weights.safetensors")

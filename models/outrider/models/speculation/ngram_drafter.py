@@ -1,0 +1,87 @@
+"""Prompt lookup: guesses that a sequence goes on as it did the last time its latest tokens stood there.
+
+Saxena 2023, "Prompt lookup decoding". It needs no model, so it runs inside the verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outrider.models.sampling import Sampling
+from outrider.models.speculation.drafter import DrafterContext, DrafterError
+from outrider.models.speculation.tree import DraftTree
+
+_CONFIDENCES = {4: 0.7, 3: 0.5, 2: 0.3}
+_LONGEST = max(_CONFIDENCES)
+
+
+@dataclass(slots=True)
+class _Session:
+    tokens: list[int]
+    seen: dict[tuple[int, ...], int] = field(default_factory=dict)
+    indexed: int = 0
+
+    def index(self) -> None:
+        """Takes note of where each run of tokens was last followed by another token."""
+        for end in range(max(self.indexed, 1), len(self.tokens)):
+            for length in _CONFIDENCES:
+                if length <= end:
+                    self.seen[tuple(self.tokens[end - length : end])] = end
+        self.indexed = len(self.tokens)
+
+    def find(self) -> tuple[int, int] | None:
+        """Place behind the last occurrence of the longest run that ends the sequence, and the run's length."""
+        for length in _CONFIDENCES:
+            place = self.seen.get(tuple(self.tokens[-length:]))
+            if place is not None and length <= len(self.tokens):
+                return place, length
+        return None
+
+
+class NgramDrafter:
+    """One chain a sequence, copied from the sequence itself. Options: ``most``, tokens of a chain (8)."""
+
+    name = "ngram"
+
+    def __init__(self, context: DrafterContext) -> None:
+        unknown = set(context.options) - {"most"}
+        if unknown:
+            raise DrafterError(f"the ngram drafter's only option is most; not {', '.join(sorted(unknown))}")
+        self.context_length = context.context_length
+        self._most = int(context.options.get("most", 8))
+        self._sessions: dict[int, _Session] = {}
+        self._stale: set[int] = set()
+
+    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+        """Starts guessing for a sequence."""
+        self._sessions[session] = _Session(list(tokens))
+        self._stale.add(session)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        """Moves on behind what the target decided."""
+        if session in self._sessions:
+            self._sessions[session].tokens.extend(tokens)
+            self._stale.add(session)
+
+    def close(self, session: int) -> None:
+        """Forgets the sequence."""
+        self._sessions.pop(session, None)
+        self._stale.discard(session)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        """A chain for each session that has moved on and repeats itself."""
+        stale, self._stale = self._stale, set()
+        found = [(session, self._chain(self._sessions[session])) for session in sorted(stale)]
+        return [(session, tree) for session, tree in found if tree is not None]
+
+    def _chain(self, session: _Session) -> DraftTree | None:
+        session.index()
+        found = session.find()
+        if found is None:
+            return None
+        place, length = found
+        copied = session.tokens[place : place + self._most]
+        sure = _CONFIDENCES[length]
+        confidences = [sure] + [max(sure, 0.6)] * (len(copied) - 1)
+        return DraftTree(len(session.tokens), copied, list(range(-1, len(copied) - 1)), confidences, self.name)
