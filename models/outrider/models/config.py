@@ -169,6 +169,9 @@ def _dtype(fields: Fields) -> str:
 def _rope(fields: Fields) -> RopeConfig:
     """Of the newer layout (``rope_parameters``) or the older (``rope_theta`` beside ``rope_scaling``)."""
     scaling = fields.within("rope_parameters") or fields.within("rope_scaling")
+    for where in (fields, scaling):
+        if where is not None and where.positive("partial_rotary_factor", 1.0) != 1.0:
+            raise where.wrong("partial_rotary_factor", "1.0 or absent")
     if scaling is None:
         return RopeConfig(fields.positive("rope_theta", 10000.0))
     theta = scaling.positive("rope_theta", fields.positive("rope_theta", 10000.0))
@@ -176,8 +179,6 @@ def _rope(fields: Fields) -> RopeConfig:
     kind = scaling.text(name, "default")
     if kind not in ROPE_TYPES:
         raise scaling.wrong(name, "one of " + ", ".join(ROPE_TYPES))
-    if scaling.positive("partial_rotary_factor", fields.positive("partial_rotary_factor", 1.0)) != 1.0:
-        raise scaling.wrong("partial_rotary_factor", "1.0 or absent")
     if kind == "default":
         return RopeConfig(theta)
     if kind == "linear":

@@ -58,7 +58,7 @@ class LlamaModel:
             directory: with config.json and safetensors.
             dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on CPU float32 for a
                 float16 one, for which CPUs have no arithmetic.
-            device: ``cpu``, or a torch device.
+            device: ``cpu``, or another device of torch, on which the same operators run unfused.
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone, on CPU; ``fast`` does not.
 
         Raises:
@@ -67,10 +67,11 @@ class LlamaModel:
         config = ModelConfig.load(directory)
         chosen = _dtype(dtype, config, device)
         strict = _is_strict(determinism, device)
+        place = _device(device)
         try:
             tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if strict else None
             checkpoint = Checkpoint(directory)
-            loader = WeightLoader(checkpoint, config, chosen, torch.device(device), strict)
+            loader = WeightLoader(checkpoint, config, chosen, place, strict)
             with torch.inference_mode():
                 model = cls(config, loader, tiling)
             if strict:
@@ -130,3 +131,11 @@ def _is_strict(determinism: str, device: str) -> bool:
     if determinism == "strict" and device != "cpu":
         raise ModelError(f'determinism = "strict" is for device = "cpu", not {device!r}')
     return determinism == "strict"
+
+
+def _device(asked: str) -> torch.device:
+    try:
+        return torch.empty(0, device=asked).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"device is {asked!r}, which torch cannot use here: {reason}") from None

@@ -8,6 +8,9 @@ import torch
 from outrider.models.config import RopeConfig
 from torch import Tensor
 
+_AT_ONCE = 4096
+"""Positions whose turns are computed in float64 at once."""
+
 
 def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
     """Radians a position of each pair: float32 [head_dim / 2]."""
@@ -34,9 +37,12 @@ def turns(rope: RopeConfig, head_dim: int, positions: int) -> Tensor:
 
     Angles are float32, as the models were trained with; their cosines and sines are taken in float64.
     """
-    steps = torch.arange(positions, dtype=torch.float32)
-    angles = torch.outer(steps, frequencies(rope, head_dim)).double()
-    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64).unsqueeze(1)
+    each = frequencies(rope, head_dim)
+    table = torch.empty(positions, 1, head_dim // 2, dtype=torch.complex64)
+    for rows, steps in zip(torch.split(table, _AT_ONCE), torch.split(torch.arange(positions), _AT_ONCE), strict=True):
+        angles = torch.outer(steps.float(), each).double()
+        rows.copy_(torch.polar(torch.ones_like(angles), angles).unsqueeze(1))
+    return table
 
 
 def interleave(rows: Tensor, head_dim: int) -> Tensor:

@@ -101,7 +101,7 @@ class Runner:
         """
         counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
         timed = [[self._time(rows, context) for rows in counts] for _ in range(rounds)]
-        return CostCurve.rising(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
+        return CostCurve.through(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
 
     def _time(self, rows: int, context: int) -> float:
         start = time.perf_counter()
