@@ -60,7 +60,7 @@ def test_defaults_are_those_of_openai() -> None:
 def test_a_seed_of_chance_is_drawn_for_each_request() -> None:
     seeds = {_chat().sampling.seed for _ in range(20)}
     assert len(seeds) == 20
-    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert all(0 <= seed < 2**53 for seed in seeds)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("logprobs", 5, "logprobs is not supported: leave it out, or set it to false"),
         ("max_token", 5, "max_token is no parameter (did you mean max_tokens?)"),
         ("model", 5, "model must be the name of a model, not 5"),
+        ("model", "", 'model must be the name of a model, not ""'),
         ("prompt", {"a": 1}, "prompt must be a string, an array with one string, or an array of token ids"),
         ("prompt", ["a", "b"], "prompt holds several prompts: send one request for each"),
         ("stream_options", {"include_usage": True}, "stream_options may only be given where stream is true"),
@@ -171,7 +172,7 @@ def test_tools_are_refused_rather_than_ignored(tools: Any, accepted: bool) -> No
         (b"", "the body is not valid JSON"),
         (b'{"model": "\xff"}', "the body is not valid JSON"),
         (b"[]", "the body must be a JSON object"),
-        (b"{}", "model is required: the name of a model"),
+        (b"{}", "prompt is required: a string, an array"),
         (b'{"model": "m"}', "prompt is required"),
     ],
 )

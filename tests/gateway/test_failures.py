@@ -23,7 +23,7 @@ _SEEDS = range(4)
 def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer and a gateway; tests bring and take the verifiers."""
     with stack(directory, tmp_path_factory.mktemp("logs")) as made:
-        made.add("gateway", port=made.port, silence_s=0.5)
+        made.add("gateway", port=made.port, silence_s=0.5, place_s=30)
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
         made.wait_ready()
@@ -110,6 +110,21 @@ async def test_streams_wait_for_a_verifier_when_none_is_left(mesh: Stack, expect
     assert {stream.last["verifier"] for stream in seen} == {"replacement"}
 
 
+async def test_a_request_waits_for_a_tokenizer_that_takes_the_place_of_a_killed_one(
+    mesh: Stack, expected: list[Streamed]
+) -> None:
+    def replace() -> None:
+        for process in mesh.processes:
+            if process.kind == "tokenizer" and process.alive:
+                process.kill()
+        mesh.add_model("tokenizer")
+
+    await asyncio.to_thread(replace)
+    fresh = Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
+    await fresh.run()
+    assert fresh.tokens == expected[0].tokens
+
+
 async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected: list[Streamed]) -> None:
     port = free_port()
     gateway = mesh.add("gateway", port=port)
@@ -132,7 +147,7 @@ def test_a_gateway_alone_is_alive_and_not_ready(tmp_path: Path) -> None:
         assert httpx.get(f"{alone.url}/healthz").status_code == 200
         answer = httpx.post(f"{alone.url}/v1/completions", json={"model": MODEL, "prompt": "p"})
         assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == "no service is ready for the model 'toy'"
+        assert answer.json()["error"]["message"] == "no service is ready for the model toy"
         assert httpx.get(f"{alone.url}/v1/models").json() == {"data": [], "object": "list"}
 
 

@@ -69,7 +69,7 @@ class Generations:
             speculation=generation.speculation.to_proto(),
         )
 
-    async def _find(self, name: str) -> Served:
+    async def _find(self, name: str | None) -> Served:
         """The model; one that was served a moment ago is waited for."""
 
         async def find() -> Served:
