@@ -1,0 +1,163 @@
+"""The draft-model drafter: what it keeps when tokens are decided is what it would have drafted anew."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from outrider.kernels.race_sample import Truncation
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
+from outrider.models.text import Tokenizer
+from outrider.proposer.guess_tree import GuessTree
+from outrider.proposer.model_drafter import ModelDrafter
+
+from tests.toy_model import save_toy
+
+VOCABULARY = 50
+GREEDY, WARM = Sampling(), Sampling(1.0, Truncation(top_k=20), 5)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY)
+
+
+def context(directory: Path, **options: object) -> DrafterContext:
+    fingerprint = Tokenizer.load(directory).fingerprint
+    return DrafterContext(fingerprint, VOCABULARY, 256, directory, dtype="float32", options=options)
+
+
+def drafter(directory: Path, **options: object) -> ModelDrafter:
+    return ModelDrafter(context(directory, **options))
+
+
+def settle(made: ModelDrafter, rounds: int = 30) -> dict[int, DraftTree]:
+    """The trees once there is nothing more to grow."""
+    trees: dict[int, DraftTree] = {}
+    for _ in range(rounds):
+        improved = made.draft()
+        if not improved:
+            break
+        trees |= dict(improved)
+    return trees
+
+
+def best_path(tree: DraftTree) -> list[int]:
+    """The likeliest guess at each depth, going down."""
+    path, parent = [], -1
+    while children := [n for n, p in enumerate(tree.parents) if p == parent]:
+        parent = max(children, key=lambda node: tree.confidences[node])
+        path.append(tree.tokens[parent])
+    return path
+
+
+def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> list[int]:
+    """What the drafter's own model says, one token at a time."""
+    said: list[int] = []
+    for _ in range(count):
+        fresh = ModelDrafter.__new__(ModelDrafter)
+        fresh.__dict__.update(made.__dict__, _sessions={}, _pages=type(made._pages)(made._shape.pages))
+        fresh.open(1, tokens + said, GREEDY, 1)
+        said.append(settle(fresh, 1)[1].tokens[0])
+        fresh.close(1)
+    return said
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: Sampling) -> None:
+    made, dice = drafter(directory), random.Random(0)
+    tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
+    made.open(1, tokens, sampling, 31)
+    for _ in range(15):
+        tree = settle(made, dice.randint(1, 6)).get(1)
+        decided = best_path(tree)[: dice.randint(0, 4)] if tree is not None else []
+        decided = [*decided, dice.randrange(VOCABULARY)] if dice.random() < 0.5 or not decided else decided
+        made.commit(1, len(tokens), decided)
+        tokens += decided
+    kept = settle(made)[1]
+    anew = drafter(directory)
+    anew.open(1, tokens, sampling, 31)
+    fresh = settle(anew)[1]
+    assert kept.length == fresh.length == len(tokens)
+    assert best_path(kept)[:4] == best_path(fresh)[:4]
+    assert set(kept.tokens[:4]) == set(fresh.tokens[:4])
+
+
+def test_the_likeliest_path_is_what_the_model_says(directory: Path) -> None:
+    made = drafter(directory, least_value=0.0)
+    made.open(1, [3, 1, 4, 1, 5], GREEDY, 63)
+    said = greedy_continuation(drafter(directory), [3, 1, 4, 1, 5], 3)
+    assert best_path(settle(made)[1])[:3] == said
+
+
+def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path) -> None:
+    together = drafter(directory)
+    prompts = {session: [session, 7, 7, session] * session for session in range(1, 5)}
+    for session, tokens in prompts.items():
+        together.open(session, tokens, GREEDY, 31)
+    trees = settle(together, 60)
+    for session, tokens in prompts.items():
+        alone = drafter(directory)
+        alone.open(session, tokens, GREEDY, 31)
+        assert best_path(trees[session])[:3] == best_path(settle(alone, 60)[session])[:3]
+
+
+def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:
+    made = drafter(directory, pages=40, page_size=8)
+    for session in range(6):
+        made.open(session, [1, 2, 3] * 20, GREEDY, 31)
+    trees = settle(made)
+    assert 0 < len(trees) < 6
+    for session in range(6):
+        made.close(session)
+    made._pages.check([])
+    made.open(9, [1, 2, 3], GREEDY, 31)
+    assert settle(made)
+
+
+def test_a_sequence_beyond_the_drafts_context_is_left_alone(directory: Path) -> None:
+    made = drafter(directory)
+    made.open(1, [1] * 256, GREEDY, 31)
+    assert made.draft() == []
+    made.open(2, [1] * 254, GREEDY, 31)
+    assert max(len(best_path(tree)) for tree in settle(made).values()) <= 3
+
+
+def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
+    made = drafter(directory)
+    made.open(1, [1, 2, 3], GREEDY, 31)
+    settle(made)
+    made.commit(1, 9, [4])
+    assert made.draft() == []
+    made._pages.check([])
+
+
+def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:
+    with pytest.raises(DrafterError, match="vocabulary"):
+        ModelDrafter(DrafterContext("another", VOCABULARY, 256, directory))
+    with pytest.raises(DrafterError, match="children"):
+        drafter(directory, colour=1)
+    with pytest.raises(DrafterError, match="model"):
+        ModelDrafter(DrafterContext("any", VOCABULARY, 256))
+
+
+def test_descending_keeps_the_rows_of_what_came_true() -> None:
+    tree = GuessTree()
+    tree.add(-1, [5, 6], [0.6, 0.3])
+    tree.grow(1)
+    tree.add(1, [7], [0.5])
+    tree.grow(0)
+    tree.add(0, [8, 9], [0.5, 0.2])
+    tree.grow(3)
+    tree.add(3, [4], [0.9])
+    rows, rest = tree.descend([5])
+    assert rows == [1, 2]
+    assert rest is not None
+    assert [node.token for node in rest.nodes] == [8, 9, 4]
+    assert rest.row_parents() == [-1]
+    assert tree.descend([6, 7]) == ([0], None)
+    assert tree.descend([1]) == ([], None)
+    assert torch.tensor([node.value for node in rest.nodes]).allclose(torch.tensor([0.5, 0.2, 0.45]))
