@@ -1,0 +1,123 @@
+"""Times a step on this machine: ``python -m outrider.models.bench [--model DIR] [--rows 1,4,8,16] ...``.
+
+Rows are a binary tree behind the context. Where transformers is installed, its forward over as many tokens behind the
+same context is timed in turn with ours, so that other work on the machine falls on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.models import pocket
+from outrider.models.llama import Determinism, LlamaModel, ModelError
+
+_PAGE_SIZE = 16
+_MODES: tuple[Determinism, ...] = ("fast", "strict")
+
+Step = Callable[[], object]
+
+
+def main() -> None:
+    """Prints a table of median milliseconds a step."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    try:
+        models = {mode: LlamaModel.load(options.model, dtype=options.dtype, determinism=mode) for mode in _MODES}
+    except ModelError as error:
+        raise SystemExit(f"error: {error}") from None
+    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {options.threads} threads")
+    print(f"{options.model}, {models['fast'].dtype}, {options.context} tokens of context; median ms of a step")
+    print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in (*_MODES, "transformers")) + f"{'ratio':>8}")
+    theirs = _transformers(options.model, models["fast"].dtype, options.context)
+    for rows in options.rows:
+        steps = [_ours(model, options.context, rows) for model in models.values()]
+        if theirs is not None:
+            steps.append(theirs(rows))
+        medians = _in_turn(steps, options.repeats)
+        ratio = f"{medians[-1] / medians[0]:8.1f}" if theirs is not None else ""
+        print(f"{rows:>5}" + "".join(f"{median * 1e3:14.2f}" for median in medians) + ratio, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.models.bench", description=__doc__)
+    parser.add_argument("--model", type=Path, default=pocket.directory("target"), help="Hugging Face directory")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--context", type=int, default=300, help="tokens behind which the rows stand")
+    parser.add_argument("--rows", type=_numbers, default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=40)
+    return parser.parse_args()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _ours(model: LlamaModel, context: int, rows: int) -> Step:
+    pages = range(-(-(context + rows) // _PAGE_SIZE))
+    pool = model.new_pool(len(pages), _PAGE_SIZE)
+    prompt = RaggedBatch.build([SequenceRows(context, 0, pages)], _PAGE_SIZE)
+    model.forward(_tokens(model, context), prompt, pool)
+    ids, parents = _tokens(model, rows), [(node - 1) // 2 for node in range(rows)]
+    parents[0] = -1
+
+    def step() -> object:
+        batch = RaggedBatch.build([SequenceRows(rows, context, pages, parents)], _PAGE_SIZE)
+        return model.logits(model.forward(ids, batch, pool))
+
+    return step
+
+
+def _tokens(model: LlamaModel, count: int) -> torch.Tensor:
+    return torch.arange(count) % model.config.vocab_size
+
+
+def _transformers(directory: Path, dtype: torch.dtype, context: int) -> Callable[[int], Step] | None:
+    try:
+        from transformers import AutoModelForCausalLM, DynamicCache
+    except ImportError:
+        return None
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    cache = DynamicCache()
+    ids = (torch.arange(context) % model.config.vocab_size)[None]
+    with torch.inference_mode():
+        model(ids, past_key_values=cache)
+
+    def make(rows: int) -> Step:
+        @torch.inference_mode()
+        def step() -> object:
+            logits = model(ids[:, :rows], past_key_values=cache).logits
+            cache.crop(-rows)
+            return logits
+
+        return step
+
+    return make
+
+
+def _in_turn(steps: Sequence[Step], repeats: int) -> list[float]:
+    """Median seconds of each step, run one after the other."""
+    for step in steps:
+        step()
+    return [statistics.median(times) for times in zip(*_rounds(steps, repeats), strict=True)]
+
+
+def _rounds(steps: Sequence[Step], repeats: int) -> Iterator[list[float]]:
+    for _ in range(repeats):
+        times = []
+        for step in steps:
+            start = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - start)
+        yield times
+
+
+if __name__ == "__main__":
+    main()
