@@ -39,7 +39,7 @@ class Edge:
         except ClientDisconnect:
             exchange.status = _CLIENT_LEFT
         except Exception as error:
-            await exchange.fail(_known(error), receive)
+            await exchange.fail(_known(error, exchange.id), receive)
 
 
 class _Exchange:
@@ -48,8 +48,8 @@ class _Exchange:
     def __init__(self, scope: Scope, send: Send) -> None:
         self.status = 0
         self._scope, self._send = scope, send
-        self._id = token_hex(16)
-        scope.setdefault("state", {})["request_id"] = self._id
+        self.id = token_hex(16)
+        scope.setdefault("state", {})["request_id"] = self.id
         scope["app"] = self  # has starlette's routes raise what they refuse
 
     @property
@@ -62,7 +62,7 @@ class _Exchange:
         """Passes on, with the request's id on the first message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self._id.encode())]
+            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
         await self._send(message)
 
     async def fail(self, error: OutriderError, receive: Receive) -> None:
@@ -77,11 +77,11 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
 
 
-def _known(error: Exception) -> OutriderError:
+def _known(error: Exception, request_id: str) -> OutriderError:
     if isinstance(error, OutriderError):
         return error
     if isinstance(error, HTTPException):
         kind = MethodNotAllowed if error.status_code == MethodNotAllowed.http_status else NotFound
         return kind("no such path: there are /v1/completions, /v1/chat/completions and /v1/models")
-    _log.exception("a request failed", exc_info=error)
+    _log.error("a request failed", request=request_id, exc_info=error)
     return Internal()

@@ -13,6 +13,7 @@ from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
+_KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle connections
 
 
 class HttpServer:
@@ -30,6 +31,7 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 backlog=_BACKLOG,
             )
         )
