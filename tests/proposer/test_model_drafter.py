@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from outrider.kernels.race_sample import Truncation
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.philox import log_exponentials
+from outrider.kernels.race_sample import Truncation, race_sample
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
 from outrider.models.text import Tokenizer
@@ -91,6 +93,19 @@ def test_the_likeliest_path_is_what_the_model_says(directory: Path) -> None:
     made.open(1, [3, 1, 4, 1, 5], GREEDY, 63)
     said = greedy_continuation(drafter(directory), [3, 1, 4, 1, 5], 3)
     assert best_path(settle(made)[1])[:3] == said
+
+
+def test_the_drafter_rolls_the_dice_of_the_token_it_guesses(directory: Path) -> None:
+    made, tokens = drafter(directory), [3, 1, 4, 1, 5]
+    made.open(1, tokens, WARM, 31)
+    tree = settle(made)[1]
+    model, path = made._model, best_path(tree)[:2]
+    for depth, guess in enumerate(path):
+        ids = tokens + path[:depth]
+        batch = RaggedBatch.build([SequenceRows(len(ids), 0, [0], None)], 16)
+        logits = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(1, 16))[-1:])
+        dice = log_exponentials(WARM.seed, torch.tensor([len(ids)]), VOCABULARY)
+        assert guess == int(race_sample(WARM.shape(logits), dice))
 
 
 def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path) -> None:
