@@ -43,7 +43,7 @@ proto: dev
 proto-check: dev
 	rm -rf build/wire && mkdir -p build/wire
 	$(PROTOC) --python_out=build/wire --pyi_out=build/wire --grpc_python_out=build/wire proto/outrider/v1/*.proto
-	diff -r -x __pycache__ build/wire/outrider/v1 wire/outrider/v1
+	diff -r -x __pycache__ -x py.typed build/wire/outrider/v1 wire/outrider/v1
 
 bench: setup
 	$(BIN)/outrider bench $(ARGS)

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _STOP_S = 20.0
+_READY_S = 90.0
 
 
 class ServiceProcess:
@@ -24,7 +26,8 @@ class ServiceProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it; it is ready when the registry says so."""
+        """Starts it; it is ready when the registry or `wait_ready` says so."""
+        self._began_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -35,6 +38,19 @@ class ServiceProcess:
         """Process id."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Returns when its log says that it is ready; fails when it ends instead."""
+        deadline = time.monotonic() + _READY_S
+        while b'"event": "ready"' not in self.log.read_bytes()[self._began_at :]:
+            assert self.alive, f"{self.kind} ended: {self.log.read_text()}"
+            assert time.monotonic() < deadline, f"{self.kind} did not become ready"
+            time.sleep(0.05)
 
     def terminate(self) -> None:
         """Asks it to drain and end."""
@@ -52,7 +68,7 @@ class ServiceProcess:
 
     def stop(self) -> None:
         """Ends it one way or the other."""
-        if self._process is None or self._process.poll() is not None:
+        if not self.alive:
             return
         self.terminate()
         try:

@@ -126,6 +126,12 @@ def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
     mesh.wait_for("✓ proposer", count=2)
 
 
+def test_a_broker_that_is_killed_is_there_again(mesh, url):
+    os.kill(mesh.pids("nats")[-1], signal.SIGKILL)
+    mesh.wait_for("✓ nats", count=2)
+    assert complete(url, "--no-speculation")[1] == 128
+
+
 def test_a_load_test_reports_both_modes_and_their_ratio(url, tmp_path):
     loads = ["--concurrency", "2", "--rate", "20"]
     small = ["--requests", "2", "--repeats", "1", "--max-tokens", "16"]

@@ -33,9 +33,15 @@ def test_the_whole_range_is_searched_past_a_step_in_the_cost() -> None:
     assert len(buy([sure], [63], 1, 64, padded)[0]) == 6
 
 
-def test_the_cost_curve_goes_through_what_was_measured_and_never_falls() -> None:
-    curve = CostCurve.rising([(1, 2.0), (2, 1.5), (4, 4.0)])
-    assert [curve(rows) for rows in (1, 2, 3, 4, 8)] == [2.0, 2.0, 3.0, 4.0, 8.0]
+def test_the_cost_curve_leaves_out_what_noise_added() -> None:
+    curve = CostCurve.through([(1, 2.0), (2, 9.0), (4, 2.6), (8, 3.8), (16, 50.0), (32, 12.0)])
+    assert [round(curve(rows), 3) for rows in (1, 2, 4, 8, 16, 32, 64)] == [2.0, 2.2, 2.6, 3.8, 6.533, 12.0, 24.0]
+
+
+def test_the_cost_curve_never_falls() -> None:
+    curve = CostCurve.through([(1, 2.0), (2, 1.5), (4, 4.0)])
+    assert [curve(rows) for rows in (1, 2, 3, 4)] == [1.5, 1.5, 2.75, 4.0]
+    assert CostCurve.through([(1, 3.0), (2, 1.0)])(1) == 1.0
 
 
 def test_confidence_is_corrected_by_what_comes_true() -> None:

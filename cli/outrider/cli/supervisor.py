@@ -28,6 +28,7 @@ class Supervisor:
         self._bus = Bus(self._tasks)
         self._registry = Registry(self._bus, "supervisor", f"supervisor-{id(self):x}", tasks=self._tasks)
         self._broker: Keeper | None = None
+        self._killed = False
         self._services: list[Keeper] = []
 
     async def start(self) -> None:
@@ -47,14 +48,16 @@ class Supervisor:
         for kind in STOP_ORDER:
             keepers = [keeper for keeper in self._services if keeper.spec.kind == kind]
             await asyncio.gather(*(keeper.stop(self._plan.patience_s[kind]) for keeper in keepers))
-        self._registry.leave()
-        await self._bus.close()
+        if not self._killed:
+            self._registry.leave()
+            await self._bus.close()
         await self._tasks.cancel()
         if self._broker:
             await self._broker.stop(NATS_PATIENCE_S)
 
     def kill(self) -> None:
-        """Ends everything at once."""
+        """Ends everything at once; `stop` has then nothing to wait for."""
+        self._killed = True
         for keeper in self._keepers():
             keeper.kill()
 
@@ -63,14 +66,18 @@ class Supervisor:
             await self._bus.connect(self._plan.nats_url, "outrider up", self._plan.nats_wait_s)
         except OutriderError as error:
             raise StartError(error.message) from error
-        if self._broker and self._broker.child:
-            self._broker.note_ready(self._broker.child.instance, self._plan.nats_url.partition("://")[2])
+        self._note_broker(True)
+        self._bus.on_change(self._note_broker)
         for kind in STOP_ORDER:
             self._registry.on_change(kind, self._note_members)
         await self._registry.start()
 
     async def _all_ready(self) -> None:
         await asyncio.gather(*(keeper.was_ready.wait() for keeper in self._services))
+
+    def _note_broker(self, connected: bool) -> None:
+        if connected and self._broker and self._broker.child:
+            self._broker.note_ready(self._broker.child.instance, self._plan.nats_url.partition("://")[2])
 
     def _note_members(self, members: list[Member]) -> None:
         for member in members:

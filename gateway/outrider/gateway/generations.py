@@ -20,7 +20,7 @@ class Generations:
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._bus, self._settings = mesh.bus, settings
-        self._verifiers = Verifiers(mesh.registry, mesh.tasks)
+        self._verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost)
         self._encoder = Encoder(self.models)
         self._streams: set[TokenStream] = set()
         mesh.bus.on_change(self._on_bus)
@@ -69,13 +69,18 @@ class Generations:
             speculation=generation.speculation.to_proto(),
         )
 
-    async def _find(self, name: str) -> Served:
+    async def _find(self, name: str | None) -> Served:
         """The model; one that was served a moment ago is waited for."""
 
         async def find() -> Served:
             return self.models.find(name)
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
+
+    def _on_lost(self, instance: str) -> None:
+        for stream in self._streams:
+            if stream.verifier == instance:
+                stream.follow("lost")
 
     def _on_bus(self, connected: bool) -> None:
         if not connected:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 from outrider.gateway.errors import UnknownModel
-from outrider.mesh.errors import Unavailable
+from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Member, Registry, State
 
 
@@ -43,20 +43,26 @@ class Models:
         self._seen |= best.keys()
         return sorted(best.values(), key=lambda served: served.name)
 
-    def find(self, name: str) -> Served:
-        """The model called ``name``; `UnknownModel`, or `Unavailable` for one that nobody can serve just now."""
+    def find(self, name: str | None) -> Served:
+        """The model called ``name``, or the only one there is.
+
+        `UnknownModel`, or `Unavailable` for one that nobody can serve just now; `InvalidRequest` when there are
+        several to choose from.
+        """
         served = self.all()
-        for model in served:
-            if model.name == name:
-                return model
-        if name in self._seen or not served:
-            raise Unavailable(f"no service is ready for the model {name!r}", retry_after=1.0)
+        fitting = [model for model in served if name in (None, model.name)]
         there = ", ".join(model.name for model in served)
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise InvalidRequest(f"model is required where several are served; there are: {there}", param="model")
+        if not served or self.seen(name):
+            raise Unavailable(f"no service is ready for the model {name or ''}".rstrip(), retry_after=1.0)
         raise UnknownModel(f"the model {name!r} does not exist; there are: {there}", param="model")
 
-    def seen(self, name: str) -> bool:
-        """Whether the model called ``name`` was served at any time."""
-        return name in self._seen
+    def seen(self, name: str | None) -> bool:
+        """Whether the model called ``name``, or any for None, was served at some time."""
+        return bool(self._seen) if name is None else name in self._seen
 
     def tokenizers(self, served: Served) -> list[Member]:
         """Ready tokenizers for ``served``, in random order."""

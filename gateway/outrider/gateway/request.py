@@ -70,9 +70,12 @@ class Speculation(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be generated. ``max_tokens`` None means as much as the context has room for."""
+    """What is to be generated.
 
-    model: str
+    ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for.
+    """
+
+    model: str | None
     prompt: Prompt
     sampling: Sampling
     speculation: Speculation = Speculation()

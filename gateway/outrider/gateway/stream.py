@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import msgspec
@@ -38,6 +38,7 @@ class TokenStream:
         self._inbox = Inbox()
         self._tokens = Reassembly()
         self._member: Member | None = None
+        self._leave: Callable[[], None] = lambda: None
         self._tried: dict[str, Member] = {}
         self._follower: asyncio.Task[None] | None = None
         self._lost: OutriderError | None = None
@@ -75,9 +76,7 @@ class TokenStream:
         """Lets go of the request; one that has not finished is cancelled at the verifier at once."""
         if not self._finished:
             self._verifiers.cancel(self.job, self._tried.values())
-        if self._member is not None:
-            self._verifiers.count(self._member, -1)
-            self._member = None
+        self._leave()
         self._unfollow()
         await (await self._subscribing).unsubscribe()
 
@@ -191,10 +190,8 @@ class TokenStream:
 
     def _settle(self, member: Member) -> None:
         """Reads from ``member`` from now on; others that may have the request are to drop it."""
-        if self._member is not None:
-            self._verifiers.count(self._member, -1)
-        self._verifiers.count(member, 1)
-        self._member = member
+        self._leave()
+        self._member, self._leave = member, lambda: self._verifiers.leave(member)
         others = [other for name, other in self._tried.items() if name != member.instance]
         self._verifiers.cancel(self.job, others)
         self._tried = {member.instance: member}

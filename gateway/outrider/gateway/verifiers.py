@@ -9,6 +9,7 @@ import grpc
 import msgspec
 from outrider.gateway.attempts import BUSY
 from outrider.gateway.models import Models, Served
+from outrider.gateway.watch import Watch
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, from_rpc
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import channel
@@ -50,11 +51,15 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Verifiers:
-    """Submits, follows and cancels, and knows how many streams of ours each verifier has."""
+    """Submits, follows and cancels, and knows how many streams of ours each verifier has.
 
-    def __init__(self, registry: Registry, tasks: Tasks) -> None:
+    ``on_lost`` hears the instance of a verifier of ours that died.
+    """
+
+    def __init__(self, registry: Registry, tasks: Tasks, on_lost: Callable[[str], None]) -> None:
         self._registry = registry
         self._tasks = tasks
+        self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.models = Models(registry, self._in_flight.__getitem__)
 
@@ -67,20 +72,18 @@ class Verifiers:
     ) -> Member:
         """The verifier that took ``job``: the least loaded that would, those to ``avoid`` last.
 
-        ``tried`` hears of each that may have it. `Overloaded` when all that answer are full, `Unavailable` when none
-        answers, and what a verifier has against the request itself.
+        ``tried`` hears of each that may have it; `leave` the one returned in the end. `Overloaded` when all that
+        answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
         message = job.submission(emitted)
         failure: OutriderError | None = None
         for member in sorted(self.models.verifiers(job.served), key=lambda member: member.instance in avoid):
             tried(member)
-            try:
-                await _stub(member).Submit(message, timeout=_CALL_S)
+            refusal = await self._offer(message, member)
+            if refusal is None or isinstance(refusal, AlreadyExists):
+                self._watch.keep(member)
                 return member
-            except grpc.aio.AioRpcError as error:
-                refusal = from_rpc(error)
-            if isinstance(refusal, AlreadyExists):
-                return member
+            self.leave(member)
             if not isinstance(refusal, BUSY):
                 raise refusal
             failure = failure if isinstance(failure, Overloaded) else refusal
@@ -109,9 +112,21 @@ class Verifiers:
         for member in members:
             self._tasks.spawn(_cancel(job, member), "cancel")
 
-    def count(self, member: Member, change: int) -> None:
-        """Notes that a stream of ours begins (1) or ends (-1) on ``member``."""
-        self._in_flight[member.instance] += change
+    async def _offer(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
+        """What ``member`` has against the request; it counts as ours from before the answer."""
+        self._in_flight[member.instance] += 1
+        try:
+            await _stub(member).Submit(message, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            return from_rpc(error)
+        except BaseException:
+            self.leave(member)
+            raise
+        return None
+
+    def leave(self, member: Member) -> None:
+        """Notes that a stream of ours is no longer on ``member``."""
+        self._in_flight[member.instance] -= 1
         if not self._in_flight[member.instance]:
             del self._in_flight[member.instance]
 

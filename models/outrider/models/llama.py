@@ -32,13 +32,14 @@ class LlamaModel:
 
     Attributes:
         config: of the directory it was loaded from.
+        device: where it runs.
         dtype: of its weights; the residual stream, keys, values and attention are in float32.
     """
 
     def __init__(self, config: ModelConfig, loader: WeightLoader, tiling: Tiling | None) -> None:
         self.config = config
         self.dtype = loader.dtype
-        self._device = loader.device
+        self.device = loader.device
         self._tiling = tiling
         self._eps = torch.tensor(config.norm_eps, device=loader.device)
         self._embedding = loader.embedding()
@@ -84,7 +85,7 @@ class LlamaModel:
     def new_pool(self, pages: int, page_size: int) -> KvPool:
         """Empty pages for this model's keys and values, in float32."""
         config = self.config
-        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, torch.float32, self._device)
+        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, torch.float32, self.device)
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:

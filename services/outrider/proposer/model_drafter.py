@@ -102,7 +102,7 @@ class ModelDrafter:
     def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
         """Starts guessing for a sequence."""
         self.close(session)
-        dice = None if sampling.greedy else Dice(sampling.seed, self._model.config.vocab_size)
+        dice = None if sampling.greedy else Dice(sampling.seed, self._model.config.vocab_size, self._model.device)
         self._sessions[session] = _Session(session, list(tokens), sampling, dice, max_nodes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
@@ -143,8 +143,8 @@ class ModelDrafter:
         works = self._plan()
         if not works:
             return []
-        batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device="cpu")
-        ids = torch.tensor([token for work in works for token in work.tokens])
+        batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device=self._model.device)
+        ids = torch.tensor([token for work in works for token in work.tokens], device=self._model.device)
         hidden = self._model.forward(ids, batch, self._pool)
         start = 0
         improved = []

@@ -11,6 +11,7 @@ import grpc
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter
+from outrider.models import pocket
 from outrider.models.text import IncrementalDecoder, TextError, Tokenizer
 from outrider.tokenizer.encoding import encode, size
 from outrider.tokenizer.settings import TokenizerSettings
@@ -39,14 +40,15 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         pb_grpc.add_TokenizerServicer_to_server(self, mesh.rpc)
 
     def _load(self) -> None:
-        directory = _directory(self._settings.model)
+        model = self._settings.model
+        directory = pocket.directory("target") if model == "pocket" else Path(model)
         try:
+            if model == "pocket":
+                pocket.verify(directory)
             self._tokenizer = Tokenizer.load(directory)
-        except TextError as error:
+        except (TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
-        self._name = self._settings.served_name or (
-            "pocket" if self._settings.model == "pocket" else directory.resolve().name
-        )
+        self._name = self._settings.served_name or ("pocket" if model == "pocket" else directory.name)
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this tokenizer."""
@@ -118,11 +120,3 @@ def _ids(data: bytes) -> list[int]:
         return unpack_ids(data)
     except ValueError as error:
         raise InvalidRequest(str(error), param="ids") from None
-
-
-def _directory(model: str) -> Path:
-    if model != "pocket":
-        return Path(model)
-    from outrider.models import pocket
-
-    return pocket.directory("target")

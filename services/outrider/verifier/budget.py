@@ -20,14 +20,14 @@ class CostCurve:
 
     Attributes:
         rows: ascending row counts.
-        seconds: time of a step at each; taken as never falling.
+        seconds: time of a step at each, never falling.
     """
 
     rows: Sequence[int]
     seconds: Sequence[float]
 
     def __call__(self, rows: int) -> float:
-        """Seconds of a step over ``rows`` rows; beyond the last measured count it goes on in proportion."""
+        """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
         place = bisect_left(self.rows, rows)
         if place == len(self.rows):
             return self.seconds[-1] * rows / self.rows[-1]
@@ -38,13 +38,24 @@ class CostCurve:
         return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
 
     @classmethod
-    def rising(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
-        """Curve through measured (rows, seconds), with what noise made fall held level."""
-        level, seconds = 0.0, []
-        for _, value in measured:
-            level = max(level, value)
-            seconds.append(level)
-        return cls([rows for rows, _ in measured], seconds)
+    def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
+        """The highest convex, never falling curve below measured (rows, seconds), by ascending rows.
+
+        Whatever else the machine does can only add to a measurement, and a step's time grows with its rows by much
+        the same for each row, so what sticks out above its neighbours is taken for noise.
+        """
+        hull: list[tuple[int, float]] = []
+        for point in measured:
+            while len(hull) > 1 and _slope(hull[-2], point) <= _slope(hull[-2], hull[-1]):
+                hull.pop()
+            hull.append(point)
+        while len(hull) > 1 and hull[0][1] >= hull[1][1]:
+            del hull[0]
+        return cls([rows for rows, _ in hull], [seconds for _, seconds in hull])
+
+
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
 
 
 @dataclass(slots=True)

@@ -51,13 +51,13 @@ class Runner:
 
     def dice(self, sampling: Sampling) -> Dice | None:
         """A sequence's dice; None where it is greedy."""
-        return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size)
+        return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
     @torch.inference_mode()
     def run(self, works: Seq[Work]) -> list[list[int]]:
         """One forward over all rows; for each of ``works`` the tokens drawn, in the order of its rows."""
         batch = self._batch([self._rows(work) for work in works])
-        ids = torch.tensor([token for work in works for token in work.tokens])
+        ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
         wanted, draws = self._draws(works)
         if not draws:
@@ -67,7 +67,7 @@ class Runner:
         return [[next(drawn) for _ in range(_draw_count(work))] for work in works]
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
-        return RaggedBatch.build(rows, self._page_size, device="cpu")
+        return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
         parents = None if work.guesses is None else [-1] + [parent + 1 for parent in work.guesses.parents]
@@ -101,12 +101,13 @@ class Runner:
         """
         counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
         timed = [[self._time(rows, context) for rows in counts] for _ in range(rounds)]
-        return CostCurve.rising(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
+        return CostCurve.through(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
 
     def _time(self, rows: int, context: int) -> float:
         start = time.perf_counter()
         work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
-        hidden = self.model.forward(torch.zeros(rows, dtype=torch.int64), self._batch([work]), self.pool)
+        ids = torch.zeros(rows, dtype=torch.int64, device=self.model.device)
+        hidden = self.model.forward(ids, self._batch([work]), self.pool)
         self.model.logits(hidden).argmax(-1).tolist()
         return time.perf_counter() - start
 

@@ -13,6 +13,7 @@ from outrider.gateway.request import Generation, Prompt, Sampling, Speculation
 from outrider.mesh.errors import InvalidRequest
 
 _INT32 = (1 << 31) - 1
+_SEED_BITS = 53  # a returned seed survives clients whose numbers are doubles
 _COMPLETION_TOKENS = 16  # OpenAI's default
 
 _Count = Annotated[int, Meta(ge=1, le=_INT32, description="an integer of at least 1")]
@@ -36,14 +37,14 @@ class Guessing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Body(msgspec.Struct, frozen=True, kw_only=True):
     """What completions and chats have in common."""
 
-    model: Annotated[str, Meta(description="the name of a model")]
+    model: Annotated[str, Meta(min_length=1, description="the name of a model")] | None = None
     max_tokens: _Count | None = None
     max_completion_tokens: _Count | None = None
     temperature: Annotated[float, Meta(ge=0, le=100, description="a number from 0 to 100")] = 1.0
     top_p: Annotated[float, Meta(gt=0, le=1, description="a number above 0 and at most 1")] | None = None
     top_k: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 0 (0 keeps all)")] = 0
     min_p: Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")] = 0.0
-    seed: Annotated[int, Meta(ge=-(1 << 63), description="an integer of 64 bits")] | None = None
+    seed: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, description="an integer of 64 bits")] | None = None
     stop: Annotated[
         _StopString | Annotated[list[_StopString], Meta(max_length=16)],
         Meta(description="a string or an array of up to 16 strings, each of 1 to 1000 characters"),
@@ -80,7 +81,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
     def _sampling(self) -> Sampling:
         return Sampling(
-            seed=secrets.randbits(63) if self.seed is None else self.seed,
+            seed=secrets.randbits(_SEED_BITS) if self.seed is None else self.seed,
             temperature=self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,

@@ -84,5 +84,7 @@ def _but_not(value: Any) -> str:
 
 
 def _description(hint: Any) -> str:
-    metas = (meta for meta in typing.get_args(hint)[1:] if isinstance(meta, msgspec.Meta))
-    return next(meta.description for meta in metas if meta.description)
+    """The outermost description in a type that may be optional."""
+    if isinstance(hint, msgspec.Meta):
+        return hint.description or ""
+    return next(filter(None, map(_description, reversed(typing.get_args(hint)))), "")

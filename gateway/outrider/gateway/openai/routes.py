@@ -15,6 +15,7 @@ from outrider.gateway.openai.answers import CHAT, COMPLETION, Form, Writer
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
 from outrider.gateway.reassembly import join
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.sse import DONE, event
 from outrider.gateway.stream import TokenStream
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
@@ -23,8 +24,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_DONE = b"data: [DONE]\n\n"
-_encode = msgspec.json.Encoder().encode
 _log = get_logger("openai")
 
 
@@ -89,26 +88,22 @@ class OpenAi:
         usage = None if include_usage else UNSET
         try:
             if writer.opening is not None:
-                yield _event(writer.part([writer.opening], usage))
+                yield event(writer.part([writer.opening], usage))
             async with aclosing(stream.frames()) as frames:
                 async for frame in frames:
                     chunk = writer.chunk(frame, stream.verifier, usage)
                     if chunk is not None:
-                        yield _event(chunk)
+                        yield event(chunk)
                     if include_usage and frame.finish is not None:
-                        yield _event(writer.last(frame, stream.verifier))
+                        yield event(writer.last(frame, stream.verifier))
         except OutriderError as error:
-            yield _event(error_answer(error))
+            yield event(error_answer(error))
         except Exception:
             _log.exception("a stream failed", request=stream.job.request_id)
-            yield _event(error_answer(Internal()))
-        yield _DONE
+            yield event(error_answer(Internal()))
+        yield DONE
 
 
 async def _collect(stream: TokenStream) -> Frame:
     async with aclosing(stream.frames()) as frames:
         return join([frame async for frame in frames])
-
-
-def _event(answer: msgspec.Struct) -> bytes:
-    return b"data: " + _encode(answer) + b"\n\n"

@@ -1,0 +1,139 @@
+"""A small mesh of real processes behind a gateway."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.broker import Broker, free_port
+from tests.processes import ServiceProcess
+from tests.text.makers import CHATML, byte_level, write
+from tests.toy_model import save_toy
+
+MODEL = "toy"
+CONTEXT = 4096
+RUNNING, WAITING = 2, 1
+"""Requests that the shared verifier runs at once, and those that may wait."""
+_READY_S = 90.0
+
+
+def save_model(directory: Path) -> Path:
+    """A toy target that speaks a byte-level vocabulary."""
+    made = byte_level()
+    save_toy(directory, made.get_vocab_size(), context=CONTEXT)
+    config = (directory / "config.json").read_text()
+    write(directory, made, chat_template=CHATML)
+    (directory / "config.json").write_text(config)
+    return directory
+
+
+class Stack:
+    """Processes on one broker; those that are still there when the test is over are ended."""
+
+    def __init__(self, directory: Path, logs: Path) -> None:
+        self.directory, self.logs = directory, logs
+        self.broker = Broker()
+        self.processes: list[ServiceProcess] = []
+        self.port = free_port()
+
+    @property
+    def url(self) -> str:
+        """Where the gateway is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def add(self, kind: str, **settings: object) -> ServiceProcess:
+        """Starts one more process."""
+        log = self.logs / f"{kind}-{len(self.processes)}.log"
+        process = ServiceProcess(kind, log, nats_url=self.broker.url, **settings)
+        process.start()
+        self.processes.append(process)
+        return process
+
+    def add_model(self, kind: str, **settings: object) -> ServiceProcess:
+        """Starts one more tokenizer or verifier of the model."""
+        return self.add(kind, model=self.directory, served_name=MODEL, **settings)
+
+    def wait_ready(self) -> None:
+        """Returns when a completion would succeed."""
+        deadline = time.monotonic() + _READY_S
+        while not self.ready():
+            assert time.monotonic() < deadline, "the gateway did not become ready"
+            time.sleep(0.1)
+
+    def ready(self) -> bool:
+        """What /readyz says."""
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        """Ends everything."""
+        for process in reversed(self.processes):
+            process.stop()
+        self.broker.kill()
+
+
+@contextmanager
+def stack(directory: Path, logs: Path) -> Iterator[Stack]:
+    """A broker with nothing on it yet."""
+    made = Stack(directory, logs)
+    made.broker.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The JSON events of a stream; it must end with [DONE]."""
+    waiting, last = b"", b""
+    async for data in response.aiter_bytes():
+        *lines, waiting = (waiting + data).split(b"\n\n")
+        for last in lines:
+            if last != b"data: [DONE]":
+                yield json.loads(last.removeprefix(b"data: "))
+    assert last == b"data: [DONE]"
+
+
+class Streamed:
+    """One streamed completion, as it grows."""
+
+    def __init__(self, url: str, **body: Any) -> None:
+        self._url = url
+        self._body = {"model": MODEL, "stream": True, "return_tokens": True, "ignore_eos": True, **body}
+        self.tokens: list[int] = []
+        self.text = ""
+        self.finish: str | None = None
+        self.last: dict[str, Any] = {}
+        self.usage: dict[str, Any] = {}
+        self.id = ""
+
+    async def run(self) -> None:
+        """Reads to the end; fails on a token that is repeated, missing or out of order, and on an error frame."""
+        body = self._body | {"stream_options": {"include_usage": True}}
+        async with (
+            httpx.AsyncClient(timeout=100) as client,
+            client.stream("POST", f"{self._url}/v1/completions", json=body) as response,
+        ):
+            assert response.status_code == 200, await response.aread()
+            self.id = response.headers["x-request-id"]
+            async for event in events(response):
+                self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        assert "error" not in event, event
+        self.last = event["outrider"]
+        if event["choices"]:
+            assert self.last["first_index"] == len(self.tokens)
+            self.tokens += self.last["tokens"]
+            self.text += event["choices"][0]["text"]
+            self.finish = event["choices"][0]["finish_reason"]
+        else:
+            self.usage = event["usage"]

@@ -1,0 +1,165 @@
+"""Streams that outlive what they depend on: the broker, their verifier, a gateway's shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.broker import free_port
+from tests.gateway.stack import MODEL, Stack, Streamed, stack
+from tests.processes import ServiceProcess, running
+from tests.waiting import eventually
+
+LENGTH = 500
+_SEEDS = range(4)
+
+
+@pytest.fixture(scope="module")
+def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A tokenizer and a gateway; tests bring and take the verifiers."""
+    with stack(directory, tmp_path_factory.mktemp("logs")) as made:
+        made.add("gateway", port=made.port, silence_s=0.5, place_s=30)
+        made.add_model("tokenizer")
+        made.add_model("verifier", instance="first")
+        made.wait_ready()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected(mesh: Stack) -> list[Streamed]:
+    """What the streams say while nothing fails."""
+    return asyncio.run(_all(_streams(mesh.url)))
+
+
+def _streams(url: str) -> list[Streamed]:
+    return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH) for seed in _SEEDS]
+
+
+async def _all(streams: list[Streamed], meanwhile: Callable[[], None] = lambda: None) -> list[Streamed]:
+    """Runs the streams, and does something when all of them have begun."""
+    async with asyncio.TaskGroup() as group:
+        for stream in streams:
+            group.create_task(stream.run())
+        await eventually(lambda: all(stream.tokens for stream in streams))
+        assert not all(stream.finish for stream in streams)
+        await asyncio.to_thread(meanwhile)
+    return streams
+
+
+def _agree(seen: list[Streamed], expected: list[Streamed]) -> None:
+    for one, other in zip(seen, expected, strict=True):
+        assert one.tokens == other.tokens
+        assert one.text == other.text
+        assert one.finish == "length"
+        assert one.usage["completion_tokens"] == LENGTH
+
+
+async def test_streams_complete_while_the_broker_is_gone(mesh: Stack, expected: list[Streamed]) -> None:
+    seen = await _all(_streams(mesh.url), mesh.broker.kill)
+    _agree(seen, expected)
+    fresh = Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
+    await fresh.run()
+    assert fresh.tokens == expected[0].tokens
+    assert mesh.ready()
+    await asyncio.to_thread(mesh.broker.start)
+
+
+async def test_streams_go_on_when_the_broker_comes_back(mesh: Stack, expected: list[Streamed]) -> None:
+    def restart() -> None:
+        mesh.broker.kill()
+        mesh.broker.start()
+
+    _agree(await _all(_streams(mesh.url), restart), expected)
+
+
+async def test_streams_complete_while_the_broker_is_frozen(mesh: Stack, expected: list[Streamed]) -> None:
+    _agree(await _all(_streams(mesh.url), mesh.broker.freeze), expected)
+    mesh.broker.thaw()
+
+
+async def test_a_verifier_that_drains_ends_its_streams_itself(mesh: Stack, expected: list[Streamed]) -> None:
+    draining = await asyncio.to_thread(_verifier, mesh, "draining")
+    seen = await _all(_streams(mesh.url), draining.terminate)
+    _agree(seen, expected)
+    assert "draining" in {stream.last["verifier"] for stream in seen}
+    assert draining.wait() == 0
+
+
+async def test_streams_of_a_killed_verifier_go_on_at_another(mesh: Stack, expected: list[Streamed]) -> None:
+    killed = await asyncio.to_thread(_verifier, mesh, "killed")
+    seen = await _all(_streams(mesh.url), killed.kill)
+    _agree(seen, expected)
+    assert "killed" not in {stream.last["verifier"] for stream in seen}
+    assert [stream.last["steps"] for stream in seen] == [LENGTH] * len(seen)
+
+
+async def test_streams_wait_for_a_verifier_when_none_is_left(mesh: Stack, expected: list[Streamed]) -> None:
+    def replace() -> None:
+        for process in mesh.processes:
+            if process.kind == "verifier" and process.alive:
+                process.kill()
+        _verifier(mesh, "replacement")
+
+    seen = await _all(_streams(mesh.url), replace)
+    _agree(seen, expected)
+    assert {stream.last["verifier"] for stream in seen} == {"replacement"}
+
+
+async def test_a_request_waits_for_a_tokenizer_that_takes_the_place_of_a_killed_one(
+    mesh: Stack, expected: list[Streamed]
+) -> None:
+    def replace() -> None:
+        for process in mesh.processes:
+            if process.kind == "tokenizer" and process.alive:
+                process.kill()
+        mesh.add_model("tokenizer")
+
+    await asyncio.to_thread(replace)
+    fresh = Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
+    await fresh.run()
+    assert fresh.tokens == expected[0].tokens
+
+
+async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected: list[Streamed]) -> None:
+    port = free_port()
+    gateway = mesh.add("gateway", port=port)
+    await asyncio.to_thread(gateway.wait_ready)
+    url = f"http://127.0.0.1:{port}"
+    await eventually(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    seen = await _all(_streams(url), gateway.terminate)
+    _agree(seen, expected)
+    assert await asyncio.to_thread(gateway.wait) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_gateway_alone_is_alive_and_not_ready(tmp_path: Path) -> None:
+    with stack(tmp_path, tmp_path) as alone:
+        alone.add("gateway", port=alone.port).wait_ready()
+        refused = httpx.get(f"{alone.url}/readyz")
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"]
+        assert httpx.get(f"{alone.url}/healthz").status_code == 200
+        answer = httpx.post(f"{alone.url}/v1/completions", json={"model": MODEL, "prompt": "p"})
+        assert answer.status_code == 503
+        assert answer.json()["error"]["message"] == "no service is ready for the model toy"
+        assert httpx.get(f"{alone.url}/v1/models").json() == {"data": [], "object": "list"}
+
+
+def test_a_port_in_use_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port, log = taken.getsockname()[1], tmp_path / "log"
+        with running("gateway", log, nats_url=shared_nats, port=port, log_level="error") as gateway:
+            assert gateway.wait() == 3
+    assert log.read_text() == f"outrider gateway: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def _verifier(mesh: Stack, name: str) -> ServiceProcess:
+    process = mesh.add_model("verifier", instance=name)
+    process.wait_ready()
+    return process

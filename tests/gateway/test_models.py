@@ -1,0 +1,115 @@
+"""Which models can be served, from what real registries tell each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from outrider.gateway.errors import UnknownModel
+from outrider.gateway.models import Models
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import InvalidRequest, Unavailable
+from outrider.mesh.registry import Registry, State
+
+from tests.broker import Broker
+from tests.waiting import eventually
+
+Announce = Callable[..., Awaitable[Registry]]
+
+
+@pytest.fixture
+async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
+    bus = Bus()
+    await bus.connect(broker.url, "test", wait_s=10)
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture
+async def reader(own_bus: Bus) -> AsyncIterator[Registry]:
+    registry = Registry(own_bus, "gateway", "reader")
+    await registry.start()
+    yield registry
+    registry.leave()
+
+
+@pytest.fixture
+async def announce(own_bus: Bus, reader: Registry) -> AsyncIterator[Announce]:
+    """Puts a member into the mesh, and returns when the reader knows it."""
+    made: list[Registry] = []
+
+    async def announced(kind: str, instance: str, state: State = State.READY, **status: object) -> Registry:
+        told = {"model": "m", "vocabulary": "v", "context_length": 64} | status
+        registry = Registry(own_bus, kind, instance, lambda: told)
+        made.append(registry)
+        await registry.start()
+        registry.set_state(state)
+        await eventually(lambda: any(member.instance == instance for member in reader.members(kind)))
+        return registry
+
+    yield announced
+    for registry in made:
+        registry.leave()
+
+
+async def test_a_model_needs_a_tokenizer_and_a_verifier_of_one_vocabulary(reader: Registry, announce: Announce) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    await announce("verifier", "a")
+    await announce("tokenizer", "b", vocabulary="other")
+    assert models.all() == []
+    with pytest.raises(Unavailable, match="no service is ready for the model m"):
+        models.find("m")
+    await announce("tokenizer", "c")
+    assert [(model.name, model.vocabulary) for model in models.all()] == [("m", "v")]
+    assert [member.instance for member in models.tokenizers(models.find("m"))] == ["c"]
+
+
+async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Registry, announce: Announce) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"stays-{kind}", model="stays")
+    leaving = [await announce(kind, f"leaves-{kind}", model="leaves") for kind in ("tokenizer", "verifier")]
+    assert models.find("leaves").name == "leaves"
+    for registry in leaving:
+        registry.leave()
+    await eventually(lambda: len(models.all()) == 1)
+    with pytest.raises(Unavailable):
+        models.find("leaves")
+    with pytest.raises(UnknownModel, match="'nope' does not exist; there are: stays"):
+        models.find("nope")
+
+
+async def test_a_model_need_not_be_named_where_there_is_only_one(reader: Registry, announce: Announce) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"one-{kind}")
+    assert models.find(None).name == "m"
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"two-{kind}", model="n")
+    with pytest.raises(InvalidRequest, match="there are: m, n"):
+        models.find(None)
+
+
+async def test_the_least_loaded_verifier_comes_first_and_a_draining_one_never(
+    reader: Registry, announce: Announce
+) -> None:
+    ours = Counter({"b": 5})
+    models = Models(reader, ours.__getitem__)
+    await announce("tokenizer", "t")
+    await announce("verifier", "a", load=3)
+    await announce("verifier", "b", load=1)
+    await announce("verifier", "c", load=2)
+    await announce("verifier", "d", load=0, state=State.DRAINING)
+    assert [member.instance for member in models.verifiers(models.find("m"))] == ["c", "a", "b"]
+
+
+async def test_while_a_vocabulary_is_exchanged_the_one_with_more_verifiers_serves(
+    reader: Registry, announce: Announce
+) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    for vocabulary, verifiers in (("old", 1), ("new", 2)):
+        await announce("tokenizer", f"t-{vocabulary}", vocabulary=vocabulary)
+        for number in range(verifiers):
+            await announce("verifier", f"v-{vocabulary}-{number}", vocabulary=vocabulary)
+    assert models.find("m").vocabulary == "new"

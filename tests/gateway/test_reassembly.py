@@ -1,0 +1,56 @@
+"""Frames put in order, against the tokens they were cut from."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from outrider.gateway.reassembly import Reassembly, join
+from outrider.wire.frames import Finish, Frame
+
+_LENGTH = 12
+_spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lambda pair: (pair[0], max(pair)))
+
+
+def _frame(start: int, end: int) -> Frame:
+    numbers = range(start, end)
+    finish = Finish.LENGTH if end == _LENGTH else None
+    return Frame("r", start, list(numbers), [f"<{n}>" for n in numbers], ["d" * (n % 2) for n in numbers], finish)
+
+
+@given(st.lists(_spans, max_size=30))
+def test_any_mixture_of_fitting_frames_gives_each_token_once(spans: list[tuple[int, int]]) -> None:
+    held = Reassembly()
+    taken: list[Frame] = []
+    for start, end in spans:
+        frame = _frame(start, end)
+        if held.fits(frame) and (fresh := held.take(frame)) is not None:
+            taken.append(fresh)
+            if fresh.finish:
+                break
+    assert held.tokens == list(range(held.next_index))
+    if taken:
+        whole = join(taken)
+        assert whole == _frame(0, held.next_index)
+        assert held.guessed == held.next_index // 2
+
+
+def test_a_frame_after_a_gap_does_not_fit() -> None:
+    held = Reassembly()
+    held.take(_frame(0, 3))
+    assert held.fits(_frame(3, 5))
+    assert not held.fits(_frame(4, 5))
+
+
+def test_a_repeated_last_frame_still_says_that_it_is_the_last() -> None:
+    held = Reassembly()
+    held.take(_frame(0, 3))
+    fresh = held.take(Frame("r", 1, [1, 2], ["", ""], ["", ""], Finish.STOP))
+    assert fresh == Frame("r", 3, [], [], [], Finish.STOP)
+
+
+def test_a_source_that_repeats_the_past_is_behind() -> None:
+    held = Reassembly()
+    held.take(_frame(0, 6))
+    assert not held.reaches(_frame(2, 5))
+    assert held.reaches(_frame(2, 6))
+    assert held.reaches(_frame(6, 8))
