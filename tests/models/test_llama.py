@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from outrider.kernels.batch import SequenceRows
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.models.llama import LlamaModel
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -30,6 +30,15 @@ def test_a_prompt_in_one_chunk_has_transformers_logits(family: Pair) -> None:
     logits = theirs(family.theirs, ids)
     assert logits.std() > 0.5
     assert (whole(family.ours, ids) - logits).abs().max() < _CLOSE
+
+
+def test_hidden_states_are_transformers_after_the_last_norm(family: Pair) -> None:
+    ids = tokens(20)
+    with torch.no_grad():
+        expected = family.theirs.base_model(ids[None]).last_hidden_state[0]
+    batch = RaggedBatch.build([SequenceRows(20, 0, range(3))], PAGE_SIZE)
+    hidden = family.ours.forward(ids, batch, family.ours.new_pool(3, PAGE_SIZE))
+    assert (hidden - expected).abs().max() < _CLOSE
 
 
 def test_a_prompt_in_several_chunks_and_single_tokens_has_the_same_logits(family: Pair) -> None:

@@ -10,7 +10,7 @@ import argparse
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from outrider.models import pocket
 from outrider.models.llama import Determinism, LlamaModel, ModelError
 
 _PAGE_SIZE = 16
+_TURN = 5
 _MODES: tuple[Determinism, ...] = ("fast", "strict")
 
 Step = Callable[[], object]
@@ -103,20 +104,19 @@ def _transformers(directory: Path, dtype: torch.dtype, context: int) -> Callable
 
 
 def _in_turn(steps: Sequence[Step], repeats: int) -> list[float]:
-    """Median seconds of each step, run one after the other."""
-    for step in steps:
-        step()
-    return [statistics.median(times) for times in zip(*_rounds(steps, repeats), strict=True)]
-
-
-def _rounds(steps: Sequence[Step], repeats: int) -> Iterator[list[float]]:
-    for _ in range(repeats):
-        times = []
-        for step in steps:
-            start = time.perf_counter()
+    """Median seconds of each step. They take turns of a few runs, of which the first warms the caches."""
+    times: list[list[float]] = [[] for _ in steps]
+    for _ in range(-(-repeats // _TURN)):
+        for step, taken in zip(steps, times, strict=True):
             step()
-            times.append(time.perf_counter() - start)
-        yield times
+            taken += [_seconds(step) for _ in range(_TURN)]
+    return [statistics.median(taken) for taken in times]
+
+
+def _seconds(step: Step) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -52,11 +52,11 @@ class Layer:
         """The weights of layer ``index``."""
         name = f"model.layers.{index}"
         return cls(
-            loader.norm(f"{name}.input_layernorm.weight"),
+            loader.layer_norm(f"{name}.input_layernorm.weight"),
             loader.qkv(name),
             loader.head_norm(name),
             loader.attention_output(name),
-            loader.norm(f"{name}.post_attention_layernorm.weight"),
+            loader.layer_norm(f"{name}.post_attention_layernorm.weight"),
             loader.gate_up(name),
             loader.down(name),
             eps,

@@ -39,9 +39,13 @@ class WeightLoader:
         shape = (self.config.vocab_size, self.config.hidden_size)
         return self._take("model.embed_tokens.weight", *shape).to(self.device, self.dtype, copy=True)
 
-    def norm(self, name: str) -> Tensor | None:
-        """Float32 [hidden_size]; None where it is folded into the next product."""
-        return None if self._folds else self._take(name, self.config.hidden_size).to(self.device, torch.float32)
+    def norm(self, name: str) -> Tensor:
+        """Float32 [hidden_size]."""
+        return self._take(name, self.config.hidden_size).to(self.device, torch.float32)
+
+    def layer_norm(self, name: str) -> Tensor | None:
+        """A norm inside a layer: float32 [hidden_size], None where it is folded into the next product."""
+        return None if self._folds else self.norm(name)
 
     def qkv(self, layer: str) -> Linear:
         """Queries, keys and values of all heads in one product."""
@@ -97,7 +101,7 @@ class WeightLoader:
         """From the hidden size to the vocabulary; its weight is the embedding's where they are tied."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         weight = embedding if self.config.tie else self._take("lm_head.weight", *shape)
-        return self._pack(weight, None, "model.norm.weight")
+        return self._pack(weight, None)
 
     def _take(self, name: str, *shape: int) -> Tensor:
         return self._checkpoint.take(name, shape)
