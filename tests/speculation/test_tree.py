@@ -70,6 +70,11 @@ def test_pruning_leaves_exactly_the_paths_that_go_on(tree: DraftTree, decided: l
         assert paths(list(rest.tokens), list(rest.parents)) <= wanted
 
 
+def test_what_a_confidence_is_worth_is_for_the_caller_to_say() -> None:
+    merged = merge([TREE], 99, lambda drafter: lambda confidence: confidence / 2, least=0.07)
+    assert (merged.tokens, merged.values) == ([5, 6, 7], [0.3, 0.15, 0.075])
+
+
 def test_taking_nodes_renames_their_parents() -> None:
     merged = MergedTree([5, 6, 7], [-1, -1, 1], [0.6, 0.3, 0.2], [1, 1, 2], [0.6, 0.3, 0.7], ["m", "m", "m"])
     taken = merged.take([2, 1])

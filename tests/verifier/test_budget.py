@@ -44,6 +44,13 @@ def test_the_cost_curve_never_falls() -> None:
     assert CostCurve.through([(1, 3.0), (2, 1.0)])(1) == 1.0
 
 
+def test_guesses_that_cannot_pay_are_not_looked_at() -> None:
+    least = STEEP.least_value(2, 2, 62)
+    assert least == 2 * 1.0 / 64.0
+    assert FLAT.least_value(2, 2, 62) == 0.0
+    assert CostCurve([1, 2, 8], [1.0, 2.5, 2.5]).least_value(1, 1, 6) == 0.0
+
+
 def test_confidence_is_corrected_by_what_comes_true() -> None:
     calibrator = Calibrator()
     assert abs(calibrator(0.9) - 0.9) < 0.06

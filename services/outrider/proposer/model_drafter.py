@@ -28,6 +28,8 @@ class Shape:
         rows_each: nodes grown in one run for a sequence.
         ahead: most grown nodes of a sequence.
         least_value: a node less likely than this is not grown.
+        sent: guesses that a round's trees have together, about; many small trees cost the verifier time.
+        least_sent: guesses of a tree, however many there are.
         prefill_rows: prompt tokens in one run of the model.
         pages: KV pages.
         page_size: tokens a page.
@@ -38,6 +40,8 @@ class Shape:
     rows_each: int = 6
     ahead: int = 32
     least_value: float = 0.02
+    sent: int = 128
+    least_sent: int = 12
     prefill_rows: int = 256
     pages: int = 2048
     page_size: int = 16
@@ -156,7 +160,8 @@ class ModelDrafter:
             if work.draws:
                 self._hang(work, rows)
                 improved.append(work.session)
-        return [(s.number, s.tree.best(s.max_nodes, len(s.tokens), self.name)) for s in improved]
+        most = max(self._shape.least_sent, self._shape.sent // len(self._sessions))
+        return [(s.number, s.tree.best(min(s.max_nodes, most), len(s.tokens), self.name)) for s in improved]
 
     def _plan(self) -> list[_Work]:
         live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self.context_length]

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from outrider.models.speculation import MergedTree
 
@@ -37,6 +38,14 @@ class CostCurve:
         share = (rows - low) / (high - low)
         return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
 
+    def least_value(self, sequences: int, rows: int, most: int) -> float:
+        """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses."""
+        points = [(rows, self(rows))]
+        points += [point for point in zip(self.rows, self.seconds, strict=True) if rows < point[0] < rows + most]
+        points.append((rows + max(most, 1), self(rows + max(most, 1))))
+        slopes = [_slope(left, right) for left, right in pairwise(points)]
+        return sequences * min(slopes) / points[-1][1]
+
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
         """The highest convex, never falling curve below measured (rows, seconds), by ascending rows.
@@ -58,6 +67,11 @@ def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
     return (right[1] - left[1]) / (right[0] - left[0])
 
 
+_PRIOR, _KEEP = 8.0, 0.995
+_EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
+_CENTRES = [1 / (1 + math.exp(-odds - 0.5)) for odds in range(-8, 8)]
+
+
 @dataclass(slots=True)
 class Calibrator:
     """Turns a drafter's confidence into how often such guesses came true.
@@ -66,37 +80,20 @@ class Calibrator:
     older outcomes counting less.
     """
 
-    _hits: list[float] = field(default_factory=list)
-    _trials: list[float] = field(default_factory=list)
-
-    _BINS = 16
-    _PRIOR = 8.0
-    _KEEP = 0.995
-
-    def __post_init__(self) -> None:
-        centres = [self._centre(index) for index in range(self._BINS)]
-        self._hits = [self._PRIOR * centre for centre in centres]
-        self._trials = [self._PRIOR] * self._BINS
+    _hits: list[float] = field(default_factory=lambda: [_PRIOR * centre for centre in _CENTRES])
+    _trials: list[float] = field(default_factory=lambda: [_PRIOR] * len(_CENTRES))
+    _rates: list[float] = field(default_factory=lambda: list(_CENTRES))
 
     def __call__(self, confidence: float) -> float:
         """Probability that a guess of this confidence is right."""
-        index = self._bin(confidence)
-        return self._hits[index] / self._trials[index]
+        return self._rates[bisect_left(_EDGES, confidence)]
 
     def learn(self, confidence: float, right: bool) -> None:
         """Takes in one outcome of a guess whose parent was right."""
-        index = self._bin(confidence)
-        self._hits[index] = self._hits[index] * self._KEEP + right
-        self._trials[index] = self._trials[index] * self._KEEP + 1
-
-    @classmethod
-    def _bin(cls, confidence: float) -> int:
-        clipped = min(max(confidence, 1e-4), 1 - 1e-4)
-        return min(max(int(math.log(clipped / (1 - clipped)) + cls._BINS / 2), 0), cls._BINS - 1)
-
-    @classmethod
-    def _centre(cls, index: int) -> float:
-        return 1 / (1 + math.exp(cls._BINS / 2 - index - 0.5))
+        index = bisect_left(_EDGES, confidence)
+        self._hits[index] = self._hits[index] * _KEEP + right
+        self._trials[index] = self._trials[index] * _KEEP + 1
+        self._rates[index] = self._hits[index] / self._trials[index]
 
 
 def buy(

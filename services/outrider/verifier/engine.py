@@ -164,22 +164,19 @@ class Engine:
         for drafter in self._local:
             for number, tree in drafter.draft():
                 self.offer(number, tree, f"local:{drafter.name}")
-        candidates = [self._candidates(sequence) for sequence in plan.decoding]
         limits = self.scheduler.limits
+        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
+        candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
         caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
         bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost)
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
 
-    def _candidates(self, sequence: Sequence) -> MergedTree:
+    def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
         depth = min(sequence.left - 1, self.scheduler.limits.context_length - len(sequence.tokens) - 1)
         if depth <= 0 or not sequence.trees:
             return MergedTree()
         greedy = sequence.request.sampling.greedy
-        merged = merge(sequence.trees.values(), depth)
-        for node, (parent, confidence) in enumerate(zip(merged.parents, merged.confidences, strict=True)):
-            right = self._calibrators[merged.drafters[node], greedy](confidence)
-            merged.values[node] = right * (merged.values[parent] if parent >= 0 else 1.0)
-        return merged
+        return merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
 
     def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         room = self.scheduler.room_for_guesses(sequence, len(tree))

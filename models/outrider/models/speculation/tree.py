@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -109,34 +109,49 @@ class MergedTree:
         )
 
 
-def merge(trees: Iterable[DraftTree], max_depth: int) -> MergedTree:
-    """Unites ``trees``, which must hang from the same sequence, into one; nodes deeper than ``max_depth`` are left out.
+Odds = Callable[[float], float]
+"""Turns a drafter's confidence into the probability that such a guess is right."""
+
+
+def merge(
+    trees: Iterable[DraftTree], max_depth: int, odds: Callable[[str], Odds] = lambda drafter: _clip, least: float = 0.0
+) -> MergedTree:
+    """Unites trees that hang from the same sequence into one.
 
     A node that several drafters guessed appears once, with the highest of their values.
+
+    Args:
+        trees: with confidences as their drafters gave them.
+        max_depth: deeper nodes are left out.
+        odds: by a drafter's name, what its confidences mean; values between 0 and 1.
+        least: nodes of a lower value are left out, and what hangs from them.
     """
     merged = MergedTree()
-    known: dict[tuple[int, int], int] = {}
+    places: dict[tuple[int, int], int] = {}
     for tree in trees:
-        places = {-1: -1}
-        for node, parent in enumerate(tree.parents):
-            if parent in places:
-                place = _place(merged, known, tree, node, places[parent], max_depth)
-                if place >= 0:
-                    places[node] = place
+        _add(merged, places, tree, max_depth, odds(tree.drafter), least)
     return merged
 
 
-def _place(
-    merged: MergedTree, known: dict[tuple[int, int], int], tree: DraftTree, node: int, parent: int, max_depth: int
-) -> int:
-    depth = merged.depths[parent] + 1 if parent >= 0 else 1
-    if depth > max_depth:
-        return -1
-    token, confidence = tree.tokens[node], min(max(tree.confidences[node], 0.0), 1.0)
-    value = confidence * (merged.values[parent] if parent >= 0 else 1.0)
-    place = known.setdefault((parent, token), len(merged.tokens))
-    if place == len(merged.tokens):
-        merged.append(token, parent, value, depth, confidence, tree.drafter)
-    elif value > merged.values[place]:
-        merged.values[place], merged.confidences[place], merged.drafters[place] = value, confidence, tree.drafter
-    return place
+def _clip(confidence: float) -> float:
+    return min(max(confidence, 0.0), 1.0)
+
+
+def _add(
+    merged: MergedTree, known: dict[tuple[int, int], int], tree: DraftTree, max_depth: int, odds: Odds, least: float
+) -> None:
+    values, depths, drafter = merged.values, merged.depths, tree.drafter
+    places: list[int] = []
+    for token, parent, confidence in zip(tree.tokens, tree.parents, tree.confidences, strict=True):
+        above = -1 if parent < 0 else places[parent]
+        depth = 1 if parent < 0 else 0 if above < 0 else depths[above] + 1
+        value = odds(confidence) * (values[above] if above >= 0 else 1.0)
+        if not 0 < depth <= max_depth or value < least:
+            places.append(-1)
+            continue
+        place = known.setdefault((above, token), len(values))
+        places.append(place)
+        if place == len(values):
+            merged.append(token, above, value, depth, confidence, drafter)
+        elif value > values[place]:
+            values[place], merged.confidences[place], merged.drafters[place] = value, confidence, drafter
