@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.models.speculation import MergedTree
-from outrider.verifier.budget import Calibrator, CostCurve, buy
+from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 
 FLAT = CostCurve([1, 64], [1.0, 1.0])
 STEEP = CostCurve([1, 64], [1.0, 64.0])
@@ -42,6 +42,23 @@ def test_the_cost_curve_never_falls() -> None:
     curve = CostCurve.through([(1, 2.0), (2, 1.5), (4, 4.0)])
     assert [curve(rows) for rows in (1, 2, 3, 4)] == [1.5, 1.5, 2.75, 4.0]
     assert CostCurve.through([(1, 3.0), (2, 1.0)])(1) == 1.0
+
+
+def test_steps_that_take_longer_with_guesses_have_to_be_paid_by_them() -> None:
+    assert len(buy([CHAIN], [63], 1, 64, FLAT, surcharge=1.5)[0]) == 3
+    assert len(buy([CHAIN], [63], 1, 64, FLAT, surcharge=3.0)[0]) == 0
+
+
+def test_what_steps_really_take_is_learnt_and_fades() -> None:
+    pace = Pace()
+    for _ in range(100):
+        pace.learn(8, False, 1.0, 1.0)
+        pace.learn(8, True, 1.0, 3.0)
+    assert pace(8, True) / pace(8, False) > 2
+    assert pace(1, True) == 1.0
+    for _ in range(400):
+        pace.learn(8, False, 1.0, 1.0)
+    assert pace(8, True) / pace(8, False) < 1.1
 
 
 def test_guesses_that_cannot_pay_are_not_looked_at() -> None:

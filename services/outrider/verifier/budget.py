@@ -67,6 +67,33 @@ def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
     return (right[1] - left[1]) / (right[0] - left[0])
 
 
+class Pace:
+    """How much longer steps really take than the curve says, with guesses and without, by the number of sequences.
+
+    The curve is measured over one sequence on a machine at rest. Trees of many sequences cost more than as many rows of
+    one, and drafting takes cores away; what a step with guesses takes beyond a plain one has to be paid by the guesses.
+    What was learnt fades, so that guesses are tried again after a while.
+    """
+
+    def __init__(self) -> None:
+        self._factors: dict[tuple[int, bool], float] = {}
+
+    def __call__(self, sequences: int, guessing: bool) -> float:
+        """Factor on the curve's seconds."""
+        return self._factors.get((sequences.bit_length(), guessing), 1.0)
+
+    def learn(self, sequences: int, guessing: bool, expected: float, seconds: float) -> None:
+        """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``."""
+        size = sequences.bit_length()
+        seen = min(max(seconds / expected, 0.25), 8.0)
+        known = self._factors.get((size, guessing), seen)
+        self._factors[size, guessing] = known + _LEARN * (seen - known)
+        plain, other = self._factors[size, guessing], self._factors.get((size, not guessing))
+        if other is not None:
+            self._factors[size, not guessing] = other + _FADE * (plain - other)
+
+
+_LEARN, _FADE = 0.1, 0.01
 _PRIOR, _KEEP = 8.0, 0.995
 _EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
 _CENTRES = [1 / (1 + math.exp(-odds - 0.5)) for odds in range(-8, 8)]
@@ -97,7 +124,12 @@ class Calibrator:
 
 
 def buy(
-    candidates: Sequence[MergedTree], caps: Sequence[int], rows: int, limit: int, cost: CostCurve
+    candidates: Sequence[MergedTree],
+    caps: Sequence[int],
+    rows: int,
+    limit: int,
+    cost: CostCurve,
+    surcharge: float = 1.0,
 ) -> list[MergedTree]:
     """The guesses worth verifying in a step.
 
@@ -107,6 +139,7 @@ def buy(
         rows: rows the step has without guesses.
         limit: most guesses in the step.
         cost: seconds of a step by rows.
+        surcharge: factor on the seconds of a step with guesses, beside one without.
 
     Returns:
         A sub-tree for each sequence; all empty when no guess pays.
@@ -124,8 +157,9 @@ def buy(
         taken[owner].add(node)
         order.append((owner, node))
         count, expected = count + 1, expected - value
-        if expected / cost(rows + count) > best:
-            best, bought = expected / cost(rows + count), count
+        rate = expected / (cost(rows + count) * surcharge)
+        if rate > best:
+            best, bought = rate, count
     chosen: list[list[int]] = [[] for _ in candidates]
     for owner, node in order[:bought]:
         chosen[owner].append(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
-from outrider.verifier.budget import Calibrator, CostCurve, buy
+from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 from outrider.verifier.runner import BrokenLogits, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
@@ -77,6 +78,7 @@ class Engine:
         self.scheduler = scheduler
         self._local = list(drafters)
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
+        self._pace = Pace()
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
@@ -147,6 +149,7 @@ class Engine:
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
+        began = time.perf_counter()
         plan = self.scheduler.plan()
         works = self._works(plan, self._guess(plan))
         try:
@@ -157,6 +160,7 @@ class Engine:
             for work, tokens in zip(works, drawn, strict=True):
                 self._commit(work, tokens)
             self._count(works)
+            self._time(plan, works, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
         return said
 
@@ -168,7 +172,8 @@ class Engine:
         least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
         caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
-        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost)
+        surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
+        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge)
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
 
     def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
@@ -265,6 +270,11 @@ class Engine:
     def _fail(self, works: Seq[Work], why: str) -> None:
         for sequence in [work.sequence for work in works]:
             self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
+
+    def _time(self, plan: Plan, works: Seq[Work], seconds: float) -> None:
+        if plan.decoding and not plan.prefilling:
+            rows = sum(len(work.tokens) for work in works)
+            self._pace.learn(len(plan.decoding), rows > plan.rows, self._cost(rows), seconds)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1
