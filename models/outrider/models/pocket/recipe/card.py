@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outrider.models.pocket.recipe.checkpoint import Clock
 from outrider.models.pocket.recipe.corpus import Corpus
 from outrider.models.pocket.recipe.net import Shape
 from outrider.models.pocket.recipe.quality import Agreement
-from outrider.models.pocket.recipe.train import Clock
 
 
 @dataclass(frozen=True)
