@@ -9,6 +9,7 @@ import pytest
 import torch
 from outrider.models import pocket
 from outrider.models.pocket.recipe import corpus, data, train
+from outrider.models.pocket.recipe.checkpoint import read_clock
 from outrider.models.pocket.recipe.net import Llama, Shape
 from outrider.models.pocket.recipe.optim import orthogonalise
 from outrider.models.pocket.recipe.pipeline import Pipeline, Recipe
@@ -86,7 +87,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(streams: tuple[Path, Pat
     train.run(Plain(TINY), PLAN, *streams, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train.run(Interrupted(TINY), PLAN, *streams, tmp_path / "halves")
-    assert 0 < train.read_clock(tmp_path / "halves" / "checkpoint.safetensors").step < PLAN.steps
+    assert 0 < read_clock(tmp_path / "halves" / "checkpoint.safetensors").step < PLAN.steps
     train.run(Plain(TINY), PLAN, *streams, tmp_path / "halves")
     whole, halves = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "halves"))
     assert whole.keys() == halves.keys()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outrider.models.pocket.recipe.checkpoint import Clock
 from outrider.models.pocket.recipe.corpus import Corpus
 from outrider.models.pocket.recipe.net import Shape
 from outrider.models.pocket.recipe.quality import Agreement
-from outrider.models.pocket.recipe.train import Clock
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,10 @@ chosen by a hash of the path: {heldout} library files, {heldout_mb:.2f} MB, list
 
 ## Training
 
-{machine}. bfloat16 weights with float32 masters; Muon on matrices, AdamW on the embedding and norms. The draft and
-the heads learn the target's distribution (weight 0.9) and the text (0.1).
+{machine}.
+
+bfloat16 weights with float32 masters; Muon on matrices, AdamW on the embedding and norms. The draft and the heads
+learn the target's distribution (weight 0.9) and the text (0.1).
 {notes}
 ## Held-out figures
 

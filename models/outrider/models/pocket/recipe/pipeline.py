@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 from outrider.models.pocket.recipe import card, corpus, data, export, quality, tokenizer, train
 from outrider.models.pocket.recipe.card import Measured
+from outrider.models.pocket.recipe.checkpoint import Clock, read_clock
 from outrider.models.pocket.recipe.distill import DRAFT, Distill
 from outrider.models.pocket.recipe.medusa import Ahead, Heads
 from outrider.models.pocket.recipe.net import TARGET, Llama, Shape
 from outrider.models.pocket.recipe.tasks import Plain, Task, load
-from outrider.models.pocket.recipe.train import Clock, Plan
+from outrider.models.pocket.recipe.train import Plan
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
@@ -104,7 +105,7 @@ class Pipeline:
         """The model card, its figures measured now on the exported weights."""
         r = self.recipe
         clocks = {
-            name: train.read_clock(self.out / name / "checkpoint.safetensors") for name in ("target", "draft", "medusa")
+            name: read_clock(self.out / name / "checkpoint.safetensors") for name in ("target", "draft", "medusa")
         }
         story = card.Story(
             **clocks,

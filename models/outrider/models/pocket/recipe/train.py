@@ -8,7 +8,6 @@ then updates its own share of the parameters. With one worker the result is the 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,10 +17,14 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 from outrider.models.pocket.recipe import data
+from outrider.models.pocket.recipe.checkpoint import (
+    Clock,
+    load_checkpoint,
+    save_checkpoint,
+    save_weights,
+)
 from outrider.models.pocket.recipe.optim import Rates, Slot, State, layout, share, step
 from outrider.models.pocket.recipe.tasks import Bound, Task
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from tqdm import tqdm
@@ -52,23 +55,14 @@ class Plan:
     save_minutes: float = 3.0
     check_tokens: int = 24576
 
+    def progress(self, clock: Clock) -> float:
+        """Share of the budget spent, 0..1."""
+        spent = clock.step / self.steps if self.steps else clock.seconds / (60 * self.minutes)
+        return min(1.0, spent)
+
     def scale(self, number: int, progress: float) -> float:
         """Factor on the step sizes at update `number` (from 1) when `progress` in 0..1 of the budget is spent."""
         return min(1.0, number / max(1, self.warmup), max(0.0, 1.0 - progress) / max(1e-9, self.cooldown))
-
-
-@dataclass
-class Clock:
-    """How far training has come; saved with the weights."""
-
-    step: int = 0
-    seen: int = 0
-    seconds: float = 0.0
-
-    def progress(self, plan: Plan) -> float:
-        """Share of the budget spent, 0..1."""
-        spent = self.step / plan.steps if plan.steps else self.seconds / (60 * plan.minutes)
-        return min(1.0, spent)
 
 
 def _share(buffer: Tensor) -> Tensor:
@@ -113,27 +107,6 @@ def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
     return gradient
 
 
-def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
-    """Write buffers and clock to `path` in one rename."""
-    partial = path.with_suffix(".partial")
-    clock_text = {"clock": json.dumps(vars(clock))}
-    save_file(vars(state), partial, metadata=clock_text)
-    os.replace(partial, path)
-
-
-def load_checkpoint(path: Path, state: State) -> Clock:
-    """Fill `state` from `path` and return its clock."""
-    for name, tensor in load_file(path).items():
-        getattr(state, name).copy_(tensor)
-    return read_clock(path)
-
-
-def read_clock(path: Path) -> Clock:
-    """The clock of a checkpoint."""
-    with safe_open(path, "pt") as file:
-        return Clock(**json.loads(file.metadata()["clock"]))
-
-
 def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock:
     """Train `task` on the stream file, resuming from `out`/checkpoint.safetensors; returns the clock at the end.
 
@@ -156,11 +129,6 @@ def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock
         spawn(_spawned, arguments, plan.workers)  # type: ignore[no-untyped-call]
     save_weights(shared.state, slots, out / "weights.safetensors")
     return load_checkpoint(checkpoint, shared.state)
-
-
-def save_weights(state: State, slots: list[Slot], path: Path) -> None:
-    """Write the masters under their parameters' names."""
-    save_file({slot.name: slot.of(state.master).cpu().clone() for slot in slots}, path)
 
 
 def _spawned(rank: int, *arguments: Any) -> None:
@@ -186,9 +154,9 @@ class Worker:
 
     def train(self) -> None:
         """Train until the budget is spent."""
-        done = 100 * self.clock.progress(self.plan)
+        done = 100 * self.plan.progress(self.clock)
         with tqdm(total=100.0, initial=done, unit="%", disable=self.rank > 0, desc=self.out.name, mininterval=5) as bar:
-            while (progress := self.clock.progress(self.plan)) < 1.0:
+            while (progress := self.plan.progress(self.clock)) < 1.0:
                 started = time.monotonic()
                 loss = self.update(progress)
                 self.tick(time.monotonic() - started)
@@ -240,7 +208,7 @@ class Worker:
         """Move the progress bar; every few minutes check held-out loss and save."""
         if self.clock.step % 10 == 0:
             bar.set_postfix_str(f"step {self.clock.step} loss {loss:.3f}", refresh=False)
-        bar.update(100 * self.clock.progress(self.plan) - bar.n)
+        bar.update(100 * self.plan.progress(self.clock) - bar.n)
         if self.clock.seconds - self.saved > 60 * self.plan.save_minutes:
             self.saved = self.clock.seconds
             self.keep(loss)
