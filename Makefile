@@ -49,7 +49,7 @@ bench: setup
 	$(BIN)/outrider bench $(ARGS)
 
 pocket: dev
-	$(BIN)/python -m outrider.models.pocket.recipe $(ARGS)
+	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)
 
 wheel: dev
 	$(BIN)/python -m hatchling build -t wheel

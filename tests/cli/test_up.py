@@ -91,7 +91,7 @@ def test_processes_are_known_by_their_names(mesh):
 
 def complete(url: str, *options: str) -> tuple[str, int]:
     """What `outrider complete` printed, and how often the target ran."""
-    command = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "128", *options]
+    command = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "128", "--seed", "7", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout, int(re.search(r"(\d+) steps", done.stderr)[1])
 

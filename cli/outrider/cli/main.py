@@ -71,7 +71,7 @@ def complete(
     prompt: Annotated[str, typer.Argument(help="What to go on from; - reads it from standard input.")],
     url: Url = "http://127.0.0.1:8080",
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 128,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.8,
     seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
     speculation: Speculation = True,
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,

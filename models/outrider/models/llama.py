@@ -57,8 +57,8 @@ class LlamaModel:
 
         Args:
             directory: with config.json and safetensors.
-            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on CPU float32 for a
-                float16 one, for which CPUs have no arithmetic.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on a CPU without
+                instructions for it float32.
             device: ``cpu``, or another device of torch, on which the same operators run unfused.
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone, on CPU; ``fast`` does not.
 
@@ -120,10 +120,18 @@ def _dtype(asked: str, config: ModelConfig, device: str) -> torch.dtype:
     if asked not in ("auto", *DTYPES):
         raise ModelError(f"dtype is {asked!r}; it must be auto or one of {', '.join(DTYPES)}")
     name = config.dtype if asked == "auto" else asked
-    if asked == "auto" and name == "float16" and device == "cpu":
+    if asked == "auto" and device == "cpu" and not _computes(name):
         name = "float32"
     chosen: torch.dtype = getattr(torch, name)
     return chosen
+
+
+def _computes(dtype: str) -> bool:
+    """Whether this CPU has instructions for products in ``dtype``."""
+    if dtype == "bfloat16":
+        found = torch.cpu.get_capabilities()
+        return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+    return dtype == "float32"
 
 
 def _is_strict(determinism: str, device: str) -> bool:

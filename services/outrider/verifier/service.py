@@ -76,12 +76,13 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             if settings.model == "pocket":
                 pocket.verify(directory)
             self._tokenizer = Tokenizer.load(directory)
-            dtype = "float32" if settings.dtype == "auto" and settings.device == "cpu" else settings.dtype
-            model = LlamaModel.load(directory, dtype=dtype, device=settings.device, determinism=settings.determinism)
+            model = LlamaModel.load(
+                directory, dtype=settings.dtype, device=settings.device, determinism=settings.determinism
+            )
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
         self._name = settings.served_name or ("pocket" if settings.model == "pocket" else directory.name)
-        self._dtype = dtype
+        self._dtype = str(model.dtype).removeprefix("torch.")
         self._engine = self._build(model)
 
     def _build(self, model: LlamaModel) -> Engine:

@@ -17,7 +17,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(description="of weights and KV pages; auto is float32 on a CPU, the checkpoint's own on a GPU"),
+        Meta(description="of weights and KV pages; auto is the checkpoint's own, or float32 where the CPU lacks it"),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     determinism: Annotated[
