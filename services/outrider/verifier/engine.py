@@ -223,8 +223,8 @@ class Engine:
         right = sum(name != "" for name in by)
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
-        for name in by:
-            self.tally.accepted[name] += name != ""
+        for name in filter(None, by):
+            self.tally.accepted[name] += 1
         self.tally.tokens += len(tokens)
         frame = self._streams[sequence.number].frame(tokens, texts, by)
         if finish is not None:
