@@ -14,6 +14,10 @@ from tests.broker import Broker
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+"""Without a GPU, kernels run in Triton's interpreter; it is read when a kernel is first imported."""
+
 
 @pytest.fixture(scope="session")
 def shared_nats() -> Iterator[str]:

@@ -1,0 +1,46 @@
+"""Chooses between the two implementations of an op: plain torch, and Triton."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import cache
+
+import torch
+
+CHOICES = ("auto", "torch", "triton")
+
+
+class BackendError(Exception):
+    """The implementation asked for cannot run here."""
+
+
+@cache
+def choice() -> str:
+    """What the environment variable ``OUTRIDER_KERNELS`` asks for.
+
+    ``auto`` (the default) is Triton on CUDA devices where it is installed, and torch elsewhere.
+
+    Raises:
+        BackendError: it is none of `CHOICES`, or Triton was asked for by name and is not installed.
+    """
+    asked = os.environ.get("OUTRIDER_KERNELS", "auto")
+    if asked not in CHOICES:
+        raise BackendError(f"OUTRIDER_KERNELS is {asked!r}; it must be one of {', '.join(CHOICES)}")
+    if asked == "triton" and not _installed():
+        raise BackendError('OUTRIDER_KERNELS is "triton", which is not installed: pip install "outrider[gpu]"')
+    return asked
+
+
+def takes_triton(device: torch.device) -> bool:
+    """Whether ops on ``device`` run as Triton kernels; asked for by name, they do on any device.
+
+    On a CPU they then run in Triton's interpreter, which wants ``TRITON_INTERPRET=1`` and is for tests.
+    """
+    asked = choice()
+    return asked == "triton" or (asked == "auto" and device.type == "cuda" and _installed())
+
+
+@cache
+def _installed() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -1,0 +1,97 @@
+"""Launches Triton kernels, or notes what would be launched.
+
+Every wrapper of a kernel ends in `launch`. Under `recorded` nothing runs: the launches are collected, so that the same
+wrappers, given tensors of the ``meta`` device, say which kernels a model of some shape needs. From that, kernels are
+compiled ahead of time (`outrider.kernels.warm_up`) and reported on without a GPU (`outrider.kernels.report`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+"""Whether kernels run in Triton's interpreter, on CPU tensors; it is decided when they are first imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How a kernel is compiled.
+
+    Attributes:
+        warps: of 32 threads, a program.
+        stages: of the pipeline that loads ahead in loops.
+        fused: whether a product and a sum may become one operation with one rounding. Off where every bit must be
+            that of the reference.
+    """
+
+    warps: int = 4
+    stages: int = 1
+    fused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a kernel.
+
+    Attributes:
+        kernel: the function under ``triton.jit``.
+        grid: programs along up to three axes.
+        args: run-time arguments by name. Every integer must stand in the kernel's ``do_not_specialize``: no value of
+            an argument may ask for another compilation.
+        constants: compile-time arguments by name.
+        config: how it is compiled.
+    """
+
+    kernel: Any
+    grid: tuple[int, ...]
+    args: Mapping[str, Tensor | int | float]
+    constants: Mapping[str, Any]
+    config: Config
+
+
+_recorder: ContextVar[list[Launch] | None] = ContextVar("recorder", default=None)
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, ...],
+    args: Mapping[str, Tensor | int | float],
+    constants: Mapping[str, Any],
+    config: Config,
+) -> None:
+    """Runs ``kernel`` on the current stream, or notes it under `recorded`. A grid without programs runs nothing."""
+    recorder = _recorder.get()
+    if recorder is not None:
+        recorder.append(Launch(kernel, grid, args, constants, config))
+    elif all(grid):
+        kernel[grid](
+            **args,
+            **constants,
+            num_warps=config.warps,
+            num_stages=config.stages,
+            enable_fp_fusion=config.fused,
+        )
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Collects launches instead of running them."""
+    launches: list[Launch] = []
+    token = _recorder.set(launches)
+    try:
+        yield launches
+    finally:
+        _recorder.reset(token)
+
+
+def product_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What ``tl.dot`` multiplies for tensors of ``dtype``: the interpreter multiplies 16-bit brain floats wrongly."""
+    return torch.float32 if INTERPRETED else dtype
