@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext
+from outrider.models.speculation import DrafterContext, Opening
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
@@ -179,3 +181,39 @@ def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
         engine.submit(third)
     assert set(run(engine, [])) == {first.id, second.id}
     assert engine.load == 0
+
+
+class Watcher(EverythingDrafter):
+    """Keeps what the target shows of its hidden states, beside the tokens that they follow."""
+
+    def __init__(self) -> None:
+        super().__init__(VOCABULARY, 2)
+        self.tokens: list[int] = []
+        self.seen: list[tuple[list[int], torch.Tensor]] = []
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.tokens = list(opening.tokens)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        super().commit(session, length, tokens)
+        assert length == len(self.tokens)
+        self.tokens = [*self.tokens, *tokens]
+
+    def see(self, session: int, hidden: torch.Tensor) -> None:
+        self.seen.append((self.tokens, hidden.clone()))
+
+
+@pytest.mark.parametrize("prompt", [3, 20])
+def test_drafters_see_the_hidden_state_that_decided_the_newest_token(make_engine: MakeEngine, prompt: int) -> None:
+    watcher = Watcher()
+    engine = make_engine(VOCABULARY, [watcher], prefill_rows=8, guesses=4000)
+    run(engine, [Request("r", "t", list(range(prompt)), Sampling(1.0, seed=2), 12)])
+    model = engine._runner.model
+    assert len(watcher.seen) > 3
+    for tokens_so_far, hidden in watcher.seen:
+        before = tokens_so_far[:-1]
+        pages = range(-(-len(before) // 8))
+        batch = RaggedBatch.build([SequenceRows(len(before), 0, pages)], 8)
+        whole = model.forward(torch.tensor(before), batch, model.new_pool(len(pages), 8))
+        assert torch.equal(whole[-1], hidden)

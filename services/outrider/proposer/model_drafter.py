@@ -12,7 +12,7 @@ from outrider.kernels.race_sample import race_topk
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
-from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.text import Tokenizer
 from outrider.proposer.guess_tree import GuessTree
 from torch import Tensor
@@ -103,11 +103,12 @@ class ModelDrafter:
         self._pages = PageTable(self._shape.pages)
         self._sessions: dict[int, _Session] = {}
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+    def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
         self.close(session)
-        dice = None if sampling.greedy else Dice(sampling.seed, self._model.config.vocab_size, self._model.device)
-        self._sessions[session] = _Session(session, list(tokens), sampling, dice, max_nodes)
+        sampling, vocabulary = opening.sampling, self._model.config.vocab_size
+        dice = None if sampling.greedy else Dice(sampling.seed, vocabulary, self._model.device)
+        self._sessions[session] = _Session(session, list(opening.tokens), sampling, dice, opening.max_nodes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Moves on behind what the target decided, keeping the part of the tree that came true."""

@@ -20,7 +20,7 @@ from outrider.models import pocket
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.text import TextError, Tokenizer
 from outrider.proposer.loop import DrafterThread
 from outrider.proposer.settings import ProposerSettings
@@ -168,8 +168,10 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._close(stream, request.closes)
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
-        tokens, sampling, most = unpack_ids(opened.tokens), _sampling(opened.sampling), opened.max_nodes
-        self._thread.post(lambda drafter: drafter.open(number, tokens, sampling, most))
+        opening = Opening(
+            unpack_ids(opened.tokens), _sampling(opened.sampling), opened.max_nodes, opened.tenant, opened.prompt
+        )
+        self._thread.post(lambda drafter: drafter.open(number, opening))
 
     def _close(self, stream: _Stream, sessions: Any) -> None:
         numbers = [stream.numbers.pop(session) for session in sessions if session in stream.numbers]

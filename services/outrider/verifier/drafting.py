@@ -99,7 +99,7 @@ class RemoteDrafting:
     def tell(self, outcome: Outcome) -> None:
         """Hands on what a step decided."""
         for opened in outcome.opened:
-            self._sessions[opened.number] = session = _Session(opened, opened.tokens)
+            self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
             self._place(session)
         for committed in outcome.committed:
             self._commit(committed)
@@ -130,11 +130,14 @@ class RemoteDrafting:
             return
         link = session.link = min(able, key=lambda link: link.sessions)
         link.sessions += 1
+        opening = session.opened.opening
         link.outgoing.opens.add(
             session=session.opened.number,
             tokens=pack_ids(session.tokens),
-            sampling=sampling_to_proto(session.opened.sampling),
-            max_nodes=session.opened.max_nodes,
+            sampling=sampling_to_proto(opening.sampling),
+            max_nodes=opening.max_nodes,
+            tenant=opening.tenant,
+            prompt=opening.prompt,
         )
         link.news.set()
 

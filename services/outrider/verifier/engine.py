@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
+from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
@@ -20,12 +19,10 @@ from outrider.wire.frames import Finish, Frame
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A sequence that drafters may start to guess at."""
+    """A sequence that drafters may start to guess at; ``drafters`` are those that may, None for all."""
 
     number: int
-    tokens: list[int]
-    sampling: Sampling
-    max_nodes: int
+    opening: Opening
     drafters: frozenset[str] | None
 
 
@@ -77,6 +74,7 @@ class Engine:
         self._runner, self._cost, self._answers = runner, cost, answers
         self.scheduler = scheduler
         self._local = list(drafters)
+        self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace = Pace()
         self._sequences: dict[int, Sequence] = {}
@@ -121,12 +119,12 @@ class Engine:
 
     def _open(self, sequence: Sequence) -> None:
         request = sequence.request
-        most = 2 * (request.max_nodes or self.scheduler.limits.guesses_each)
-        tokens = list(sequence.tokens)
-        self._said.opened.append(Opened(sequence.number, tokens, request.sampling, min(most, 63), request.drafters))
+        most = min(2 * (request.max_nodes or self.scheduler.limits.guesses_each), 63)
+        opening = Opening(list(sequence.tokens), request.sampling, most, request.tenant, len(request.prompt))
+        self._said.opened.append(Opened(sequence.number, opening, request.drafters))
         for drafter in self._local:
             if request.admits(drafter.name):
-                drafter.open(sequence.number, sequence.tokens, request.sampling, min(most, 63))
+                drafter.open(sequence.number, opening)
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""
@@ -202,7 +200,7 @@ class Engine:
         if guesses is None:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
             if work.draws:
-                self._decide(sequence, Accepted([0], drawn), MergedTree())
+                self._decide(sequence, Accepted([len(work.tokens) - 1], drawn), MergedTree())
             return
         accepted = walk(guesses.tokens, guesses.parents, drawn)
         self._runner.keep(sequence, accepted.rows)
@@ -231,14 +229,14 @@ class Engine:
             self._end(sequence, finish, frame)
             return
         self._said.frames.append((sequence.request, frame))
-        self._follow(sequence, length, tokens)
+        self._follow(sequence, length, tokens, accepted.rows[-1])
 
     def _spent(self, sequence: Sequence, length: int) -> Finish | None:
         full = length >= self.scheduler.limits.context_length
         done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
         return Finish.LENGTH if full or done else None
 
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int], last_row: int) -> None:
         if not sequence.request.speculates:
             return
         trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
@@ -246,6 +244,8 @@ class Engine:
         self._said.committed.append(Committed(sequence.number, length, tokens))
         for drafter in self._local:
             drafter.commit(sequence.number, length, tokens)
+        for drafter in self._seeing:
+            drafter.see(sequence.number, self._runner.hidden(sequence, last_row))
 
     def _learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
         reached = set(accepted.rows)

@@ -48,6 +48,7 @@ class Runner:
         self.model = model
         self.pool = model.new_pool(pages, page_size)
         self._page_size = page_size
+        self._hidden: dict[int, Tensor] = {}
 
     def dice(self, sampling: Sampling) -> Dice | None:
         """A sequence's dice; None where it is greedy."""
@@ -59,12 +60,18 @@ class Runner:
         batch = self._batch([self._rows(work) for work in works])
         ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
+        parts = hidden.split_with_sizes([len(work.tokens) for work in works])
+        self._hidden = {work.sequence.number: part for work, part in zip(works, parts, strict=True)}
         wanted, draws = self._draws(works)
         if not draws:
             return [[] for _ in works]
         logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
         drawn = iter(_draw(logits, draws))
         return [[next(drawn) for _ in range(_draw_count(work))] for work in works]
+
+    def hidden(self, sequence: Sequence, row: int) -> Tensor:
+        """The target's last hidden state, float32 [hidden_size], at a sequence's row of the last step."""
+        return self._hidden[sequence.number][row]
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)

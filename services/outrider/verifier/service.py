@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 
 import grpc
 import torch
-from outrider.mesh import plugins
 from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import DraftTree
 from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
 from outrider.verifier.convert import Served, request_from_proto
+from outrider.verifier.drafters import make_drafters
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.frame_log import FrameLog
@@ -101,7 +101,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.page_size,
             config.context_length,
         )
-        drafters = [self._drafter(name, model) for name in settings.drafters]
+        drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._served = Served(
             config.vocab_size,
             config.context_length,
@@ -114,15 +114,6 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
-
-    def _drafter(self, name: str, model: LlamaModel) -> Drafter:
-        make = plugins.load("outrider.drafters", name)
-        context = DrafterContext(self._tokenizer.fingerprint, model.config.vocab_size, model.config.context_length)
-        try:
-            drafter: Drafter = make(context)
-        except DrafterError as error:
-            raise ConfigError(str(error)) from None
-        return drafter
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this verifier."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from outrider.mesh.config import Settings
@@ -36,3 +36,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         list[str],
         Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
     ] = field(default_factory=lambda: ["ngram"])
+    options: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),
+    ] = {}

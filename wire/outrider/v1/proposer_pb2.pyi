@@ -28,16 +28,20 @@ class VerifierHello(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., vocabulary: _Optional[str] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ("session", "tokens", "sampling", "max_nodes")
+    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     session: int
     tokens: bytes
     sampling: _sampling_pb2.SamplingParams
     max_nodes: int
-    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+    tenant: str
+    prompt: int
+    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ...) -> None: ...
 
 class CommitTokens(_message.Message):
     __slots__ = ("session", "length", "tokens")
