@@ -10,11 +10,12 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DrafterContext, DrafterError, Opening
 from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.speculation.suffix_drafter import SuffixDrafter
 
 Make = Callable[[DrafterContext], Drafter]
 
 
-@pytest.fixture(params=[NgramDrafter, RandomDrafter])
+@pytest.fixture(params=[NgramDrafter, RandomDrafter, SuffixDrafter])
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 

@@ -144,7 +144,7 @@ def best_path(tree: DraftTree) -> list[int]:
     return path
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, Truncation(top_k=9), 77)])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(600.0, Truncation(top_k=20), 77)])
 def test_each_head_guesses_by_the_dice_of_its_own_position(
     target: LlamaModel, tmp_path: Path, sampling: Sampling
 ) -> None:
