@@ -1,7 +1,8 @@
 """Remote drafting: links to proposers, which never hold up a step.
 
 The verifier's engine says what it decided and takes whatever trees have arrived; this is what carries them. Every
-sequence is a session on one proposer. When a proposer goes, its sessions move to another or wait for one to come.
+sequence is a session on one proposer of each drafter that there is. When a proposer goes, its sessions move to another
+of the same drafter or wait for one to come.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _log = get_logger("drafting")
 class _Session:
     opened: Opened
     tokens: list[int]
-    link: Link | None = None
+    links: dict[str, Link] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -71,11 +72,20 @@ class RemoteDrafting:
         registry: where proposers are found.
         tasks: what links run on.
         offer: called in the event loop with the trees of one message and the name of their source.
+        met: called in the event loop with the name of each drafter that is reached.
     """
 
-    def __init__(self, instance: str, vocabulary: str, registry: Registry, tasks: Tasks, offer: Offer) -> None:
+    def __init__(
+        self,
+        instance: str,
+        vocabulary: str,
+        registry: Registry,
+        tasks: Tasks,
+        offer: Offer,
+        met: Callable[[str], None] = lambda drafter: None,
+    ) -> None:
         self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
-        self._spawn, self._offer = tasks.spawn, offer
+        self._spawn, self._offer, self._met = tasks.spawn, offer, met
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -104,31 +114,35 @@ class RemoteDrafting:
         for committed in outcome.committed:
             self._commit(committed)
         for number in outcome.closed:
-            if (closed := self._sessions.pop(number, None)) is not None and closed.link is not None:
-                closed.link.sessions -= 1
-                closed.link.outgoing.closes.append(number)
-                closed.link.news.set()
+            closed = self._sessions.pop(number, None)
+            for link in closed.links.values() if closed is not None else ():
+                link.sessions -= 1
+                link.outgoing.closes.append(number)
+                link.news.set()
 
     def _commit(self, committed: Committed) -> None:
         session = self._sessions.get(committed.number)
         if session is None:
             return
         session.tokens.extend(committed.tokens)
-        if (link := session.link) is None:
-            self._place(session)
-            return
-        link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=pack_ids(committed.tokens))
-        link.behind += 1
-        link.news.set()
-        if link.behind > _MOST_BEHIND and link.call is not None:
-            link.call.cancel()
+        tokens = pack_ids(committed.tokens)
+        for link in session.links.values():
+            link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=tokens)
+            link.behind += 1
+            link.news.set()
+            if link.behind > _MOST_BEHIND and link.call is not None:
+                link.call.cancel()
 
     def _place(self, session: _Session) -> None:
+        """Opens the session at the least loaded proposer of each drafter that it has none of."""
         admitted = session.opened.drafters
-        able = [link for link in self._links.values() if link.ready and (admitted is None or link.drafter in admitted)]
-        if not able:
-            return
-        link = session.link = min(able, key=lambda link: link.sessions)
+        for drafter in self.drafters - session.links.keys():
+            if admitted is None or drafter in admitted:
+                able = [link for link in self._links.values() if link.drafter == drafter]
+                self._open(session, min(able, key=lambda link: link.sessions))
+
+    def _open(self, session: _Session, link: Link) -> None:
+        session.links[link.drafter] = link
         link.sessions += 1
         opening = session.opened.opening
         link.outgoing.opens.add(
@@ -189,18 +203,18 @@ class RemoteDrafting:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
             self._links[link.member.instance] = link
+            self._met(link.drafter)
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
-                if session.link is None:
-                    self._place(session)
+                self._place(session)
         self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
 
     def _lose(self, link: Link) -> None:
         if self._links.get(link.member.instance) is link:
             del self._links[link.member.instance]
         for session in self._sessions.values():
-            if session.link is link:
-                session.link = None
+            if session.links.get(link.drafter) is link:
+                del session.links[link.drafter]
                 self._place(session)
 
 

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
+from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
-from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.budget import CostCurve
+from outrider.verifier.guessing import Guessing
 from outrider.verifier.runner import BrokenLogits, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
@@ -71,18 +72,15 @@ class Engine:
         answers: Answers,
         drafters: Seq[Drafter] = (),
     ) -> None:
-        self._runner, self._cost, self._answers = runner, cost, answers
+        self._runner, self._answers = runner, answers
+        self._guessing = Guessing(runner, scheduler, cost, drafters)
         self.scheduler = scheduler
-        self._local = list(drafters)
-        self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
-        self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._pace = Pace()
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
-        self.tally = Tally()
+        self.tally = Tally(guessed=self._guessing.guessed)
 
     @property
     def busy(self) -> bool:
@@ -114,17 +112,8 @@ class Engine:
         if (finish := self._streams[number].replay(request.emitted)) is not None:
             self._end(sequence, finish, self._streams[number].frame([], [], []))
         elif request.speculates:
-            self._open(sequence)
+            self._said.opened.append(Opened(number, self._guessing.open(sequence), request.drafters))
         return ahead
-
-    def _open(self, sequence: Sequence) -> None:
-        request = sequence.request
-        most = min(2 * (request.max_nodes or self.scheduler.limits.guesses_each), 63)
-        opening = Opening(list(sequence.tokens), request.sampling, most, request.tenant, len(request.prompt))
-        self._said.opened.append(Opened(sequence.number, opening, request.drafters))
-        for drafter in self._local:
-            if request.admits(drafter.name):
-                drafter.open(sequence.number, opening)
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""
@@ -137,19 +126,15 @@ class Engine:
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
-        sequence = self._sequences.get(number)
-        if sequence is None or not sequence.request.admits(tree.drafter):
-            return
-        behind = len(sequence.tokens) - tree.length
-        current = tree.after(sequence.tokens[tree.length :]) if behind >= 0 else None
-        if current is not None:
-            sequence.trees[source] = current
+        if (sequence := self._sequences.get(number)) is not None:
+            self._guessing.offer(sequence, tree, source)
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
         began = time.perf_counter()
         plan = self.scheduler.plan()
-        works = self._works(plan, self._guess(plan))
+        self._guessing.draft(self._sequences)
+        works = self._works(plan, self._guessing.buy(plan))
         try:
             drawn = self._runner.run(works) if works else []
         except BrokenLogits as error:
@@ -158,32 +143,10 @@ class Engine:
             for work, tokens in zip(works, drawn, strict=True):
                 self._commit(work, tokens)
             self._count(works)
-            self._time(plan, works, time.perf_counter() - began)
+            rows = sum(len(work.tokens) for work in works)
+            self._guessing.time(plan, rows, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
         return said
-
-    def _guess(self, plan: Plan) -> list[MergedTree]:
-        for drafter in self._local:
-            for number, tree in drafter.draft():
-                self.offer(number, tree, f"local:{drafter.name}")
-        limits = self.scheduler.limits
-        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
-        candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
-        caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
-        surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
-        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge)
-        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
-
-    def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
-        depth = min(sequence.left - 1, self.scheduler.limits.context_length - len(sequence.tokens) - 1)
-        if depth <= 0 or not sequence.trees:
-            return MergedTree()
-        greedy = sequence.request.sampling.greedy
-        return merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
-
-    def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
-        room = self.scheduler.room_for_guesses(sequence, len(tree))
-        return tree if room == len(tree) else tree.take(range(room))
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
@@ -200,12 +163,12 @@ class Engine:
         if guesses is None:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
             if work.draws:
-                self._decide(sequence, Accepted([len(work.tokens) - 1], drawn), MergedTree())
+                self._decide(sequence, Accepted([0], drawn), MergedTree())
             return
         accepted = walk(guesses.tokens, guesses.parents, drawn)
         self._runner.keep(sequence, accepted.rows)
         cached = sequence.cached + len(accepted.rows)
-        self._learn(sequence, guesses, accepted)
+        self._guessing.learn(sequence, guesses, accepted)
         self._decide(sequence, accepted, guesses)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)
@@ -236,24 +199,11 @@ class Engine:
         done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
         return Finish.LENGTH if full or done else None
 
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int], last_row: int) -> None:
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
         if not sequence.request.speculates:
             return
-        trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
-        sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
         self._said.committed.append(Committed(sequence.number, length, tokens))
-        for drafter in self._local:
-            drafter.commit(sequence.number, length, tokens)
-        for drafter in self._seeing:
-            drafter.see(sequence.number, self._runner.hidden(sequence, last_row))
-
-    def _learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
-        reached = set(accepted.rows)
-        greedy = sequence.request.sampling.greedy
-        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
-            self.tally.guessed[drafter] += 1
-            if parent + 1 in reached:
-                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
+        self._guessing.follow(sequence, length, tokens, row)
 
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
@@ -264,17 +214,11 @@ class Engine:
         self._said.frames.append((sequence.request, last))
         if sequence.request.speculates:
             self._said.closed.append(number)
-            for drafter in self._local:
-                drafter.close(number)
+            self._guessing.close(sequence)
 
     def _fail(self, works: Seq[Work], why: str) -> None:
         for sequence in [work.sequence for work in works]:
             self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
-
-    def _time(self, plan: Plan, works: Seq[Work], seconds: float) -> None:
-        if plan.decoding and not plan.prefilling:
-            rows = sum(len(work.tokens) for work in works)
-            self._pace.learn(len(plan.decoding), rows > plan.rows, self._cost(rows), seconds)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1

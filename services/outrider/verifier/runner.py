@@ -61,7 +61,10 @@ class Runner:
         ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
         parts = hidden.split_with_sizes([len(work.tokens) for work in works])
-        self._hidden = {work.sequence.number: part for work, part in zip(works, parts, strict=True)}
+        self._hidden = {
+            work.sequence.number: part if work.guesses is not None else part[-1:]
+            for work, part in zip(works, parts, strict=True)
+        }
         wanted, draws = self._draws(works)
         if not draws:
             return [[] for _ in works]
@@ -70,7 +73,7 @@ class Runner:
         return [[next(drawn) for _ in range(_draw_count(work))] for work in works]
 
     def hidden(self, sequence: Sequence, row: int) -> Tensor:
-        """The target's last hidden state, float32 [hidden_size], at a sequence's row of the last step."""
+        """The target's last hidden state, float32 [hidden_size], at one of the rows of the last step that draw."""
         return self._hidden[sequence.number][row]
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:

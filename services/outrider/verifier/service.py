@@ -52,6 +52,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._draining = False
         self._idle = asyncio.Event()
         self._started = False
+        self._drafters = set(_REMOTE_DRAFTERS)
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -60,7 +61,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
         self._drafting = RemoteDrafting(
-            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer
+            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
@@ -102,11 +103,12 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             config.context_length,
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
+        self._drafters.update(drafter.name for drafter in drafters)
         self._served = Served(
             config.vocab_size,
             config.context_length,
             frozenset(config.eos_token_ids),
-            _REMOTE_DRAFTERS | {drafter.name for drafter in drafters},
+            self._drafters,
         )
         self._pages = PageTable(settings.pages)
         runner = Runner(model, settings.pages, settings.page_size)
