@@ -13,6 +13,7 @@ from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation.proposals import confidence, own_seed, propose
 from outrider.models.text import Tokenizer
 from outrider.proposer.guess_tree import GuessTree
 from torch import Tensor
@@ -54,6 +55,7 @@ class _Session:
     sampling: Sampling
     dice: Dice | None
     max_nodes: int
+    proposes: bool = False
     cached: int = 0
     pages: list[int] = field(default_factory=list)
     tree: GuessTree = field(default_factory=GuessTree)
@@ -107,8 +109,11 @@ class ModelDrafter:
         """Starts guessing for a sequence."""
         self.close(session)
         sampling, vocabulary = opening.sampling, self._model.config.vocab_size
-        dice = None if sampling.greedy else Dice(sampling.seed, vocabulary, self._model.device)
-        self._sessions[session] = _Session(session, list(opening.tokens), sampling, dice, opening.max_nodes)
+        proposes = opening.proposes and not sampling.greedy
+        seed = own_seed(sampling.seed) if proposes else sampling.seed
+        dice = None if sampling.greedy else Dice(seed, vocabulary, self._model.device)
+        tokens = list(opening.tokens)
+        self._sessions[session] = _Session(session, tokens, sampling, dice, opening.max_nodes, proposes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Moves on behind what the target decided, keeping the part of the tree that came true."""
@@ -215,6 +220,11 @@ class ModelDrafter:
         if session.dice is not None:
             depths = [session.tree.nodes[node].depth if node >= 0 else 0 for node in nodes]
             rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
+        if session.proposes and rolls is not None:
+            for node, (drawn, proposal) in zip(nodes, propose(logits, rolls, self._shape.children), strict=True):
+                session.tree.add(node, drawn, [confidence(place) for place in range(len(drawn))])
+                session.tree.proposals[node] = proposal
+            return
         tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
         for node, guesses, sure in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
             session.tree.add(node, guesses, sure)

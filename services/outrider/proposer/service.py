@@ -169,7 +169,12 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
         opening = Opening(
-            unpack_ids(opened.tokens), _sampling(opened.sampling), opened.max_nodes, opened.tenant, opened.prompt
+            unpack_ids(opened.tokens),
+            _sampling(opened.sampling),
+            opened.max_nodes,
+            opened.tenant,
+            opened.prompt,
+            opened.proposes,
         )
         self._thread.post(lambda drafter: drafter.open(number, opening))
 
@@ -193,6 +198,10 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                     tokens=pack_ids(tree.tokens),
                     parents=pack_ids(tree.parents),
                     confidences=pack_floats(tree.confidences),
+                    proposals=[
+                        pb.Proposal(node=node, tokens=pack_ids(q.tokens), probabilities=pack_floats(q.probabilities))
+                        for node, q in tree.proposals.items()
+                    ],
                 )
                 stream.news.set()
 

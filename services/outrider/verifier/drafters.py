@@ -1,4 +1,4 @@
-"""The drafters that run inside the verifier, made as the settings say."""
+"""The drafters that run inside the verifier and the rule of acceptance, made as the settings say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError
+from outrider.models.speculation import Acceptance, AcceptanceError, Drafter, DrafterContext, DrafterError
 from outrider.verifier.settings import VerifierSettings
 
 _GROUP = "outrider.drafters"
+_RULES = "outrider.acceptance"
 _HEADS = "medusa"
 
 
@@ -30,6 +31,15 @@ def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel
     if unasked := sorted(settings.options.keys() - set(settings.drafters)):
         raise ConfigError(f"options names {', '.join(unasked)}, which drafters does not")
     return [_make(name, settings, vocabulary, model) for name in settings.drafters]
+
+
+def make_rule(settings: VerifierSettings) -> Acceptance:
+    """The rule of acceptance; `ConfigError` when it is not there or its options are wrong."""
+    try:
+        rule: Acceptance = plugins.load(_RULES, settings.acceptance)(settings.acceptance_options)
+    except AcceptanceError as error:
+        raise ConfigError(str(error)) from None
+    return rule
 
 
 def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> Drafter:

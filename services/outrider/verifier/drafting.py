@@ -17,7 +17,7 @@ from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
-from outrider.models.speculation import DraftTree
+from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.verifier.convert import sampling_to_proto
@@ -152,6 +152,7 @@ class RemoteDrafting:
             max_nodes=opening.max_nodes,
             tenant=opening.tenant,
             prompt=opening.prompt,
+            proposes=opening.proposes,
         )
         link.news.set()
 
@@ -229,6 +230,7 @@ def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftT
                     unpack_ids(tree.parents),
                     unpack_floats(tree.confidences),
                     drafter,
+                    {q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities)) for q in tree.proposals},
                 ),
             )
         except ValueError as error:

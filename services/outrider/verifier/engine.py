@@ -60,6 +60,7 @@ class Tally:
     prefilled: int = 0
     guessed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     accepted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    unusable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
 class Engine:
@@ -84,7 +85,7 @@ class Engine:
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
-        self.tally = Tally(guessed=self._guessing.guessed)
+        self.tally = Tally(guessed=self._guessing.guessed, unusable=self._guessing.unusable)
 
     @property
     def busy(self) -> bool:

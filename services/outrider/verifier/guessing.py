@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 
 from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
@@ -20,6 +21,7 @@ class Guessing:
 
     Attributes:
         guessed: guesses verified so far, by drafter.
+        unusable: trees that the rule of acceptance had no use for, since they came without proposals, by drafter.
     """
 
     def __init__(self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter]) -> None:
@@ -29,12 +31,14 @@ class Guessing:
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace = Pace()
         self.guessed: dict[str, int] = defaultdict(int)
+        self.unusable: dict[str, int] = defaultdict(int)
 
     def open(self, sequence: Sequence) -> Opening:
         """Has the verifier's own drafters start; what those elsewhere have to know."""
         request = sequence.request
         most = min(2 * (request.max_nodes or self._scheduler.limits.guesses_each), _MOST_NODES)
-        opening = Opening(list(sequence.tokens), request.sampling, most, request.tenant, len(request.prompt))
+        proposes = self._weighs(sequence)
+        opening = Opening(list(sequence.tokens), request.sampling, most, request.tenant, len(request.prompt), proposes)
         for drafter in self._local:
             if request.admits(drafter.name):
                 drafter.open(sequence.number, opening)
@@ -58,6 +62,9 @@ class Guessing:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter):
+            return
+        if self._weighs(sequence) and tree.tokens and not tree.proposals:
+            self.unusable[tree.drafter] += 1
             return
         current = tree.after(sequence.tokens[tree.length :])
         if current is not None:
@@ -85,7 +92,17 @@ class Guessing:
         if depth <= 0 or not sequence.trees:
             return MergedTree()
         greedy = sequence.request.sampling.greedy
-        return merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        trees: Iterable[DraftTree] = sequence.trees.values()
+        if self._weighs(sequence):
+            trees = [sequence.trees[min(sequence.trees)]]
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        if self._weighs(sequence):
+            merged.keep_order()
+        return merged
+
+    def _weighs(self, sequence: Sequence) -> bool:
+        """Whether the rule weighs a sequence's guesses by what they were drawn from."""
+        return self._runner.rule.needs_proposals and not sequence.request.sampling.greedy
 
     def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         room = self._scheduler.room_for_guesses(sequence, len(tree))

@@ -22,7 +22,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
 from outrider.verifier.convert import Served, request_from_proto
-from outrider.verifier.drafters import make_drafters
+from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.frame_log import FrameLog
@@ -111,7 +111,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._drafters,
         )
         self._pages = PageTable(settings.pages)
-        runner = Runner(model, settings.pages, settings.page_size)
+        runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
         cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())

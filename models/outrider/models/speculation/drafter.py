@@ -65,6 +65,8 @@ class Opening:
         max_nodes: the largest tree that is of use.
         tenant: whose request it is; nothing learnt from one tenant's text may show in another's guesses.
         prompt: how many of ``tokens`` are the prompt.
+        proposes: whether guesses have to be drawn, with proposals in their trees (see
+            `outrider.models.speculation.proposals`); others are not used then.
     """
 
     tokens: Sequence[int]
@@ -72,6 +74,7 @@ class Opening:
     max_nodes: int
     tenant: str = ""
     prompt: int = 0
+    proposes: bool = False
 
 
 class Drafter(Protocol):
