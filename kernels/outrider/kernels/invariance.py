@@ -14,7 +14,7 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import AttentionPlan, Tiling, tree_attention
+from outrider.kernels.tree_attention import CpuPlan, Tiling
 from torch import Tensor
 
 _MOSTS = (256, 64, 32, 16)
@@ -133,9 +133,9 @@ def _holds(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: in
     pool.slots[0][: len(rows)] = rows
 
     def attend(sequence: SequenceRows, chosen: Tensor) -> Tensor:
-        plan = AttentionPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling)
+        plan = CpuPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling)
         plan.queries.copy_(chosen.contiguous().view(torch.complex64).view(plan.queries.shape))
-        return tree_attention(plan, 0).clone()
+        return plan.attend(0).clone()
 
     chunk = attend(SequenceRows(tokens, context, pages), queries)
     singles = [attend(SequenceRows(1, context + i, pages), queries[i : i + 1]) for i in range(tokens)]

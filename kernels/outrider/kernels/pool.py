@@ -32,6 +32,7 @@ class KvPool:
         self.kv_heads = kv_heads
         self.head_dim = head_dim
         self.data = torch.zeros(layers, pages * page_size, 2, kv_heads, head_dim, dtype=dtype, device=device)
+        self.scales: Tensor | None = None
         self.slots = self.data.flatten(2).unbind(0)
         self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
         self._values = self.data[:, :, 1].transpose(1, 2)
