@@ -78,11 +78,12 @@ def test_a_full_ring_of_moves_turns_in_place(shift: int) -> None:
     assert torch.equal(pool.data, expected.data)
 
 
-def test_a_source_of_minus_one_and_what_is_behind_the_last_offset_move_nothing() -> None:
+@pytest.mark.parametrize("run", [triton.kv_compact_batch, kv_compact.kv_compact_batch])
+def test_a_source_of_minus_one_and_what_is_behind_the_last_offset_move_nothing(run: type) -> None:
     pool, expected = filled_pool(torch.float32), filled_pool(torch.float32)
     offsets, sources, places = lists([[(-1, 3), (5, 4)], [(9, 8)]])
     padding = torch.tensor([1, 2], device=DEVICE)
-    triton.kv_compact_batch(pool, offsets, torch.cat([sources, padding]), torch.cat([places, padding + 20]))
+    run(pool, offsets, torch.cat([sources, padding]), torch.cat([places, padding + 20]))
     reference.kv_compact_batch(expected, [[(5, 4), (9, 8)]])
     assert torch.equal(pool.data, expected.data)
 
