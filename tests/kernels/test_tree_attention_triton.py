@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.kv_codes import reference as kv_codes
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import reference
 from outrider.kernels.tree_attention.triton import TritonPlan
@@ -134,6 +135,24 @@ def test_half_precision_loses_only_what_its_rounding_takes(dtype: torch.dtype) -
     expected = reference.tree_attention(rounded, pool, 1, batch, 64**-0.5)
     close = 2e-3 if dtype == torch.float16 else 1.5e-2
     torch.testing.assert_close(plan.attend(1).view(queries.shape).double(), expected, atol=close, rtol=close)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_keys_and_values_in_eight_bits_are_read_as_what_they_stand_for(dtype: torch.dtype) -> None:
+    """Also next to heads whose scales are a million times smaller, and codes below the least normal number."""
+    batch = build(sequence(10, 140, parents=BUSHY))
+    pool = filled_pool(batch, dtype=torch.float32)
+    sizes = 10.0 ** noise(*pool.data.shape[:-1], seed=5).mul(2).clamp(-6, 2)
+    codes = KvPool(2, 180, 16, 2, 64, dtype, DEVICE)
+    data, scales = kv_codes.encode((pool.data * sizes[..., None]).nan_to_num(), dtype)
+    codes.data.copy_(data)
+    assert codes.scales is not None
+    codes.scales.copy_(scales).masked_fill_(pool.data.isnan().any(-1), float("nan"))
+    queries = noise(10, 4, 64, seed=9)
+    plan = TritonPlan(batch, codes, 4, torch.float32)
+    plan.queries.copy_(queries * plan.scale)
+    expected = reference.tree_attention(queries, codes, 1, batch, 64**-0.5)
+    torch.testing.assert_close(plan.attend(1).view(queries.shape).double(), expected, atol=2e-5, rtol=2e-5)
 
 
 def test_scores_too_large_for_an_exponential_are_no_trouble() -> None:

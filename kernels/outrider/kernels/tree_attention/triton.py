@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.kv_codes.triton import decode, kind, raw, unit
 from outrider.kernels.launch import Config, launch, product_dtype
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import tables
@@ -47,11 +48,18 @@ def _fold(top, total, sums, next_top, next_total, next_sums):
 
 
 @triton.jit
+def _values(place, inside, PRODUCT: tl.constexpr, KIND: tl.constexpr):
+    if KIND:
+        return decode(tl.load(place, inside, other=0), KIND).to(PRODUCT)
+    return tl.load(place, inside, other=0.0).to(PRODUCT)
+
+
+@triton.jit
 def _span(
     q, visible_from, visible_to, ancestors, path, kv, scales, pages, begin, end, context, path_from, tree_from, head,
     page_count, cap,
     GROUP_ROWS: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr, KV_HEADS: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, SCALED: tl.constexpr, CAPPED: tl.constexpr, PRODUCT: tl.constexpr,
+    BLOCK_D: tl.constexpr, KIND: tl.constexpr, CAPPED: tl.constexpr, PRODUCT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The partial softmax sum of rows [GROUP_ROWS] over positions ``begin`` to ``end - 1``."""
@@ -70,10 +78,10 @@ def _span(
         slot = page.to(tl.int64) * PAGE + token % PAGE
         place = (slot * 2 * KV_HEADS + head)[:, None] * DIM + element[None, :]
         loaded = inside[:, None] & (element < DIM)[None, :]
-        keys = tl.load(kv + place, loaded, other=0.0).to(PRODUCT)
+        keys = _values(kv + place, loaded, PRODUCT, KIND)
         scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
-        if SCALED:
-            scores *= tl.load(scales + slot * 2 * KV_HEADS + head, inside, other=0.0)[None, :]
+        if KIND:
+            scores *= (tl.load(scales + slot * 2 * KV_HEADS + head, inside, other=0.0) * unit(KIND))[None, :]
         if CAPPED:
             scores = cap * _tanh(scores / cap)
         seen = (position[None, :] >= visible_from[:, None]) & (position[None, :] <= visible_to[:, None])
@@ -85,9 +93,10 @@ def _span(
         weights = tl.exp2(scores - safe[:, None])
         shrink = tl.exp2(top - safe)
         total = total * shrink + tl.sum(weights, 1)
-        if SCALED:
-            weights *= tl.load(scales + (slot * 2 + 1) * KV_HEADS + head, inside, other=0.0)[None, :]
-        values = tl.load(kv + place + KV_HEADS * DIM, loaded, other=0.0).to(PRODUCT)
+        if KIND:
+            scale = tl.load(scales + (slot * 2 + 1) * KV_HEADS + head, inside, other=0.0) * unit(KIND)
+            weights *= scale[None, :]
+        values = _values(kv + place + KV_HEADS * DIM, loaded, PRODUCT, KIND)
         sums = tl.dot(weights.to(PRODUCT), values, sums * shrink[:, None], input_precision=PRECISION)
         top = joint
     return top, total, sums
@@ -98,7 +107,7 @@ def _attend(
     queries, kv, scales, items, positions, spans, starts, counts, ancestors, paths, contexts, pages,
     sums_out, stats_out, most_pages, page_count, row_count, cap,
     GROUP_ROWS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
-    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, SCALED: tl.constexpr, CAPPED: tl.constexpr,
+    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, CAPPED: tl.constexpr,
     WINDOW: tl.constexpr, FOLDS: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
     MOST_NODES: tl.constexpr,
 ):  # fmt: skip
@@ -143,13 +152,13 @@ def _attend(
             next_top, next_total, next_sums = _span(
                 q, tl.maximum(visible_from, start), visible_to, bits, path, kv, scales, own, start,
                 tl.minimum(start + span, end), context, path_from, tree_from, head, page_count, cap,
-                GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, SCALED, CAPPED, PRODUCT, PRECISION,
+                GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, CAPPED, PRODUCT, PRECISION,
             )  # fmt: skip
             top, total, sums = _fold(top, total, sums, next_top, next_total, next_sums)
     else:
         top, total, sums = _span(
             q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, path_from, tree_from, head,
-            page_count, cap, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, SCALED, CAPPED, PRODUCT, PRECISION,
+            page_count, cap, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, CAPPED, PRODUCT, PRECISION,
         )  # fmt: skip
     last = tl.load(counts + row, live, other=1) - 1
     partial = tl.load(starts + row, live, other=0) + tl.where(kind == FAR, tl.load(item + 7), last)
@@ -241,7 +250,7 @@ class TritonPlan:
             "KV_HEADS": pool.kv_heads,
             "DIM": dim,
             "BLOCK_D": triton.next_power_of_2(dim),
-            "SCALED": pool.scales is not None,
+            "KIND": kind(pool.dtype),
             "CAPPED": soft_cap > 0,
             "WINDOW": window,
             "PRODUCT": _PRODUCT[product_dtype(dtype)],
@@ -265,7 +274,7 @@ class TritonPlan:
         t, pool = self._tables, self._pool
         args: dict[str, Tensor | int | float] = {
             "queries": self.queries,
-            "kv": pool.slots[layer],
+            "kv": raw(pool.slots[layer]),
             "scales": self._stats if pool.scales is None else pool.scales[layer],
             "items": items,
             "positions": self._positions,
