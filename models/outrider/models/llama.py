@@ -105,9 +105,10 @@ class LlamaModel:
         plan = plan_attention(batch, pool, self.config.heads, self.dtype, strict=strict, tiling=self._tiling)
         step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
         x = self._embedding.index_select(0, ids).float()
+        delta: Tensor | None = None
         for index, layer in enumerate(self._layers):
-            layer(x, step, index)
-        return rms_norm(x, self._norm, self._eps)
+            delta = layer(x, delta, step, index)
+        return rms_norm(x, self._norm, self._eps, add=delta)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
