@@ -54,29 +54,58 @@ def test_it_multiplies(
 @pytest.mark.parametrize("strict", [False, True])
 def test_eight_bit_floats_multiply_rows_that_are_rounded_too(strict: bool) -> None:
     x, weight = noise(5, 300, dtype=torch.bfloat16), noise(70, 300, seed=1, dtype=torch.bfloat16) / 17
-    rows = stands_for(x, "fp8")
+    codes, scales = triton.rows_to_fp8(x)
+    bias = noise(70, dtype=torch.bfloat16)
     poison()
-    out = triton.linear(x, packed(weight, "fp8"), noise(70, dtype=torch.bfloat16), strict=strict)
-    close(out, reference.linear(rows, stands_for(weight, "fp8"), noise(70)))
+    out = triton.linear(x, packed(weight, "fp8"), bias, strict=strict)
+    close(out, reference.linear(codes.float() * scales[:, None], stands_for(weight, "fp8"), bias))
     assert triton.linear(x * 0, packed(weight, "fp8")).abs().max() == 0
 
 
-@pytest.mark.parametrize("quantization", FORMATS)
-def test_every_code_and_zero_point_is_unpacked(quantization: Quantization | None) -> None:
-    weight = torch.arange(-128, 384, device=DEVICE).remainder(256).sub(128).view(2, 256).bfloat16()
-    weight[1] = weight[1].abs()
-    product = triton.linear(torch.eye(256, device=DEVICE).bfloat16(), packed(weight, quantization))
-    assert torch.equal(product.T.float(), stands_for(weight, quantization).bfloat16().float())
+def test_rows_of_eight_bit_floats_are_off_by_half_a_step_at_most() -> None:
+    x = noise(4, 2500) * torch.tensor([[1e-6], [1.0], [1e6], [0.0]], device=DEVICE)
+    poison()
+    codes, scales = triton.rows_to_fp8(x)
+    torch.testing.assert_close(scales, x.abs().amax(1).clamp_min(1e-30) / 448)
+    codes, exact = codes.float(), x / scales[:, None]
+    step = 2.0 ** (exact.abs().clamp_min(2.0**-6).log2().floor() - 3)
+    assert ((codes - exact).abs() <= 0.5001 * step).all()
 
 
-@pytest.mark.parametrize("quantization", [*FORMATS, "fp8"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_rows_bits_do_not_depend_on_the_others(dtype: torch.dtype, quantization: Quantization | None) -> None:
-    x, form = noise(70, 1100, dtype=dtype), packed(noise(40, 1100, seed=1, dtype=dtype), quantization)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_code_is_unpacked_at_every_place(dtype: torch.dtype) -> None:
+    codes = torch.arange(-127, 129, device=DEVICE)
+    weight = torch.stack([codes.roll(shift).clamp_max(127) for shift in range(5)]).to(dtype)
+    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), packed(weight, "int8"))
+    assert torch.equal(product.T, weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_four_bit_code_is_unpacked_with_every_zero_point(dtype: torch.dtype) -> None:
+    codes = torch.arange(256, device=DEVICE) * 7 % 16
+    weight = (codes - torch.arange(16, device=DEVICE)[:, None]).to(dtype)
+    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), packed(weight, "int4"))
+    assert torch.equal(product.T, weight)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "quantization", "rows", "inner"),
+    [
+        (torch.float32, None, 18, 300),
+        (torch.bfloat16, None, 66, 540),
+        (torch.bfloat16, "int8", 66, 1100),
+        (torch.bfloat16, "int4", 66, 1100),
+        (torch.bfloat16, "fp8", 66, 1100),
+    ],
+)
+def test_a_rows_bits_do_not_depend_on_the_others(
+    dtype: torch.dtype, quantization: Quantization | None, rows: int, inner: int
+) -> None:
+    x, form = noise(rows, inner, dtype=dtype), packed(noise(20, inner, seed=1, dtype=dtype), quantization)
     together = triton.linear(x, form)
-    for first, last in pairwise((0, 1, 3, 20, 69)):
+    for first, last in pairwise((0, 1, 3, rows - 1)):
         assert torch.equal(triton.linear(x[first:last], form), together[first:last])
-    order = torch.randperm(70, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     assert torch.equal(triton.linear(x[order], form), together[order])
 
 

@@ -175,7 +175,10 @@ def _add_up(
 
 @triton.jit
 def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
-    """A row over its largest magnitude, times e4m3's largest."""
+    """A row over its largest magnitude, times e4m3's largest.
+
+    Each value is rounded to e4m3's four bits, or to its smallest step, by a number that leaves no room for more.
+    """
     row = tl.program_id(0).to(tl.int64)
     most = tl.zeros([BLOCK], tl.float32)
     for start in range(0, K, BLOCK):
@@ -186,7 +189,9 @@ def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, BLOCK: tl.
     for start in range(0, K, BLOCK):
         k = start + tl.arange(0, BLOCK)
         value = tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32) / scale
-        value = tl.minimum(tl.maximum(value, -LARGEST), LARGEST)
+        exponent = (value.to(tl.int32, bitcast=True) >> 23) & 255
+        tail = ((tl.maximum(exponent, 121) + 20) << 23 | 1 << 22).to(tl.float32, bitcast=True)
+        value = (value + tail) - tail
         tl.store(codes + row * K + k, value.to(codes.dtype.element_ty), k < K)
 
 
@@ -219,7 +224,7 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
 def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
     rows, outer = out.shape
     fp8 = weight.words.dtype == torch.float8_e4m3fn
-    fed, row_scales = _rows_to_fp8(x) if fp8 else (x, x)
+    fed, row_scales = rows_to_fp8(x) if fp8 else (x, x)
     shares = out if tile.splits == 1 else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
     finish = {
         "scales": out if weight.scales is None else weight.scales,
@@ -253,7 +258,8 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
         launch(_add_up, grid, {"shares": shares, "out": out, **finish}, {**constants, "BLOCK": 1024}, Config())
 
 
-def _rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """E4m3 codes of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448."""
     codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
     constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "BLOCK": 2048}
