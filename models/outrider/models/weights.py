@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, pack
 from outrider.models.checkpoint import Checkpoint
@@ -115,7 +116,8 @@ class WeightLoader:
         weight = weight.to(self.device, self.dtype).contiguous()
         if bias is not None:
             bias = bias.to(self.device, self.dtype)
-        return self._invariant(pack(weight, bias)) if self._strict else pack(weight, bias, single_rows=True)
+        linear = pack(weight, bias, single_rows=not self._strict)
+        return self._invariant(linear) if self._strict and not takes_triton(self.device) else linear
 
     def _invariant(self, linear: Linear) -> Linear:
         shape = (linear.in_features, linear.out_features)
