@@ -9,7 +9,7 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.rope_kv_write import rope_kv_write
 from outrider.kernels.swiglu import swiglu
-from outrider.kernels.tree_attention import AttentionPlan, tree_attention
+from outrider.kernels.tree_attention import AttentionPlan
 from outrider.models.weights import WeightLoader
 from torch import Tensor
 
@@ -68,7 +68,7 @@ class Layer:
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps).to(self.qkv.dtype)).float()
         self._norm_heads(qkv)
         rope_kv_write(qkv, step.turns, step.query_turns, step.plan.queries, step.pool, index, step.slots)
-        x.add_(self.output(tree_attention(step.plan, index)))
+        x.add_(self.output(step.plan.attend(index)))
         normed = rms_norm(x, self.feed_forward_norm, self.eps).to(self.gate_up.dtype)
         x.add_(self.down(swiglu(self.gate_up(normed))))
 
