@@ -41,7 +41,7 @@ def tile_of(weight: PackedWeight, few: bool) -> Tile:
     if weight.dtype == torch.float32:
         words = 32 if weight.parts == 1 else words
         return Tile(16, 32, 1, words, _splits(weight, 32, words), Config(warps=4, stages=2))
-    if weight.words.dtype == torch.float8_e4m3fn:
+    if weight.fp8:
         return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4, stages=4))
     if few:
         return Tile(FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4))
