@@ -5,7 +5,7 @@ SOURCES := wire mesh kernels models services gateway cli loadtest
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench pocket wheel clean
 
 setup: .venv/.installed
 
@@ -47,6 +47,12 @@ proto-check: dev
 
 bench: setup
 	$(BIN)/outrider bench $(ARGS)
+
+kernels-report: dev
+	$(BIN)/python -m outrider.kernels.report $(ARGS)
+
+kernels-bench: dev
+	$(BIN)/python -m outrider.kernels.bench $(ARGS)
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)

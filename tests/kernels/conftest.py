@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
+from outrider.kernels.launch import INTERPRETED
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,3 +17,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checked_assertions() -> None:
+    """Assertions inside kernels are checked; integers may wrap, as those of the dice do."""
+    if INTERPRETED:
+        from triton.runtime.interpreter import interpreter_builder as builder
+
+        builder.options = replace(builder.options, debug=True, sanitize_overflow=False)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import torch
+from outrider.kernels.kv_codes import CODES
 from torch import Tensor
+
+POOL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, *CODES)
+"""What keys and values are kept in."""
 
 
 class KvPool:
@@ -12,9 +16,17 @@ class KvPool:
     A *slot* is the place of one token, ``page * page_size + offset``. A slot's keys and values lie together, so that a
     row is written at once; keys are in the interleaved rotary order of `rope_kv_write`.
 
+    In 8 bits every head of every slot's keys and values has a scale of its own (`outrider.kernels.kv_codes`). Those
+    pools, and the 16-bit ones, are for the Triton kernels; `keys`, `values` and `gather` read float32 pools.
+
     Attributes:
         data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
+        scales: float32 [layers, pages * page_size, 2, kv_heads], by which the codes of an 8-bit pool are multiplied;
+            None for other pools.
         slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
+
+    Raises:
+        ValueError: the dtype is none of `POOL_DTYPES`.
     """
 
     def __init__(
@@ -27,14 +39,22 @@ class KvPool:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
+        if dtype not in POOL_DTYPES:
+            raise ValueError(f"keys and values in {dtype}; they are kept in one of {', '.join(map(str, POOL_DTYPES))}")
         self.pages = pages
         self.page_size = page_size
         self.kv_heads = kv_heads
         self.head_dim = head_dim
         self.data = torch.zeros(layers, pages * page_size, 2, kv_heads, head_dim, dtype=dtype, device=device)
+        self.scales = torch.zeros(self.data.shape[:-1], device=device) if dtype in CODES else None
         self.slots = self.data.flatten(2).unbind(0)
         self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
         self._values = self.data[:, :, 1].transpose(1, 2)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What keys and values are kept in."""
+        return self.data.dtype
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
         """Of each layer, the keys of ``count`` consecutive slots as [kv_heads, head_dim, count], without copying."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.invariance import InvariantLinear, least_rows
+from outrider.kernels.backend import takes_triton
+from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, pack
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
@@ -31,7 +32,7 @@ class WeightLoader:
         self.device = device
         self._checkpoint = checkpoint
         self._strict = strict
-        self._least_rows: dict[tuple[int, int], int] = {}
+        self._row_ranges: dict[tuple[int, int], RowRange] = {}
         self._folds = dtype == torch.float32
 
     def embedding(self) -> Tensor:
@@ -115,10 +116,11 @@ class WeightLoader:
         weight = weight.to(self.device, self.dtype).contiguous()
         if bias is not None:
             bias = bias.to(self.device, self.dtype)
-        return self._invariant(pack(weight, bias)) if self._strict else pack(weight, bias, single_rows=True)
+        linear = pack(weight, bias, single_rows=not self._strict)
+        return self._invariant(linear) if self._strict and not takes_triton(self.device) else linear
 
     def _invariant(self, linear: Linear) -> Linear:
         shape = (linear.in_features, linear.out_features)
-        if shape not in self._least_rows:
-            self._least_rows[shape] = least_rows(linear)
-        return InvariantLinear(linear, self._least_rows[shape])
+        if shape not in self._row_ranges:
+            self._row_ranges[shape] = row_range(*shape, self.dtype, pack)
+        return InvariantLinear(linear, self._row_ranges[shape])

@@ -1,5 +1,74 @@
 """kv_compact: moves the accepted rows of a verified tree to where the sequence goes on."""
 
-from outrider.kernels.kv_compact.reference import kv_compact
+from __future__ import annotations
 
-__all__ = ["kv_compact"]
+from collections.abc import Sequence
+
+import torch
+from outrider.kernels.backend import takes_triton
+from outrider.kernels.kv_compact import cpu
+from outrider.kernels.pool import KvPool
+from torch import Tensor
+
+__all__ = ["MOST_MOVES", "kv_compact", "kv_compact_batch"]
+
+MOST_MOVES = 64
+"""Moves of one sequence that a Triton kernel holds at once."""
+
+
+def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequence[int]) -> None:
+    """Moves the keys and values at ``context + kept_rows[j]`` to ``context + j``, in all layers.
+
+    A destination may be another row's source; each gets what was there before the call.
+
+    Args:
+        pool: pages of keys and values, changed in place.
+        pages: the sequence's page ids.
+        context: tokens in front of the rows.
+        kept_rows: rows in their new order, counted from ``context``.
+
+    Raises:
+        ValueError: a row is below zero or beyond the pages.
+    """
+    moves = [(row, place) for place, row in enumerate(kept_rows) if row != place]
+    if not moves:
+        return
+    room = len(pages) * pool.page_size - context
+    if min(kept_rows) < 0 or max(*kept_rows, len(kept_rows) - 1) >= room:
+        raise ValueError(f"rows {list(kept_rows)} behind {context} tokens do not lie in {len(pages)} pages")
+    device = pool.data.device
+    sources, places = (
+        torch.tensor([_slot(pages, context + row, pool.page_size) for row in rows], device=device)
+        for rows in zip(*moves, strict=True)
+    )
+    if takes_triton(device) and len(moves) <= MOST_MOVES:
+        offsets = torch.tensor([0, len(moves)], dtype=torch.int32, device=device)
+        kv_compact_batch(pool, offsets, sources, places)
+    else:
+        cpu.move(pool, sources, places)
+
+
+def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Tensor) -> None:
+    """Moves the keys and values of many sequences in all layers: what is at ``sources[j]`` goes to ``places[j]``.
+
+    A destination may be another source of the same sequence; each gets what was there before the call. It may not be
+    another sequence's source, and no two destinations are the same.
+
+    Args:
+        pool: pages of keys and values, changed in place.
+        offsets: int32 [sequences + 1] on the pool's device: moves ``offsets[i]`` to ``offsets[i + 1] - 1`` are
+            sequence i's, at most `MOST_MOVES`. Those from the last offset on are no one's.
+        sources: int64 [n] slots on the pool's device; -1 moves nothing.
+        places: int64 [n] slots.
+    """
+    if takes_triton(pool.data.device):
+        from outrider.kernels.kv_compact import triton
+
+        triton.kv_compact_batch(pool, offsets, sources, places)
+    else:
+        count = int(offsets[-1])
+        cpu.move(pool, sources[:count], places[:count])
+
+
+def _slot(pages: Sequence[int], token: int, page_size: int) -> int:
+    return pages[token // page_size] * page_size + token % page_size

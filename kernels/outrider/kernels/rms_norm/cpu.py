@@ -6,17 +6,13 @@ import torch
 from torch import Tensor
 
 
-def rms_norm(x: Tensor, weight: Tensor | None, eps: Tensor) -> Tensor:
-    """``x / sqrt(mean(x^2) + eps) * weight`` over the last axis.
-
-    Args:
-        x: float32 [..., width].
-        weight: float32, broadcasts with ``x``; None where it is folded into what follows.
-        eps: float32 scalar tensor.
-
-    Returns:
-        float32, of x's shape.
-    """
-    norm = torch.linalg.vector_norm(x, 2, -1, True)
-    normed = x / torch.addcmul(eps, norm, norm, value=1 / x.shape[-1]).sqrt_()
-    return normed if weight is None else normed.mul_(weight)
+def rms_norm(
+    x: Tensor, weight: Tensor | None, eps: Tensor, *, add: Tensor | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """See `outrider.kernels.rms_norm`; the arithmetic is in float32."""
+    if add is not None:
+        x.add_(add)
+    wide = x.float()
+    norm = torch.linalg.vector_norm(wide, 2, -1, True)
+    normed = wide / torch.addcmul(eps, norm, norm, value=1 / x.shape[-1]).sqrt_()
+    return (normed if weight is None else normed.mul_(weight)).to(dtype or x.dtype)

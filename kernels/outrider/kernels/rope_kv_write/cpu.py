@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import torch
 from outrider.kernels.pool import KvPool
+from outrider.kernels.rms_norm.cpu import rms_norm
 from torch import Tensor
 
 
 def rope_kv_write(
-    qkv: Tensor, turns: Tensor, query_turns: Tensor, queries: Tensor, pool: KvPool, layer: int, slots: Tensor
+    qkv: Tensor,
+    turns: Tensor,
+    query_turns: Tensor,
+    queries: Tensor,
+    pool: KvPool,
+    layer: int,
+    slots: Tensor,
+    *,
+    head_norm: Tensor | None = None,
+    eps: Tensor | None = None,
 ) -> None:
-    """Writes rotated queries to ``queries``, and rotated keys and values to the pool.
-
-    Args:
-        qkv: float32 [rows, (heads + 2 * kv_heads) * head_dim], contiguous; changed in place.
-        turns: complex64 [rows, 1, head_dim / 2], the keys' unit numbers.
-        query_turns: complex64 [rows, 1, head_dim / 2], those of the queries, which may carry the attention's scale.
-        queries: complex64 [rows, kv_heads, heads / kv_heads, head_dim / 2] to write to.
-        pool: float32 pages.
-        layer: index of the layer.
-        slots: int64 [rows].
-    """
+    """See `outrider.kernels.rope_kv_write`."""
+    qkv = qkv.float()
     rows, kv_heads, group, pairs = queries.shape
     heads = kv_heads * group
+    if head_norm is not None and eps is not None:
+        normed = qkv.view(rows, -1, 2 * pairs)[:, : heads + kv_heads]
+        normed.copy_(rms_norm(normed, head_norm, eps))
     pairwise = qkv.view(torch.complex64).view(rows, -1, pairs)
     torch.mul(pairwise[:, :heads].view(rows, kv_heads, group, pairs), query_turns.unsqueeze(1), out=queries)
     pairwise[:, heads : heads + kv_heads].mul_(turns)

@@ -1,0 +1,106 @@
+"""Every kernel that a model of some shape launches, told by the ops themselves on tensors without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from outrider.kernels.kv_compact import triton as kv_compact
+from outrider.kernels.launch import Launch, recorded
+from outrider.kernels.pool import KvPool
+from outrider.kernels.rms_norm import triton as rms_norm
+from outrider.kernels.rope_kv_write import triton as rope_kv_write
+from outrider.kernels.shapes import ModelShape
+from outrider.kernels.swiglu import triton as swiglu
+from torch import Tensor
+
+_ROWS = 8
+_PAGES = 4
+
+Variants = Iterator[tuple[str, Callable[[], object]]]
+"""Of an op: what tells this call from the op's others, and the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One launch of an op.
+
+    Attributes:
+        op: the public op.
+        variant: what tells it from the op's other launches.
+        launch: what it launches.
+    """
+
+    op: str
+    variant: str
+    launch: Launch
+
+
+_OPS: dict[str, Callable[[ModelShape], Variants]] = {}
+
+
+def entries(shape: ModelShape) -> Iterator[Entry]:
+    """The launches of a model of ``shape``, op by op."""
+    for op, variants in _OPS.items():
+        for variant, call in variants(shape):
+            with recorded() as launches:
+                call()
+            yield from (Entry(op, variant, launch) for launch in launches)
+
+
+def _op(variants: Callable[[ModelShape], Variants]) -> Callable[[ModelShape], Variants]:
+    """Puts an op on the table under its function's name."""
+    _OPS[variants.__name__.removeprefix("_")] = variants
+    return variants
+
+
+def _empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def _pool(shape: ModelShape) -> KvPool:
+    return KvPool(2, _PAGES, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, "meta")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@_op
+def _rms_norm(shape: ModelShape) -> Variants:
+    weight, eps = _empty(shape.hidden), _empty()
+    for held in dict.fromkeys((torch.float32, shape.dtype)):
+        x = _empty(_ROWS, shape.hidden, dtype=held)
+        add = _empty(_ROWS, shape.hidden, dtype=shape.dtype)
+        call, variant = partial(rms_norm.rms_norm, x, weight, eps, dtype=shape.dtype), f"{shape.hidden} {_name(held)}"
+        yield variant, call
+        yield f"{variant} + {_name(shape.dtype)}", partial(call, add=add)
+
+
+@_op
+def _rope_kv_write(shape: ModelShape) -> Variants:
+    qkv, turns = _empty(_ROWS, shape.qkv, dtype=shape.dtype), _empty(_ROWS, 1, shape.head_dim // 2, dtype=torch.cfloat)
+    queries = _empty(_ROWS, shape.heads, shape.head_dim, dtype=shape.dtype)
+    norm = _empty(shape.heads + shape.kv_heads, shape.head_dim) if shape.head_norm else None
+    slots, eps = _empty(_ROWS, dtype=torch.int64), _empty()
+    variant = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} to {_name(shape.kv_dtype)}"
+    args = (qkv, turns, turns, queries, _pool(shape), 0, slots)
+    yield (
+        variant + (", normed" if shape.head_norm else ""),
+        partial(rope_kv_write.rope_kv_write, *args, head_norm=norm, eps=eps),
+    )
+
+
+@_op
+def _kv_compact(shape: ModelShape) -> Variants:
+    offsets, slots = _empty(3, dtype=torch.int32), _empty(_ROWS, dtype=torch.int64)
+    variant = f"{shape.kv_heads} x {shape.head_dim} {_name(shape.kv_dtype)}"
+    yield variant, partial(kv_compact.kv_compact_batch, _pool(shape), offsets, slots, slots)
+
+
+@_op
+def _swiglu(shape: ModelShape) -> Variants:
+    gate_up = _empty(_ROWS, 2 * shape.intermediate, dtype=shape.dtype)
+    yield f"{shape.intermediate} {_name(shape.dtype)}", partial(swiglu.swiglu, gate_up)

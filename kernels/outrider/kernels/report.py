@@ -1,0 +1,114 @@
+"""Compiles every kernel for GPUs that need not be there: ``python -m outrider.kernels.report [--out DIR] ...``.
+
+For each launch of each op it prints what the compiler made of it: warps, registers, bytes spilled, shared memory, and
+which instructions multiply matrices and copy memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from outrider.kernels.catalogue import Entry, entries
+from outrider.kernels.compilation import Compiled, compile_all, facts, key, target
+from outrider.kernels.launch import INTERPRETED
+from outrider.kernels.shapes import SHAPES, ModelShape
+from rich.console import Console
+from rich.table import Table
+
+CAPABILITIES = {"sm_80": 80, "sm_90": 90}
+"""A100, and H100 or H200."""
+
+_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kernel of one op on one kind of GPU."""
+
+    op: str
+    variant: str
+    kernel: str
+    gpu: str
+    compiled: Compiled
+
+    @property
+    def cells(self) -> dict[str, str | int]:
+        """By column."""
+        head = {"op": self.op, "variant": self.variant, "kernel": self.kernel, "gpu": self.gpu}
+        return head | asdict(self.compiled)
+
+
+def lines(shapes: Iterable[ModelShape], gpus: Sequence[str], threads: int) -> Iterator[Line]:
+    """What the kernels of ``shapes`` compile to, each distinct one once a GPU."""
+    distinct: dict[object, Entry] = {}
+    for shape in shapes:
+        for entry in entries(shape):
+            distinct.setdefault(key(entry.launch), entry)
+    for gpu in gpus:
+        with target(CAPABILITIES[gpu]):
+            kernels = compile_all((entry.launch for entry in distinct.values()), threads)
+        for entry, kernel in zip(distinct.values(), kernels, strict=True):
+            yield Line(entry.op, entry.variant, entry.launch.kernel.__name__, gpu, facts(kernel))
+
+
+def main() -> None:
+    """Prints the table, and writes it where asked."""
+    options = _options()
+    if INTERPRETED:
+        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+        os.execve(sys.executable, [sys.executable, "-m", "outrider.kernels.report", *sys.argv[1:]], environment)
+    found = list(lines((SHAPES[name] for name in options.shapes), options.gpus, options.threads))
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(_table(found))
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        cells = [line.cells for line in found]
+        (options.out / "kernels.json").write_text(json.dumps(cells, indent=1) + "\n")
+        (options.out / "kernels.md").write_text(_markdown(cells))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.kernels.report", description=__doc__)
+    parser.add_argument("--shapes", type=_names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("--gpus", type=_names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
+    parser.add_argument("--threads", type=int, default=2, help="that compile")
+    parser.add_argument("--out", type=Path, help="folder for kernels.json and kernels.md")
+    return parser.parse_args()
+
+
+def _names(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Reads a list of names that are all known."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def _table(found: Sequence[Line]) -> Table:
+    table = Table(title="Kernels as compiled")
+    numbers = {"warps", "registers", "spilled", "shared"}
+    for column in found[0].cells:
+        table.add_column(column, justify="right" if column in numbers else "left")
+    for line in found:
+        table.add_row(*map(str, line.cells.values()), style="red" if line.compiled.spilled else "")
+    return table
+
+
+def _markdown(cells: Sequence[dict[str, str | int]]) -> str:
+    rows = [list(cells[0]), ["---"] * len(cells[0]), *([str(value) for value in row.values()] for row in cells)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Shapes of models, by which kernels are compiled, reported on and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What a model's kernels depend on.
+
+    Attributes:
+        name: by which it is asked for and printed.
+        hidden: width of the residual stream.
+        heads: of the queries.
+        kv_heads: of the keys and values.
+        head_dim: of a head.
+        intermediate: width between the two halves of the feed-forward block.
+        vocabulary: tokens.
+        layers: of the decoder.
+        dtype: of weights and products.
+        kv_dtype: of the pool.
+        page_size: tokens of a page.
+        head_norm: whether queries and keys are normed.
+    """
+
+    name: str
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    layers: int
+    dtype: torch.dtype = torch.bfloat16
+    kv_dtype: torch.dtype = torch.bfloat16
+    page_size: int = 16
+    head_norm: bool = False
+
+    @property
+    def qkv(self) -> int:
+        """Width of a row of queries, keys and values."""
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+
+_SHAPES = (
+    ModelShape("pocket", 256, 4, 2, 64, 704, 4096, 8),
+    ModelShape("llama-3.1-8b", 4096, 32, 8, 128, 14336, 128256, 32),
+    ModelShape("llama-3.1-8b-int8-kv", 4096, 32, 8, 128, 14336, 128256, 32, kv_dtype=torch.int8),
+    ModelShape("qwen3-32b", 5120, 64, 8, 128, 25600, 151936, 64, kv_dtype=torch.float8_e4m3fn, head_norm=True),
+    ModelShape("danube-1.8b", 2560, 32, 8, 80, 6912, 32000, 24, torch.float16, torch.float16),
+    ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
+)
+
+SHAPES = {shape.name: shape for shape in _SHAPES}
+"""By name: the model in the box, common ones, and the rest of what the kernels take."""

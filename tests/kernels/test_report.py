@@ -1,0 +1,43 @@
+"""What kernels compile to, for GPUs that need not be there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_KIB = 1024
+_SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
+"""What a program may have: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "outrider.kernels.report", *arguments]
+    cache = {"TRITON_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | cache | environment, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_every_kernel_compiles_for_both_gpus_within_their_means(tmp_path: Path) -> None:
+    done = run("--out", str(tmp_path), folder=tmp_path, TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr[-2000:]
+    kernels = json.loads((tmp_path / "kernels.json").read_text())
+    assert {kernel["gpu"] for kernel in kernels} == {"sm_80", "sm_90"}
+    assert {"rms_norm", "rope_kv_write", "kv_compact", "swiglu"} <= {kernel["op"] for kernel in kernels}
+    for kernel in kernels:
+        assert kernel["spilled"] == 0, kernel
+        assert kernel["shared"] <= _SHARED[kernel["gpu"]], kernel
+    markdown = (tmp_path / "kernels.md").read_text().splitlines()
+    assert len(markdown) == len(kernels) + 2
+    assert markdown[0].startswith("| op | variant | kernel | gpu | warps | registers | spilled |")
+
+
+def test_an_unknown_shape_is_refused_by_name(tmp_path: Path) -> None:
+    done = run("--shapes", "pocket,gpt-2", folder=tmp_path)
+    assert done.returncode == 2
+    assert "'gpt-2' is none of pocket, llama-3.1-8b," in done.stderr
