@@ -58,9 +58,11 @@ class EditBatch:
         self._places: list[Ids] = []
         self._values: list[Floats] = []
         self._banned: list[int] = []
+        self._allowed: dict[int, bytes] = {}
+        self._hopeless: list[int] = []
 
     def __bool__(self) -> bool:
-        return bool(self._places or self._banned)
+        return bool(self._places or self._banned or self._allowed or self._hopeless)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
         """At each of ``rows`` [m] and each of ``ids`` [k]: divisor, what is taken off and what is added, [3, m, k]."""
@@ -70,6 +72,13 @@ class EditBatch:
     def ban(self, row: int, ids: Sequence[int]) -> None:
         """Tokens that may not be drawn at ``row``."""
         self._banned.extend(row * self._vocabulary + token for token in ids)
+
+    def allow(self, row: int, bits: bytes | None) -> None:
+        """What alone may be drawn at ``row``, a bit for each token from the lowest of each byte on; None is nothing."""
+        if bits is None:
+            self._hopeless.append(row)
+        else:
+            self._allowed[row] = bits
 
     def apply(self, logits: Tensor) -> Tensor:
         """A copy of float32 logits [n, V] with the changes made."""
@@ -82,7 +91,18 @@ class EditBatch:
             flat[places] = torch.where(old < 0, old * divisor, old / divisor) - less + more
         if self._banned:
             flat[torch.tensor(self._banned, device=logits.device)] = float("-inf")
+        if self._hopeless:
+            edited[self._hopeless] = float("-inf")
+        if self._allowed:
+            rows = torch.tensor(list(self._allowed), device=logits.device)
+            edited[rows] = edited[rows].masked_fill(~self._unpacked(logits.device), float("-inf"))
         return edited
+
+    def _unpacked(self, device: torch.device) -> Tensor:
+        """Bool [m, V] of the rows that allow something."""
+        packed = torch.frombuffer(bytearray().join(self._allowed.values()), dtype=torch.uint8).to(device)
+        bits = (packed.view(len(self._allowed), -1, 1) >> torch.arange(8, device=device, dtype=torch.uint8)) & 1
+        return bits.view(len(self._allowed), -1)[:, : self._vocabulary].bool()
 
 
 class Rule(Protocol):

@@ -11,7 +11,6 @@ from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
-from outrider.verifier.edits import History
 from outrider.verifier.guessing import Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
@@ -19,7 +18,7 @@ from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 
-_NO_TOKEN = "the request's own bans (bad_words, logit_bias, min_tokens) leave no token to go on with"
+_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Engine:
     def submit(self, request: Request) -> int:
         """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
         ahead = len(self.scheduler.waiting)
-        sequence = self._sequence(request)
+        sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
         self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
@@ -117,14 +116,6 @@ class Engine:
         elif request.speculates:
             self._said.opened.append(Opened(number, self._guessing.open(sequence), request.drafters))
         return ahead
-
-    def _sequence(self, request: Request) -> Sequence:
-        tokens, length = request.prompt + request.emitted, len(request.prompt)
-        sequence = Sequence(request, self._next_number, tokens, self._runner.dice(request.sampling))
-        sequence.echoed = 0 if request.echo and not request.emitted else length
-        if request.edits:
-            sequence.rules.append(History(request.edits, tokens, length, request.stop_ids))
-        return sequence
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""

@@ -98,7 +98,8 @@ class Guessing:
         merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least)
         if self._weighs(sequence):
             merged.keep_order()
-        return merged
+            return merged
+        return merged if sequence.guide is None else sequence.guide.prune(merged)
 
     def _weighs(self, sequence: Sequence) -> bool:
         """Whether the rule weighs a sequence's guesses by what they were drawn from."""

@@ -17,7 +17,6 @@ from torch import Tensor
 WIDTH = 64
 """Most tokens that a proposal distribution gives a chance."""
 
-_LEAST = 40.0
 _CONFIDENCES = (0.6, 0.2, 0.1, 0.04)
 
 
@@ -46,10 +45,7 @@ def confidence(place: int) -> float:
 
 
 def propose(logits: Tensor, log_exponentials: Tensor, children: int) -> list[tuple[list[int], Proposal]]:
-    """Draws guesses for some nodes.
-
-    Every one of the likeliest `WIDTH` tokens keeps a chance, if a very small one where truncation left it none, so
-    that each node has as many guesses as any other.
+    """Draws guesses for some nodes, as many for each; those that truncation left no chance stand last.
 
     Args:
         logits: the drafter's float32 [n, V], after temperature and truncation.
@@ -60,7 +56,7 @@ def propose(logits: Tensor, log_exponentials: Tensor, children: int) -> list[tup
         For each node its guesses in the order of the draw, and what they were drawn from.
     """
     top = logits.topk(min(WIDTH, logits.shape[-1]))
-    q = top.values.maximum(top.values[:, :1] - _LEAST).softmax(-1)
+    q = top.values.softmax(-1)
     scores = q.log() - log_exponentials.gather(-1, top.indices)
     order = scores.topk(min(children, q.shape[-1])).indices
     rows = zip(top.indices.gather(-1, order).tolist(), top.indices.tolist(), q.tolist(), strict=True)
