@@ -106,6 +106,7 @@ class Engine:
         """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
         ahead = len(self.scheduler.waiting)
         sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
+        sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
         self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
