@@ -166,7 +166,7 @@ def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeE
     while engine.busy:
         engine.step()
     assert engine.tally.guessed["everything"] == 0
-    assert engine.tally.unusable["everything"] > 3
+    assert engine.tally.guesses.unusable["everything"] > 3
     engine.submit(Request("cold", "t", PROMPT, Sampling(), max_tokens=12))
     while engine.busy:
         engine.step()

@@ -74,7 +74,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             if settings.model == "pocket":
                 pocket.verify(model)
             vocabulary = Tokenizer.load(target).fingerprint
-            config = ModelConfig.load(model)
+            config = ModelConfig.load(target if (target / "config.json").is_file() else model)
             self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
                 DrafterContext(
                     vocabulary,

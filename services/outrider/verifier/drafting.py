@@ -88,6 +88,7 @@ class RemoteDrafting:
         self._spawn, self._offer, self._met = tasks.spawn, offer, met
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
+        self._quiet: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
@@ -108,6 +109,7 @@ class RemoteDrafting:
 
     def tell(self, outcome: Outcome) -> None:
         """Hands on what a step decided."""
+        self._hush(outcome.quiet)
         for opened in outcome.opened:
             self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
             self._place(session)
@@ -116,9 +118,22 @@ class RemoteDrafting:
         for number in outcome.closed:
             closed = self._sessions.pop(number, None)
             for link in closed.links.values() if closed is not None else ():
-                link.sessions -= 1
-                link.outgoing.closes.append(number)
-                link.news.set()
+                self._leave(number, link)
+
+    def _hush(self, quiet: frozenset[str]) -> None:
+        """Ends the sessions of drafters that are not to guess, and begins those of drafters that are to again."""
+        if quiet == self._quiet:
+            return
+        self._quiet = quiet
+        for number, session in self._sessions.items():
+            for drafter in quiet & session.links.keys():
+                self._leave(number, session.links.pop(drafter))
+            self._place(session)
+
+    def _leave(self, number: int, link: Link) -> None:
+        link.sessions -= 1
+        link.outgoing.closes.append(number)
+        link.news.set()
 
     def _commit(self, committed: Committed) -> None:
         session = self._sessions.get(committed.number)
@@ -136,7 +151,7 @@ class RemoteDrafting:
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that it has none of."""
         admitted = session.opened.drafters
-        for drafter in self.drafters - session.links.keys():
+        for drafter in self.drafters - session.links.keys() - self._quiet:
             if admitted is None or drafter in admitted:
                 able = [link for link in self._links.values() if link.drafter == drafter]
                 self._open(session, min(able, key=lambda link: link.sessions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
-from outrider.verifier.guessing import Guessing
+from outrider.verifier.guessing import Counts, Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
@@ -41,12 +41,16 @@ class Committed:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did, for others to hear: frames for readers, the rest for drafters."""
+    """What a step did, for others to hear: frames for readers, the rest for drafters.
+
+    ``quiet`` names the drafters that are not to guess at present.
+    """
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    quiet: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -57,9 +61,17 @@ class Tally:
     rows: int = 0
     tokens: int = 0
     prefilled: int = 0
-    guessed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    accepted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    unusable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    guesses: Counts = field(default_factory=Counts)
+
+    @property
+    def guessed(self) -> Counter[str]:
+        """Guesses verified, by drafter."""
+        return _by_drafter(self.guesses.bought)
+
+    @property
+    def accepted(self) -> Counter[str]:
+        """Guesses that came true, by drafter."""
+        return _by_drafter(self.guesses.accepted)
 
 
 class Engine:
@@ -77,14 +89,14 @@ class Engine:
         drafters: Seq[Drafter] = (),
     ) -> None:
         self._runner, self._answers = runner, answers
-        self._guessing = Guessing(runner, scheduler, cost, drafters)
+        self.guessing = Guessing(runner, scheduler, cost, drafters)
         self.scheduler = scheduler
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
-        self.tally = Tally(guessed=self._guessing.guessed, unusable=self._guessing.unusable)
+        self.tally = Tally(guesses=self.guessing.counts)
 
     @property
     def busy(self) -> bool:
@@ -115,7 +127,7 @@ class Engine:
         if (finish := self._streams[number].replay(request.emitted)) is not None:
             self._end(sequence, finish, self._streams[number].frame([], [], []))
         elif request.speculates:
-            self._said.opened.append(Opened(number, self._guessing.open(sequence), request.drafters))
+            self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
         return ahead
 
     def cancel(self, request_id: str) -> bool:
@@ -130,14 +142,14 @@ class Engine:
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
         if (sequence := self._sequences.get(number)) is not None:
-            self._guessing.offer(sequence, tree, source)
+            self.guessing.offer(sequence, tree, source)
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
         began = time.perf_counter()
         plan = self.scheduler.plan()
-        self._guessing.draft(self._sequences)
-        works = self._works(plan, self._guessing.buy(plan))
+        self.guessing.draft(self._sequences)
+        works = self._works(plan, self.guessing.buy(plan))
         try:
             drawn = self._runner.run(works) if works else []
         except BrokenLogits as error:
@@ -147,8 +159,9 @@ class Engine:
                 self._commit(work, result)
             self._count(works)
             rows = sum(len(work.tokens) for work in works)
-            self._guessing.time(plan, rows, time.perf_counter() - began)
+            self.guessing.time(plan, rows, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
+        said.quiet = self.guessing.quiet
         return said
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
@@ -172,7 +185,7 @@ class Engine:
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
         self._runner.keep(sequence, accepted.rows)
         cached = sequence.cached + len(accepted.rows)
-        self._guessing.learn(sequence, guesses, accepted)
+        self.guessing.learn(sequence, guesses, accepted)
         self._decide(sequence, accepted, guesses, drawn)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)
@@ -201,8 +214,6 @@ class Engine:
         right = sum(name != "" for name in by)
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
-        for name in filter(None, by):
-            self.tally.accepted[name] += 1
         self.tally.tokens += len(tokens)
         frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn))
         if finish is not None:
@@ -220,7 +231,7 @@ class Engine:
         if not sequence.request.speculates:
             return
         self._said.committed.append(Committed(sequence.number, length, tokens))
-        self._guessing.follow(sequence, length, tokens, row)
+        self.guessing.follow(sequence, length, tokens, row)
 
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
@@ -231,7 +242,7 @@ class Engine:
         self._said.frames.append((sequence.request, last))
         if sequence.request.speculates:
             self._said.closed.append(number)
-            self._guessing.close(sequence)
+            self.guessing.close(sequence)
 
     def _fail(self, works: Seq[Work], why: str) -> None:
         for sequence in [work.sequence for work in works]:
@@ -248,3 +259,10 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for (drafter, _), count in counts.items():
+        sums[drafter] += count
+    return sums

@@ -104,6 +104,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.max_nodes,
             settings.page_size,
             config.context_length,
+            settings.max_tenant_guesses,
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -114,7 +115,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._drafters,
         )
         self._pages = PageTable(settings.pages)
-        runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
+        rule = make_rule(settings)
+        self._metrics.rule(rule)
+        runner = Runner(model, settings.pages, settings.page_size, rule)
         cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())

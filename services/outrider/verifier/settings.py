@@ -32,6 +32,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
     max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
     max_nodes: Annotated[int, Meta(ge=1, le=63, description="most guesses a sequence in a step")] = 31
+    max_tenant_guesses: Annotated[
+        int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no such limit")
+    ] = 0
     acceptance: Annotated[
         str,
         Meta(description="rule by which guesses are accepted, by plug-in name: race, rejection, or typical (lossy)"),
