@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +14,14 @@ from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, Opening
 from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.text import Tokenizer
+from outrider.proposer.model_drafter import ModelDrafter
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Finish, Frame
 
+from tests.toy_model import save_toy
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
 
@@ -217,3 +221,20 @@ def test_drafters_see_the_hidden_state_that_decided_the_newest_token(make_engine
         batch = RaggedBatch.build([SequenceRows(len(before), 0, pages)], 8)
         whole = model.forward(torch.tensor(before), batch, model.new_pool(len(pages), 8))
         assert torch.equal(whole[-1], hidden)
+
+
+def test_a_drafter_of_a_shorter_context_guesses_up_to_there_and_is_silent_then(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    directory = save_toy(tmp_path / "short", VOCABULARY, context=40)
+    fingerprint = Tokenizer.load(directory).fingerprint
+    draft = ModelDrafter(DrafterContext(fingerprint, VOCABULARY, 256, directory, dtype="float32"))
+    assert draft.context_length == 40
+    wanted = [Request(f"r{length}", "t", [7] * length, Sampling(1.0, seed=length), 60) for length in (3, 30, 39, 45)]
+    frames = run(make_engine(VOCABULARY, [draft]), wanted)
+    assert {name: tokens(each) for name, each in frames.items()} == said(make_engine(VOCABULARY), wanted)
+    for request in wanted:
+        by = [name for frame in frames[request.id] for name in frame.guessed_by]
+        inside = max(41 - len(request.prompt), 0)
+        assert not any(by[inside:])
+        assert any(by[:inside]) or inside < 4

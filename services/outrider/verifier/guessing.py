@@ -51,7 +51,7 @@ class Guessing:
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace, self._worth = Pace(), Worth()
-        self._names = {drafter.name for drafter in drafters}
+        self._guessed: set[str] = set()
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
         self._waited: dict[str, float] = {}
@@ -86,7 +86,6 @@ class Guessing:
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
         behind = len(sequence.tokens) - tree.length
-        self._names.add(tree.drafter)
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
         if self._weighs(sequence) and tree.tokens and not tree.proposals:
@@ -111,6 +110,7 @@ class Guessing:
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
+        self._guessed = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits = self._scheduler.limits
         least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
@@ -170,11 +170,14 @@ class Guessing:
         self._bought, self._accepted = Counter(), Counter()
 
     def _weigh(self, plan: Plan, prices: Prices) -> None:
-        done = {
-            name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0)) for name in self._names
+        admitted = {
+            name
+            for name in self._waited.keys() | self.quiet
+            if any(sequence.request.admits(name) for sequence in plan.decoding)
         }
-        asked = [name for name in self._names if any(sequence.request.admits(name) for sequence in plan.decoding)]
-        self._worth.step(asked, done, prices)
+        for name in self._guessed | admitted:
+            done = Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0))
+            self._worth.step(name, done, prices)
         self.quiet = self._worth.quiet
         for sequence in plan.decoding if self.quiet else ():
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}

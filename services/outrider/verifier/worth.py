@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _TRIAL, _FADE = 48, 1 - 1 / 64
@@ -76,17 +75,10 @@ class Worth:
         """Drafters that are not asked at present."""
         return frozenset(name for name, book in self._books.items() if book.quiet)
 
-    def step(self, asked: Iterable[str], done: Mapping[str, Yield], prices: Prices) -> None:
-        """Takes in a step of decoding.
-
-        Args:
-            asked: drafters that might have guessed at a sequence of the step.
-            done: what they did.
-            prices: what it was worth.
-        """
-        for name in asked:
-            book = self._books.setdefault(name, _Book())
-            if book.quiet:
-                book.quiet -= 1
-            else:
-                book.enter(done.get(name, Yield()), prices)
+    def step(self, drafter: str, done: Yield, prices: Prices) -> None:
+        """Takes in a step of decoding at which ``drafter`` had guessed, or might have if it were not left alone."""
+        book = self._books.setdefault(drafter, _Book())
+        if book.quiet:
+            book.quiet -= 1
+        else:
+            book.enter(done, prices)
