@@ -19,6 +19,9 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 
+_LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What became of a kernel.
@@ -28,6 +31,7 @@ class Compiled:
         registers: of a thread.
         spilled: bytes of a thread's registers that are kept in memory.
         shared: bytes of shared memory of a program.
+        load: bytes that its widest load from memory brings a thread, up to 16.
         products: ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
         copies: ``bulk`` (TMA) or ``cp.async`` where memory is copied asynchronously, else ``none``.
     """
@@ -36,6 +40,7 @@ class Compiled:
     registers: int
     spilled: int
     shared: int
+    load: int
     products: str
     copies: str
 
@@ -125,6 +130,7 @@ def facts(kernel: Any) -> Compiled:
         registers=usage["REG"],
         spilled=usage["STACK"] + usage["LOCAL"],
         shared=kernel.metadata.shared,
+        load=max((int(count or 1) * int(bits) // 8 for count, bits in _LOAD.findall(ptx)), default=0),
         products=next((name for name in ("wgmma", "mma.sync") if name in ptx), "none"),
         copies="bulk" if "cp.async.bulk" in ptx else "cp.async" if "cp.async" in ptx else "none",
     )

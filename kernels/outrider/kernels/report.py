@@ -10,14 +10,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from outrider.kernels.catalogue import Entry, entries
 from outrider.kernels.compilation import Compiled, compile_all, facts, key, target
 from outrider.kernels.launch import INTERPRETED
-from outrider.kernels.shapes import SHAPES, ModelShape
+from outrider.kernels.shapes import SHAPES, ModelShape, names
 from rich.console import Console
 from rich.table import Table
 
@@ -75,29 +75,16 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.kernels.report", description=__doc__)
-    parser.add_argument("--shapes", type=_names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--gpus", type=_names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
+    parser.add_argument("--shapes", type=names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("--gpus", type=names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
     parser.add_argument("--threads", type=int, default=2, help="that compile")
     parser.add_argument("--out", type=Path, help="folder for kernels.json and kernels.md")
     return parser.parse_args()
 
 
-def _names(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Reads a list of names that are all known."""
-
-    def read(text: str) -> list[str]:
-        names = text.split(",")
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return names
-
-    return read
-
-
 def _table(found: Sequence[Line]) -> Table:
     table = Table(title="Kernels as compiled")
-    numbers = {"warps", "registers", "spilled", "shared"}
+    numbers = {"warps", "registers", "spilled", "shared", "load"}
     for column in found[0].cells:
         table.add_column(column, justify="right" if column in numbers else "left")
     for line in found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -56,3 +58,16 @@ _SHAPES = (
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
 """By name: the model in the box, common ones, and the rest of what the kernels take."""
+
+
+def names(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Reads a list of names that are all known, from an argument of a command."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return names
+
+    return read
