@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from outrider.kernels.invariance import MOST_ROWS, InvariantLinear, NotInvariant, least_rows
-from outrider.kernels.linear import Linear, pack, reference
+from outrider.kernels.invariance import InvariantLinear, NotInvariant, RowRange, row_range
+from outrider.kernels.linear import pack, reference
 from torch import Tensor
 
 
@@ -33,33 +33,50 @@ def test_rows_of_an_invariant_product_do_not_depend_on_their_number_or_place(
     dtype: torch.dtype, inner: int, outer: int
 ) -> None:
     plain = pack(random(outer, inner).to(dtype))
-    linear = InvariantLinear(plain, least_rows(plain))
-    x = random(MOST_ROWS * 2 + 5, inner, seed=1).to(dtype)
+    linear = InvariantLinear(plain, row_range(inner, outer, dtype, pack))
+    x = random(517, inner, seed=1).to(dtype)
     together = linear(x)
     for rows in (1, 2, 3, 7, 11, 30, 77, 255, 300):
         chosen = torch.randperm(len(x), generator=torch.Generator().manual_seed(rows))[:rows]
         assert torch.equal(linear(x[chosen]), together[chosen])
 
 
-class FewRowsDiffer:
-    """A product that goes another way below five rows."""
+class SomeRowsDiffer:
+    """A product that gives other bits for every number of rows outside a range."""
 
-    in_features, out_features, dtype = 8, 3, torch.float32
+    dtype = torch.float32
 
-    def __init__(self, differs: int) -> None:
-        self._differs = differs
+    def __init__(self, weight: Tensor, least: int, most: int) -> None:
+        self.out_features, self.in_features = weight.shape
+        self._weight, self._least, self._most = weight, least, most
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x[:, :3] * (1.0 if len(x) >= self._differs else 1.0001)
+        rows = len(x)
+        other = 0 if self._least <= rows <= self._most else rows
+        return (x.double() @ self._weight.double().T + other).float()
 
 
-def test_fewer_rows_than_are_safe_are_filled_up() -> None:
-    linear: Linear = FewRowsDiffer(5)
-    assert least_rows(linear) == 8
-    x = random(20, 8)
-    assert torch.equal(InvariantLinear(linear, 8)(x[3:4]), linear(x)[3:4])
+def range_of(least: int, most: int) -> RowRange:
+    return row_range(8, 3, torch.float32, lambda weight: SomeRowsDiffer(weight, least, most))
 
 
-def test_a_product_that_no_filling_makes_safe_is_refused() -> None:
+def test_numbers_of_rows_that_are_not_safe_are_filled_up_or_split() -> None:
+    rows = range_of(5, 40)
+    assert rows == RowRange(8, 32)
+    linear = InvariantLinear(SomeRowsDiffer(random(3, 8), 5, 40), rows)
+    x = random(70, 8)
+    exact = SomeRowsDiffer(random(3, 8), 0, 100)
+    assert torch.equal(linear(x), exact(x))
+    assert torch.equal(linear(x[3:4]), exact(x[3:4]))
+
+
+class PlacesDiffer(SomeRowsDiffer):
+    """A product in which it matters where a row stands."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x) + torch.arange(len(x))[:, None]
+
+
+def test_a_product_that_nothing_makes_safe_is_refused() -> None:
     with pytest.raises(NotInvariant, match="8 to 3 features depend on their number"):
-        least_rows(FewRowsDiffer(200))
+        row_range(8, 3, torch.float32, lambda weight: PlacesDiffer(weight, 0, 300))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import AttentionPlan, Tiling, reference, tree_attention
+from outrider.kernels.tree_attention import CpuPlan, Tiling, reference
 from torch import Tensor
 
 _PAGE_SIZE, _PAGES = 8, 120
@@ -47,10 +45,9 @@ def filled_pool(kv_heads: int, head_dim: int, batch: RaggedBatch) -> KvPool:
 
 
 def attend(queries: Tensor, batch: RaggedBatch, pool: KvPool, tiling: Tiling | None) -> Tensor:
-    scale = queries.shape[2] ** -0.5 * (1 if tiling is None else math.log2(math.e))
-    plan = AttentionPlan(batch, pool, queries.shape[1], torch.float32, tiling)
-    plan.queries.copy_((queries * scale).view(torch.complex64).view(plan.queries.shape))
-    return tree_attention(plan, 1).view(queries.shape)
+    plan = CpuPlan(batch, pool, queries.shape[1], torch.float32, tiling)
+    plan.queries.copy_((queries * plan.scale).view(torch.complex64).view(plan.queries.shape))
+    return plan.attend(1).view(queries.shape)
 
 
 @pytest.mark.parametrize("tiling", _TILINGS)
@@ -85,5 +82,5 @@ def test_scores_too_large_for_an_exponential_are_no_trouble() -> None:
 
 def test_the_result_may_be_in_half_precision() -> None:
     batch = RaggedBatch.build([SequenceRows(3, 4, [0])], _PAGE_SIZE)
-    plan = AttentionPlan(batch, filled_pool(1, 8, batch), 2, torch.bfloat16)
-    assert tree_attention(plan, 0).dtype == torch.bfloat16
+    plan = CpuPlan(batch, filled_pool(1, 8, batch), 2, torch.bfloat16)
+    assert plan.attend(0).dtype == torch.bfloat16

@@ -9,7 +9,6 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,12 @@ class RaggedBatch:
         starts: first row of each sequence in the step.
         trees: shape of each sequence's tree; None for a causal chunk.
         rows: rows of the step.
-        positions: int64 [rows], absolute position of each row: context plus depth.
+        host_positions: int64 [rows], absolute position of each row: context plus depth.
+        positions: the same on the device.
         slots: int64 [rows], where in the pool each row's keys and values are written.
     """
 
-    __slots__ = ("page_size", "positions", "rows", "sequences", "slots", "starts", "trees")
+    __slots__ = ("host_positions", "page_size", "positions", "rows", "sequences", "slots", "starts", "trees")
 
     def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
         self.sequences = tuple(sequences)
@@ -95,8 +95,10 @@ class RaggedBatch:
         *self.starts, self.rows = accumulate((s.rows for s in self.sequences), initial=0)
         for sequence in self.sequences:
             _check(sequence, page_size)
-        self.positions = self._tensor([self._positions(i) for i in range(len(self.sequences))], device)
-        self.slots = self._tensor([row_slots(s, page_size, s.first, s.rows) for s in self.sequences], device)
+        self.host_positions = _joined([self._positions(i) for i in range(len(self.sequences))])
+        self.positions = torch.from_numpy(self.host_positions).to(device)
+        slots = _joined([row_slots(s, page_size, s.first, s.rows) for s in self.sequences])
+        self.slots = torch.from_numpy(slots).to(device)
 
     @classmethod
     def build(
@@ -117,11 +119,6 @@ class RaggedBatch:
             return np.arange(sequence.context, sequence.context + sequence.rows)
         return np.array(tree.depths[-sequence.rows :]) + sequence.context
 
-    @staticmethod
-    def _tensor(parts: list[npt.NDArray[np.int64]], device: torch.device | str) -> Tensor:
-        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return torch.from_numpy(joined).to(device)
-
 
 def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) -> npt.NDArray[np.int64]:
     """Slots in the pool of a sequence's tokens ``first`` to ``first + count - 1``."""
@@ -129,6 +126,10 @@ def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) ->
     pages = np.array(sequence.pages[page : (first + count - 1) // page_size + 1], np.int64)
     slots = (pages[:, None] * page_size + np.arange(page_size)).reshape(-1)
     return slots[first - page * page_size :][:count]
+
+
+def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _check(sequence: SequenceRows, page_size: int) -> None:

@@ -7,20 +7,21 @@ Lab 2025, "Defeating nondeterminism in LLM inference", fix it in kernels of thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import AttentionPlan, Tiling, tree_attention
+from outrider.kernels.tree_attention import CpuPlan, Tiling
 from torch import Tensor
 
-MOST_ROWS = 256
-"""Rows of the longest product that is probed; longer ones are split."""
-
+_MOSTS = (256, 64, 32, 16)
+"""Rows of the longest product, the more the better; longer ones are split."""
 _LEASTS = (1, 2, 4, 8, 16, 32)
-_SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, MOST_ROWS)
+_SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
+_ROUNDS = 2
 _TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
 
 
@@ -28,53 +29,83 @@ class NotInvariant(Exception):
     """No way was found to keep a row's bits the same."""
 
 
-class InvariantLinear:
-    """A linear whose rows have the same bits however many there are.
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Numbers of rows within which a product gives a row the same bits.
 
-    Fewer than ``least`` rows (see `least_rows`) are filled up, and more than `MOST_ROWS` split.
+    Attributes:
+        least: fewer are filled up.
+        most: more are split.
     """
 
-    def __init__(self, inner: Linear, least: int) -> None:
+    least: int
+    most: int
+
+
+class InvariantLinear:
+    """A linear whose rows have the same bits however many there are, given the `row_range` of its shape."""
+
+    def __init__(self, inner: Linear, rows: RowRange) -> None:
         self.in_features, self.out_features, self.dtype = inner.in_features, inner.out_features, inner.dtype
         self._inner = inner
-        self._least = least
+        self._rows = rows
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
         rows = x.shape[0]
-        if rows > MOST_ROWS:
-            return torch.cat([self(piece) for piece in torch.split(x, MOST_ROWS)])
-        if rows >= self._least:
+        if rows > self._rows.most:
+            return torch.cat([self(piece) for piece in torch.split(x, self._rows.most)])
+        if rows >= self._rows.least:
             return self._inner(x)
-        return self._inner(torch.cat([x, x.new_zeros(self._least - rows, self.in_features)]))[:rows]
+        return self._inner(torch.cat([x, x.new_zeros(self._rows.least - rows, self.in_features)]))[:rows]
 
 
-def least_rows(linear: Linear) -> int:
-    """The smallest number of rows from which on ``linear`` gives a row the same bits, found by trying.
+def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Callable[[Tensor], Linear]) -> RowRange:
+    """The widest range of rows within which a product of this shape gives a row the same bits, found by trying.
 
-    It is a matter of the shape and dtype, not of the weight.
+    Libraries choose their kernels by shape and dtype, not by the weight, so a weight is made up whose sums cancel: what
+    is left of them is rounding, and another order of the sum shows however coarsely the result is rounded.
+
+    Args:
+        in_features: columns of the weight.
+        out_features: rows of the weight.
+        dtype: of the weight.
+        pack: makes the product of a weight.
 
     Raises:
         NotInvariant: where there is none.
     """
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(MOST_ROWS, linear.in_features, generator=generator).to(linear.dtype)
-    order = torch.randperm(MOST_ROWS, generator=generator)
-    whole = linear(x)
-    if torch.equal(linear(x[order]), whole[order]):
-        agreeing = {rows for rows in _SAMPLE if _same_rows(linear, x, whole, order[:rows])}
-        for least in _LEASTS:
-            if agreeing.issuperset(rows for rows in _SAMPLE if rows >= least):
-                return least
+    probes = [_cancelling(in_features, out_features, dtype, seed) for seed in range(_ROUNDS)]
+    linears = [(pack(weight), x) for weight, x in probes]
+    for most in _MOSTS:
+        agreeing = {rows for rows in _SAMPLE if rows <= most and all(_agrees(*each, most, rows) for each in linears)}
+        for least in (least for least in _LEASTS if least <= most):
+            if agreeing.issuperset(rows for rows in _SAMPLE if least <= rows <= most):
+                return RowRange(least, most)
     raise NotInvariant(
-        f"rows of a {linear.dtype} product of {linear.in_features} to {linear.out_features} features depend on their "
-        "number on this machine, whatever they are padded to"
+        f"rows of a {dtype} product of {in_features} to {out_features} features depend on their number on this "
+        "machine, however they are padded and split"
     )
 
 
-def _same_rows(linear: Linear, x: Tensor, whole: Tensor, chosen: Tensor) -> bool:
-    rows = len(chosen)
-    return torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[chosen]), whole[chosen])
+def _cancelling(in_features: int, out_features: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+    """A weight, and rows to multiply, whose products are zero but for rounding: every term has its negative."""
+    generator = torch.Generator().manual_seed(seed)
+    half = in_features // 2
+    weight = torch.randn(out_features, in_features, generator=generator)
+    x = torch.randn(_MOSTS[0], in_features, generator=generator)
+    places = torch.randperm(in_features, generator=generator)
+    ours, theirs = places[:half], places[half : 2 * half]
+    weight[:, theirs], x[:, theirs] = -weight[:, ours], x[:, ours]
+    return weight.to(dtype), x.to(dtype)
+
+
+def _agrees(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
+    """Whether rows have the bits that they have among ``most``, at their place and at others."""
+    x = x[:most]
+    whole = linear(x)
+    order = torch.randperm(most, generator=torch.Generator().manual_seed(rows))[:rows]
+    return torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[order]), whole[order])
 
 
 def invariant_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
@@ -102,9 +133,9 @@ def _holds(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: in
     pool.slots[0][: len(rows)] = rows
 
     def attend(sequence: SequenceRows, chosen: Tensor) -> Tensor:
-        plan = AttentionPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling)
+        plan = CpuPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling)
         plan.queries.copy_(chosen.contiguous().view(torch.complex64).view(plan.queries.shape))
-        return tree_attention(plan, 0).clone()
+        return plan.attend(0).clone()
 
     chunk = attend(SequenceRows(tokens, context, pages), queries)
     singles = [attend(SequenceRows(1, context + i, pages), queries[i : i + 1]) for i in range(tokens)]

@@ -11,7 +11,7 @@ from outrider.kernels.invariance import NotInvariant, invariant_tiling
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
-from outrider.kernels.tree_attention import AttentionPlan, Tiling
+from outrider.kernels.tree_attention import Tiling, plan_attention
 from outrider.models import rotary
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import DTYPES, ModelConfig
@@ -24,7 +24,6 @@ from torch import Tensor
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
 
 Determinism = Literal["strict", "fast"]
-_LOG2_E = 1.4426950408889634
 
 
 class LlamaModel:
@@ -47,7 +46,6 @@ class LlamaModel:
         self._norm = loader.norm("model.norm.weight")
         self._output: Linear = loader.output(self._embedding)
         self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
-        self._scale = config.head_dim**-0.5 * (1.0 if tiling is None else _LOG2_E)
 
     @classmethod
     def load(
@@ -103,12 +101,14 @@ class LlamaModel:
             IndexError: a position or an id is beyond the model's.
         """
         turns = self._turns.index_select(0, batch.positions)
-        plan = AttentionPlan(batch, pool, self.config.heads, self.dtype, self._tiling)
-        step = StepState(plan, pool, batch.slots, turns, turns * self._scale)
+        strict = self._tiling is not None
+        plan = plan_attention(batch, pool, self.config.heads, self.dtype, strict=strict, tiling=self._tiling)
+        step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
         x = self._embedding.index_select(0, ids).float()
+        delta: Tensor | None = None
         for index, layer in enumerate(self._layers):
-            layer(x, step, index)
-        return rms_norm(x, self._norm, self._eps)
+            delta = layer(x, delta, step, index)
+        return rms_norm(x, self._norm, self._eps, add=delta)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

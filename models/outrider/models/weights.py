@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.invariance import InvariantLinear, least_rows
+from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, pack
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
@@ -31,7 +31,7 @@ class WeightLoader:
         self.device = device
         self._checkpoint = checkpoint
         self._strict = strict
-        self._least_rows: dict[tuple[int, int], int] = {}
+        self._row_ranges: dict[tuple[int, int], RowRange] = {}
         self._folds = dtype == torch.float32
 
     def embedding(self) -> Tensor:
@@ -119,6 +119,6 @@ class WeightLoader:
 
     def _invariant(self, linear: Linear) -> Linear:
         shape = (linear.in_features, linear.out_features)
-        if shape not in self._least_rows:
-            self._least_rows[shape] = least_rows(linear)
-        return InvariantLinear(linear, self._least_rows[shape])
+        if shape not in self._row_ranges:
+            self._row_ranges[shape] = row_range(*shape, self.dtype, pack)
+        return InvariantLinear(linear, self._row_ranges[shape])

@@ -48,3 +48,18 @@ def _e4m3(x):
     subnormal = (tl.minimum(tl.abs(x), 1.0) * 512.0 + _ROUND - _ROUND).to(tl.int32)
     code = tl.where(magnitude < 0x3C800000, subnormal, tl.minimum(normal, 0x7E))
     return (code | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def decode(codes, KIND: tl.constexpr):
+    """Half-precision numbers of codes, which are exact; times the scale and `unit` they are the values."""
+    if KIND == 1:
+        bits = codes.to(tl.int16)
+        return (((bits & 0x80) << 8) | ((bits & 0x7F) << 7)).to(tl.float16, bitcast=True)
+    return codes.to(tl.float16)
+
+
+@triton.jit
+def unit(KIND: tl.constexpr):
+    """What the scales are multiplied by: E4M3's exponents, read as half precision's, are 8 too small."""
+    return 256.0 if KIND == 1 else 1.0

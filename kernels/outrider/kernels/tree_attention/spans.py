@@ -1,0 +1,38 @@
+"""How the positions that a row sees are cut, as a function of the row's own position alone.
+
+A row at position ``i`` sees positions 0 to ``i``. Those before `far_end` lie behind any tree the row can be part of,
+so they are committed tokens that all rows of a sequence share; they are cut into spans of `span` positions. The rest,
+64 to 127 positions, are near: there a tree's rows differ. The result is the partial results of the far spans, in
+their order, joined with that of the near positions; it does not matter who computes which, so a token has the same
+bits in a prompt's chunk, alone, and in a tree of any shape (He and Thinking Machines Lab 2025, "Defeating
+nondeterminism in LLM inference", do it for batches).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+UNIT = 64
+"""Spans and near positions begin at multiples of it."""
+MOST_NODES = 64
+"""Nodes of a tree."""
+LOG2_E = 1.4426950408889634
+"""By which scores are multiplied, so that their exponentials are powers of two."""
+_LEAST_SPAN = 256
+_MOST_SPANS = 32
+
+Indices = npt.NDArray[np.int64]
+
+
+def far_end(positions: Indices) -> Indices:
+    """The end of the far positions of rows at ``positions``: at most their context's end, whatever their tree."""
+    ends: Indices = np.maximum(positions - (MOST_NODES - 1), 0) // UNIT * UNIT
+    return ends
+
+
+def span(far: Indices) -> Indices:
+    """Positions of a far span: a power of two, at least 256, so that there are at most 32 of them."""
+    wanted = np.maximum(-(-far // _MOST_SPANS), _LEAST_SPAN)
+    powers: Indices = 1 << np.ceil(np.log2(wanted)).astype(np.int64)
+    return powers

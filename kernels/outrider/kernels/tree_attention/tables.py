@@ -1,0 +1,191 @@
+"""What the attention kernels read about a step: its rows, its pages, and the list of the programs' work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree
+from outrider.kernels.tree_attention.spans import MOST_NODES, Indices, far_end, span
+from torch import Tensor
+
+ITEM = 8
+"""Numbers of an item: sequence, first row, rows, first position, end, span (0 for rows of any), kind, and, of far
+positions, the place of the partial result among those of a row."""
+FAR, CAUSAL, PATH, BITS = range(4)
+"""Kinds of items: positions that all rows share; near positions by position, by a row's path, by nodes' bits."""
+FOLDED_FROM = 128
+"""Rows of a sequence from which on one program takes all far spans of some rows: there are programs enough."""
+_LEAST_WINDOW = 2 * MOST_NODES
+_ALIGNMENT = 4
+
+Item = tuple[int, int, int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the cutting depends on, apart from the step.
+
+    Attributes:
+        block: rows of a sequence that one program takes.
+        by_path: whether near positions of a tree are gathered row by row, so that its shape changes no bits.
+        window: positions that a row sees, itself included; 0 for all.
+    """
+
+    block: int
+    by_path: bool
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Tensors of one step.
+
+    Attributes:
+        items: int32 [items, `ITEM`].
+        folded: the same of items that take several spans.
+        spans: int32 [rows], positions of a far span of each row.
+        starts: int32 [rows], index of each row's first partial result.
+        counts: int32 [rows], how many it has.
+        paths: int32 [rows, 64], the node at each depth of each row's path.
+        contexts: int32 [sequences].
+        pages: int32 [sequences, most pages].
+        ancestors: int64 [rows], bit j where node j is seen.
+        partials: partial results of the step.
+    """
+
+    items: Tensor
+    folded: Tensor
+    spans: Tensor
+    starts: Tensor
+    counts: Tensor
+    paths: Tensor
+    contexts: Tensor
+    pages: Tensor
+    ancestors: Tensor
+    partials: int
+
+    @classmethod
+    def build(cls, batch: RaggedBatch, layout: Layout, page_count: int) -> Tables:
+        """The tables of ``batch`` over a pool of ``page_count`` pages.
+
+        Raises:
+            ValueError: a tree has more than 64 nodes, or a page is not in the pool.
+        """
+        cuts = [_cut(batch, index, layout) for index in range(len(batch.sequences))]
+        counts = np.concatenate([cut.counts for cut in cuts])
+        tables = (
+            _items([item for cut in cuts for item in cut.items]),
+            _items([item for cut in cuts for item in cut.folded]),
+            np.concatenate([cut.spans for cut in cuts]),
+            np.cumsum(counts) - counts,
+            counts,
+            _paths(batch),
+            np.array([sequence.context for sequence in batch.sequences]),
+            _pages(batch.sequences, page_count),
+        )
+        device = batch.slots.device
+        items, folded, spans, starts, counts_, paths, contexts, pages = _ship(tables, device)
+        ancestors = torch.from_numpy(_ancestors(batch)).to(device)
+        return cls(items, folded, spans, starts, counts_, paths, contexts, pages, ancestors, int(counts.sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    items: list[Item]
+    folded: list[Item]
+    spans: Indices
+    counts: Indices
+
+
+def _cut(batch: RaggedBatch, index: int, layout: Layout) -> _Cut:
+    """The work of one sequence."""
+    start, sequence = batch.starts[index], batch.sequences[index]
+    positions = batch.host_positions[start : start + sequence.rows]
+    far, counts = far_end(positions), np.ones(sequence.rows, np.int64)
+    spans = span(far)
+    cut = _Cut([], [], spans, counts)
+    folds = sequence.rows >= FOLDED_FROM
+    seen_from = max(int(positions.min()) - layout.window + 1, 0) if layout.window else 0
+    for width in map(int, np.unique(spans)):
+        begin = seen_from // width * width
+        ends = np.where((spans == width) & (far > begin), far, begin)
+        counts += np.minimum(-(-(ends - begin) // width), 1 if folds else MOST_NODES)
+        for row, rows in _blocks(sequence.rows, layout.block):
+            end = int(ends[row : row + rows].max())
+            chunks = [(begin, end)] if folds else [(b, min(b + width, end)) for b in range(begin, end, width)]
+            work = cut.folded if folds else cut.items
+            work += [(index, start + row, rows, *c, width, FAR, i) for i, c in enumerate(chunks) if c[0] < c[1]]
+    cut.items.extend(_near(index, start, sequence, positions, far, batch.trees[index], layout))
+    return cut
+
+
+def _near(
+    index: int,
+    start: int,
+    sequence: SequenceRows,
+    positions: Indices,
+    far: Indices,
+    tree: Tree | None,
+    layout: Layout,
+) -> Iterator[Item]:
+    """The near positions of a sequence's rows."""
+    chain = tree is None or sequence.nodes == 1
+    by_path = not chain and (layout.by_path or 0 < layout.window < _LEAST_WINDOW)
+    kind = CAUSAL if chain else PATH if by_path else BITS
+    for row, rows in _blocks(sequence.rows, 1 if by_path else layout.block):
+        begin, last = int(far[row : row + rows].min()), int(positions[row : row + rows].max())
+        end = sequence.context + sequence.nodes if kind == BITS else last + 1
+        yield (index, start + row, rows, begin, end, 0, kind, 0)
+
+
+def _blocks(rows: int, block: int) -> Iterator[tuple[int, int]]:
+    for row in range(0, rows, block):
+        yield row, min(block, rows - row)
+
+
+def _items(items: list[Item]) -> Indices:
+    return np.array(items, np.int64).reshape(-1, ITEM)
+
+
+def _paths(batch: RaggedBatch) -> Indices:
+    paths = np.zeros((batch.rows, MOST_NODES), np.int64)
+    for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
+        if tree is not None:
+            rows, nodes = np.nonzero(tree.visible(sequence.rows))
+            paths[start + rows, np.array(tree.depths)[nodes]] = nodes
+    return paths
+
+
+def _ancestors(batch: RaggedBatch) -> Indices:
+    bits = np.zeros(batch.rows, np.uint64)
+    for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
+        if tree is None:
+            continue
+        if sequence.nodes > MOST_NODES:
+            raise ValueError(f"a tree has {sequence.nodes} nodes; attention on a GPU takes at most {MOST_NODES}")
+        bits[start : start + sequence.rows] = tree.paths[-sequence.rows :]
+    return bits.view(np.int64)
+
+
+def _pages(sequences: Sequence[SequenceRows], page_count: int) -> Indices:
+    table = np.zeros((len(sequences), max(len(sequence.pages) for sequence in sequences)), np.int64)
+    for row, sequence in enumerate(sequences):
+        table[row, : len(sequence.pages)] = sequence.pages
+    if table.min() < 0 or table.max() >= page_count:
+        raise ValueError(
+            f"pages {int(table.min())} to {int(table.max())} are named; the pool has 0 to {page_count - 1}"
+        )
+    return table
+
+
+def _ship(tables: Sequence[Indices], device: torch.device) -> list[Tensor]:
+    """The tables as int32 on the device, in one transfer; each begins at a multiple of 16 bytes."""
+    flat = [table.astype(np.int32).ravel() for table in tables]
+    padded = [np.concatenate([part, np.zeros(-len(part) % _ALIGNMENT, np.int32)]) for part in flat]
+    whole = torch.from_numpy(np.concatenate(padded))
+    on_device = whole.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else whole.to(device)
+    parts = torch.split(on_device, [len(part) for part in padded])
+    return [p[: len(f)].view(t.shape) for p, f, t in zip(parts, flat, tables, strict=True)]
