@@ -19,7 +19,7 @@ from outrider.kernels.shapes import SHAPES, ModelShape
 
 from tests.kernels.device import DEVICE
 
-TOY = ModelShape("toy", 48, 4, 2, 16, 40, 64, 2, torch.float32, torch.float32)
+TOY = ModelShape("toy", 48, 4, 2, 64, 40, 64, 2, torch.float32, torch.float32)
 STEP = Step("toy", 2, 6, 9)
 
 
@@ -46,9 +46,9 @@ def test_both_sides_of_a_measurement_on_cpu_give_the_same() -> None:
 def test_work_is_counted_once_a_byte_and_twice_a_product() -> None:
     shape = replace(SHAPES["llama-3.1-8b"], kv_dtype=torch.int8)
     found = {(case.op, case.part): case.work for case in cases([shape], [STEPS["decode"]])}
-    assert found["linear", "qkv"] == Work(2 * (4096 * 6144 + 4096 + 6144), 2 * 4096 * 6144)
+    assert found["linear", "qkv"] == Work(2 * (4096 * 6144 + 4096 + 6144), 2 * 4096 * 6144, torch.bfloat16)
     tokens = 4097 * 2 * 8 * (128 + 4)
-    assert found["tree_attention", ""] == Work(tokens + 2 * 4096 * 2, 4 * 4097 * 4096)
+    assert found["tree_attention", ""] == Work(tokens + 2 * 4096 * 2, 4 * 4097 * 4096, torch.bfloat16)
     assert found["rms_norm", ""].flops == 0
 
 
@@ -73,7 +73,7 @@ def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in done.stdout
     written = json.loads((tmp_path / "roofline-a100.json").read_text())
-    assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet"
+    assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet, without sparsity"
     assert {row["op"] for row in written["rows"]} >= {"rms_norm", "linear logits", "tree_attention"}
     assert (tmp_path / "roofline-a100.png").read_bytes().startswith(b"\x89PNG")
 

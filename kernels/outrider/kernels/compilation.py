@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+import torch
 import triton
 from outrider.kernels.launch import Launch
 from torch import Tensor
@@ -89,11 +90,17 @@ def key(launch: Launch) -> tuple[object, ...]:
     return launch.kernel, args, tuple(launch.constants.items()), launch.config
 
 
+def runs(launch: Launch, capability: int) -> bool:
+    """Whether a GPU of ``capability`` can run it: 8-bit floats are from 89 on."""
+    eight = any(isinstance(arg, Tensor) and arg.dtype == torch.float8_e4m3fn for arg in launch.args.values())
+    return capability >= 89 or not eight
+
+
 def compile_all(launches: Iterable[Launch], threads: int = 1) -> list[Any]:
     """Triton's kernels of ``launches``, as their first run would compile and find them.
 
     Raises:
-        ValueError: a number among the arguments of a launch would be compiled in.
+        ValueError: an integer among the arguments of a launch would be compiled in.
     """
     launches = list(launches)
     for launch in launches:
@@ -114,8 +121,8 @@ def compile_all(launches: Iterable[Launch], threads: int = 1) -> list[Any]:
 
 
 def _check(launch: Launch) -> None:
-    numbers = {name for name, arg in launch.args.items() if not isinstance(arg, Tensor)}
-    compiled_in = [p.name for p in launch.kernel.params if p.name in numbers and not p.do_not_specialize]
+    integers = {name for name, arg in launch.args.items() if isinstance(arg, int)}
+    compiled_in = [p.name for p in launch.kernel.params if p.name in integers and not p.do_not_specialize]
     if compiled_in:
         raise ValueError(f"{launch.kernel.__name__} must have {', '.join(compiled_in)} in do_not_specialize")
 

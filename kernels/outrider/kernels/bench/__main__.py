@@ -22,7 +22,7 @@ from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
 
 _CPU_SHAPES = ["pocket"]
-_GPU_SHAPES = ["llama-3.1-8b", "qwen3-32b"]
+_GPU_SHAPES = ["llama-3.1-8b", "qwen3-32b-fp8"]
 _CPU_ROWS = [1, 4, 8, 16, 32]
 _CPU_CONTEXT = 300
 _WIDTH = 140
@@ -61,7 +61,7 @@ def _measured(chosen: list[Case]) -> sections.Section:
 
     device = torch.device("cuda")
     with torch.inference_mode():
-        most = gpu.ceiling(device, (case.shape.dtype for case in chosen))
+        most = gpu.ceiling(device, (case.work.factors for case in chosen))
         timings = list(gpu.measure(chosen, device, most))
     return sections.measured(timings, torch.cuda.get_device_name(), most)
 

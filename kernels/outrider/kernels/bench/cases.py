@@ -54,10 +54,12 @@ class Work:
     Attributes:
         moved: bytes read from and written to memory, each once.
         flops: of its matrix products, two a product and sum; 0 where there is none.
+        factors: dtype of what is multiplied.
     """
 
     moved: int
     flops: int = 0
+    factors: torch.dtype = torch.bfloat16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +86,10 @@ def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]
                 yield from (Case(op, part, shape, step, work) for part, work in parts(shape, step))
 
 
-def products(shape: ModelShape) -> dict[str, tuple[int, int]]:
-    """Output and input features of a model's matrix products."""
-    heads = shape.heads * shape.head_dim
-    return {
-        "qkv": (shape.qkv, shape.hidden),
-        "output": (shape.hidden, heads),
-        "gate_up": (2 * shape.intermediate, shape.hidden),
-        "down": (shape.hidden, shape.intermediate),
-        "logits": (shape.vocabulary, shape.hidden),
-    }
+def weight_bytes(shape: ModelShape, name: str) -> float:
+    """Of one element of a product's weight; four bits have a scale and a zero point for each 128."""
+    sizes = {None: float(shape.dtype.itemsize), "int8": 1.0, "fp8": 1.0, "int4": 0.5 + 2 * shape.dtype.itemsize / 128}
+    return sizes[None if name == "logits" else shape.quantization]
 
 
 def token_bytes(shape: ModelShape) -> int:
@@ -134,9 +130,12 @@ def _swiglu(shape: ModelShape, step: Step) -> Parts:
 
 @_op
 def _linear(shape: ModelShape, step: Step) -> Parts:
-    for name, (outputs, inputs) in products(shape).items():
-        elements = outputs * inputs + step.rows * (outputs + inputs)
-        yield name, Work(elements * shape.dtype.itemsize, 2 * step.rows * outputs * inputs)
+    for name, (outputs, inputs) in shape.products.items():
+        rows = step.rows * (outputs + inputs) * shape.dtype.itemsize
+        moved = int(outputs * inputs * weight_bytes(shape, name)) + rows
+        eight = shape.quantization == "fp8" and name != "logits"
+        factors = torch.float8_e4m3fn if eight else shape.dtype
+        yield name, Work(moved, 2 * step.rows * outputs * inputs, factors)
 
 
 @_op
@@ -145,4 +144,4 @@ def _tree_attention(shape: ModelShape, step: Step) -> Parts:
     tokens = step.sequences * (step.context + step.nodes)
     rows = step.rows * shape.heads * shape.head_dim * 2 * shape.dtype.itemsize
     seen = step.rows * (step.context + (step.nodes + 1) / 2)
-    yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim))
+    yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim), shape.dtype)

@@ -10,11 +10,10 @@ from functools import partial
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree
-from outrider.kernels.bench.cases import products
 from outrider.kernels.linear import pack
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
-from outrider.kernels.tree_attention import AttentionPlan, tree_attention
+from outrider.kernels.tree_attention import CpuPlan
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,7 +52,7 @@ def measure(shape: ModelShape, rows: Sequence[int], context: int) -> Iterator[Cp
     """
     with torch.inference_mode():
         for count in rows:
-            for name, (outputs, inputs) in products(shape).items():
+            for name, (outputs, inputs) in shape.products.items():
                 layers = 1 if name == "logits" else shape.layers
                 yield _timing(f"linear {name}", count, *linear(outputs, inputs, count, layers))
             yield _timing("tree_attention", count, *attention(shape, count, context))
@@ -75,14 +74,14 @@ def attention(shape: ModelShape, rows: int, context: int) -> Pair:
     pool.data.normal_(generator=torch.Generator().manual_seed(1))
     parents = [-1, *((node - 1) // 2 for node in range(1, rows))]
     batch = RaggedBatch.build([SequenceRows(rows, context, pages, parents)], shape.page_size)
-    plan = AttentionPlan(batch, pool, shape.heads, torch.float32)
+    plan = CpuPlan(batch, pool, shape.heads, torch.float32)
     plan.queries.normal_(generator=torch.Generator().manual_seed(2))
     queries = torch.view_as_real(plan.queries).flatten(1, 2).flatten(2).transpose(0, 1)[None].contiguous()
     group = shape.heads // shape.kv_heads
     held = pool.data[:, : context + rows].permute(0, 2, 3, 1, 4).repeat_interleave(group, 2)
     mask = None if rows == 1 else _mask(Tree.hang(parents), rows, context)
     return (
-        [partial(tree_attention, plan, layer) for layer in range(shape.layers)],
+        [partial(plan.attend, layer) for layer in range(shape.layers)],
         [partial(_attend, queries, keys[None], values[None], mask) for keys, values in held],
     )
 

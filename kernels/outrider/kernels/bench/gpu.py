@@ -95,7 +95,7 @@ def _timing(case: Case, device: torch.device, most: Ceiling) -> Timing:
     ours = seconds([pair.ours for pair in pairs])
     theirs = seconds(_torch_runs(pairs))
     bandwidth, flops = case.work.moved / ours, case.work.flops / ours
-    reached = max(bandwidth / most.bandwidth, flops / most.flops[case.shape.dtype])
+    reached = max(bandwidth / most.bandwidth, flops / most.flops[case.work.factors])
     return Timing(case, ours, theirs, bandwidth, flops, reached)
 
 
@@ -107,5 +107,9 @@ def _torch_runs(pairs: Sequence[Pair]) -> list[Run]:
 
 def _product_rate(device: torch.device, dtype: torch.dtype) -> float:
     left, right = (torch.randn(_MATRIX, _MATRIX, device=device).to(dtype) for _ in range(2))
-    out = torch.empty_like(left)
-    return 2 * _MATRIX**3 / seconds([partial(torch.mm, left, right, out=out)])
+    if dtype == torch.float8_e4m3fn:
+        one = torch.ones((), device=device)
+        run = partial(torch._scaled_mm, left, right.T, one, one, out_dtype=torch.bfloat16)
+    else:
+        run = partial(torch.mm, left, right)
+    return 2 * _MATRIX**3 / seconds([run])

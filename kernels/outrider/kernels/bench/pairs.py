@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from outrider.kernels.bench import attention
 from outrider.kernels.bench.cases import MOVED, Case
 from outrider.kernels.kv_compact import triton as kv_compact
+from outrider.kernels.linear import triton as linear
+from outrider.kernels.linear.packed import packed
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
@@ -131,3 +134,18 @@ def _swiglu(case: Case, device: torch.device) -> Pair:
 def _torch_swiglu(gate_up: Tensor) -> Tensor:
     gate, up = gate_up.chunk(2, -1)
     return functional.silu(gate) * up
+
+
+@_pair
+def _linear(case: Case, device: torch.device) -> Pair:
+    outputs, inputs = case.shape.products[case.part]
+    x, weight = _noise(case, device, case.step.rows, inputs), _noise(case, device, outputs, inputs)
+    ours = packed(weight, None if case.part == "logits" else case.shape.quantization)
+    return Pair(lambda: linear.linear(x, ours, strict=False), functional.linear, (x, weight), fuses=False)
+
+
+@_pair
+def _tree_attention(case: Case, device: torch.device) -> Pair:
+    plan, pool = attention.plan(case, device)
+    inputs = attention.dense(case, plan, pool)
+    return Pair(lambda: plan.attend(0), attention.torch_attention, inputs, fuses=False)

@@ -15,7 +15,7 @@ class Device:
     Attributes:
         name: of it.
         bandwidth: of its memory, bytes a second.
-        flops: of dense matrix products, a second, by dtype.
+        flops: of dense matrix products, a second, by dtype of what is multiplied.
         source: of the figures.
     """
 
@@ -25,15 +25,21 @@ class Device:
     source: str
 
 
-def _device(name: str, terabytes: float, half: float, single: float, source: str) -> Device:
-    flops = {torch.bfloat16: half * 1e12, torch.float16: half * 1e12, torch.float32: single * 1e12}
-    return Device(name, terabytes * 1e12, flops, source)
+def _device(name: str, terabytes: float, source: str, *, eight: float, sixteen: float, single: float) -> Device:
+    teraflops = {
+        torch.float8_e4m3fn: eight,
+        torch.bfloat16: sixteen,
+        torch.float16: sixteen,
+        torch.float32: single,
+    }
+    flops = {dtype: rate * 1e12 for dtype, rate in teraflops.items() if rate}
+    return Device(name, terabytes * 1e12, flops, f"NVIDIA {source} Tensor Core GPU data sheet, without sparsity")
 
 
 DEVICES = {
-    "h200": _device("H200 SXM", 4.8, 989.4, 66.9, "NVIDIA H200 Tensor Core GPU data sheet, products without sparsity"),
-    "h100": _device("H100 SXM", 3.35, 989.4, 66.9, "NVIDIA H100 Tensor Core GPU data sheet, products without sparsity"),
-    "a100": _device("A100 SXM 80 GB", 2.039, 312, 19.5, "NVIDIA A100 Tensor Core GPU data sheet"),
+    "h200": _device("H200 SXM", 4.8, "H200", eight=1978.9, sixteen=989.4, single=66.9),
+    "h100": _device("H100 SXM", 3.35, "H100", eight=1978.9, sixteen=989.4, single=66.9),
+    "a100": _device("A100 SXM 80 GB", 2.039, "A100", eight=0, sixteen=312, single=19.5),
 }
 """By the name they are asked for."""
 
@@ -54,5 +60,5 @@ class Prediction:
 def predict(case: Case, device: Device) -> Prediction:
     """The longer of the times in which the case's bytes are moved and its products are done."""
     moving = case.work.moved / device.bandwidth
-    multiplying = case.work.flops / device.flops[case.shape.dtype]
+    multiplying = case.work.flops / device.flops[case.work.factors]
     return Prediction(moving, "memory") if moving >= multiplying else Prediction(multiplying, "products")

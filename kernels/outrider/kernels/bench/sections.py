@@ -71,6 +71,8 @@ def predicted(cases: Iterable[Case], name: str, device: Device) -> Section:
     title = f"Least times on {device.name}: {device.bandwidth / 1e12:g} TB/s ({device.source})"
     section = Section(f"roofline-{name}", title, "least time, µs", facts={"source": device.source})
     for case in cases:
+        if case.work.factors not in device.flops:
+            continue
         least = predict(case, device)
         figures: dict[str, Cell] = {
             "MB": case.work.moved / 1e6,
