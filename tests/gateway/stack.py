@@ -18,7 +18,7 @@ from tests.toy_model import save_toy
 
 MODEL = "toy"
 CONTEXT = 4096
-RUNNING, WAITING = 2, 1
+RUNNING, WAITING = 2, 3
 """Requests that the shared verifier runs at once, and those that may wait."""
 _READY_S = 90.0
 
@@ -109,6 +109,7 @@ class Streamed:
         self._url = url
         self._body = {"model": MODEL, "stream": True, "return_tokens": True, "ignore_eos": True, **body}
         self.tokens: list[int] = []
+        self.logprobs: list[float | None] = []
         self.text = ""
         self.finish: str | None = None
         self.last: dict[str, Any] = {}
@@ -131,9 +132,11 @@ class Streamed:
         assert "error" not in event, event
         self.last = event["outrider"]
         if event["choices"]:
-            assert self.last["first_index"] == len(self.tokens)
+            self._first = self.last["first_index"] if not self.tokens else self._first
+            assert self.last["first_index"] - self._first == len(self.tokens)
             self.tokens += self.last["tokens"]
             self.text += event["choices"][0]["text"]
+            self.logprobs += (event["choices"][0]["logprobs"] or {"token_logprobs": []})["token_logprobs"]
             self.finish = event["choices"][0]["finish_reason"]
         else:
             self.usage = event["usage"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from outrider.gateway.openai.bodies import read_chat, read_completion
-from outrider.gateway.request import Messages, Speculation, Text, Tokens
+from outrider.gateway.request import Messages, Speculation, Text, Tokens, choice_seed
 from outrider.mesh.errors import InvalidRequest
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -38,6 +38,15 @@ def test_every_parameter_is_honoured() -> None:
         stop=["a", "b"],
         stop_token_ids=[1, 2],
         ignore_eos=True,
+        n=3,
+        repetition_penalty=1.5,
+        frequency_penalty=0.25,
+        presence_penalty=-0.5,
+        logit_bias={"7": -100, "9": 1.5},
+        bad_words=["no", [4, 5]],
+        min_tokens=2,
+        logprobs=4,
+        echo=True,
         speculation={"drafters": ["ngram"], "max_nodes": 9},
     )
     assert asked.max_tokens == 7
@@ -47,6 +56,19 @@ def test_every_parameter_is_honoured() -> None:
     assert (round(sampling.top_p, 6), round(sampling.min_p, 6)) == (0.5, 0.1)
     assert (list(sampling.stop), list(sampling.stop_token_ids)) == (["a", "b"], [1, 2])
     assert sampling.ignore_eos
+    assert asked.choices == 3
+    assert (sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty) == (1.5, 0.25, -0.5)
+    assert (dict(sampling.logit_bias), sampling.min_tokens) == ({7: -100, 9: 1.5}, 2)
+    assert asked.sampling.bad_words == ("no", [4, 5])
+    assert (sampling.logprobs, sampling.echo) == (4, True)
+    assert (_chat(logprobs=True).sampling.logprobs, _chat(logprobs=True, top_logprobs=2).sampling.logprobs) == (0, 2)
+
+
+def test_every_choice_has_a_seed_that_follows_from_the_requests() -> None:
+    assert [choice_seed(seed, 0) for seed in (5, -5, 2**62)] == [5, -5, 2**62]
+    assert [choice_seed(0, choice) for choice in (1, 2)] == [0xE220A8397B1DCDAF >> 11, 0x6E789E6AA1B965F4 >> 11]
+    assert len({choice_seed(seed, choice) for seed in range(100) for choice in range(100)}) == 10_000
+    assert [_chat(seed=3, n=2).sampling.to_proto(1, choice).seed for choice in (0, 1)] == [3, choice_seed(3, 1)]
 
 
 def test_defaults_are_those_of_openai() -> None:
@@ -89,27 +111,35 @@ def test_null_is_as_good_as_absent() -> None:
 
 
 def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
-    _chat(n=1, tools=[], logprobs=False, response_format={"type": "text"}, user="u", metadata={"a": "b"}, store=False)
-    _completion(best_of=1, echo=False, frequency_penalty=0, presence_penalty=0.0, logit_bias={})
+    _chat(tools=[], response_format={"type": "text"}, user="u", metadata={"a": "b"}, store=False)
+    _completion(best_of=1, suffix="")
 
 
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        ("max_tokens", -1, "max_tokens must be an integer of at least 1, not -1"),
-        ("max_tokens", 0, "max_tokens must be an integer of at least 1, not 0"),
-        ("max_tokens", "5", 'max_tokens must be an integer of at least 1, not "5"'),
-        ("max_tokens", True, "max_tokens must be an integer of at least 1, not true"),
-        ("max_tokens", 1.5, "max_tokens must be an integer of at least 1, not 1.5"),
+        ("max_tokens", -1, "max_tokens must be an integer of at least 1 (0 with echo), not -1"),
+        ("max_tokens", 0, "max_tokens must be an integer of at least 1 (0 with echo), not 0"),
+        ("max_tokens", "5", 'max_tokens must be an integer of at least 1 (0 with echo), not "5"'),
+        ("max_tokens", True, "max_tokens must be an integer of at least 1 (0 with echo), not true"),
+        ("max_tokens", 1.5, "max_tokens must be an integer of at least 1 (0 with echo), not 1.5"),
         ("temperature", 101, "temperature must be a number from 0 to 100, not 101"),
         ("temperature", "hot", 'temperature must be a number from 0 to 100, not "hot"'),
         ("top_p", 0, "top_p must be a number above 0 and at most 1, not 0"),
         ("seed", 2**70, f"seed must be an integer of 64 bits, not {2**70}"),
         ("stream", "yes", 'stream must be true or false, not "yes"'),
         ("speculation", "on", 'speculation must be "off", or an object with "drafters" (names) and'),
-        ("n", 2, "n is not supported: leave it out, or set it to 1"),
-        ("n", True, "n is not supported: leave it out, or set it to 1"),
-        ("logprobs", 5, "logprobs is not supported: leave it out, or set it to false"),
+        ("n", 0, "n must be an integer from 1 to 128, not 0"),
+        ("n", True, "n must be an integer from 1 to 128, not true"),
+        ("best_of", 2, "best_of is not supported: leave it out, or set it to 1"),
+        ("logprobs", 21, "logprobs must be an integer from 0 to 20, not 21"),
+        ("logprobs", True, "logprobs must be an integer from 0 to 20, not true"),
+        ("repetition_penalty", 0, "repetition_penalty must be a number above 0 and at most 100, not 0"),
+        ("frequency_penalty", 2.5, "frequency_penalty must be a number from -2 to 2, not 2.5"),
+        ("presence_penalty", -3, "presence_penalty must be a number from -2 to 2, not -3"),
+        ("min_tokens", -1, "min_tokens must be an integer of at least 0, not -1"),
+        ("logit_bias", [], "logit_bias must be an object of up to 1024 token ids with numbers from -100 to 100"),
+        ("bad_words", "no", "bad_words must be an array of up to 512 strings or arrays of token ids"),
         ("max_token", 5, "max_token is no parameter (did you mean max_tokens?)"),
         ("model", 5, "model must be the name of a model, not 5"),
         ("model", "", 'model must be the name of a model, not ""'),
@@ -131,6 +161,9 @@ def test_a_bad_value_is_refused_by_name(parameter: str, value: Any, message: str
         ("stop", ["a", ""], "stop[1]"),
         ("stop_token_ids", [1, -1], "stop_token_ids[1]"),
         ("prompt", [1, -1], "prompt[1]"),
+        ("logit_bias", {"a": 1}, "logit_bias.a"),
+        ("logit_bias", {"1": 101}, "logit_bias[...]"),
+        ("bad_words", ["a", []], "bad_words[1]"),
         ("speculation", {"max_nodes": 64}, "speculation.max_nodes"),
         ("speculation", {"nodes": 4}, "speculation"),
     ],
@@ -183,3 +216,7 @@ def test_a_bad_body_is_refused(body: bytes, message: str) -> None:
 def test_two_different_lengths_are_refused() -> None:
     body = {"model": "m", "messages": HELLO, "max_tokens": 4, "max_completion_tokens": 5}
     assert _refusal(read_chat, body)[0] == "max_tokens"
+
+
+def test_likeliest_tokens_need_log_probabilities() -> None:
+    assert _refusal(read_chat, {"model": "m", "messages": HELLO, "top_logprobs": 2})[0] == "top_logprobs"

@@ -36,8 +36,23 @@ def expected(mesh: Stack) -> list[Streamed]:
     return asyncio.run(_all(_streams(mesh.url)))
 
 
+EDITS = {
+    "repetition_penalty": 1.1,
+    "frequency_penalty": 0.1,
+    "presence_penalty": 0.3,
+    "logit_bias": {"40": 3},
+    "bad_words": ["a", [50, 51]],
+    "min_tokens": 100,
+    "top_p": 0.95,
+    "logprobs": 2,
+    "echo": True,
+}
+
+
 def _streams(url: str) -> list[Streamed]:
-    return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH) for seed in _SEEDS]
+    """Plain ones, and some with all that can be asked of a draw."""
+    more = [{}, EDITS, {}, EDITS | {"temperature": 0.6}]
+    return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH, **more[seed]) for seed in _SEEDS]
 
 
 async def _all(streams: list[Streamed], meanwhile: Callable[[], None] = lambda: None) -> list[Streamed]:
@@ -54,6 +69,7 @@ async def _all(streams: list[Streamed], meanwhile: Callable[[], None] = lambda: 
 def _agree(seen: list[Streamed], expected: list[Streamed]) -> None:
     for one, other in zip(seen, expected, strict=True):
         assert one.tokens == other.tokens
+        assert one.logprobs == other.logprobs
         assert one.text == other.text
         assert one.finish == "length"
         assert one.usage["completion_tokens"] == LENGTH

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
 from outrider.gateway import metrics
 from outrider.gateway.attempts import TRANSIENT, persist
 from outrider.gateway.encoder import Encoder
@@ -13,6 +17,8 @@ from outrider.gateway.stream import TokenStream
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.service import Mesh
+
+T = TypeVar("T")
 
 
 class Generations:
@@ -33,41 +39,54 @@ class Generations:
     def __len__(self) -> int:
         return len(self._streams)
 
-    async def start(self, request_id: str, generation: Generation) -> TokenStream:
-        """Tokenizes and submits; the caller closes the stream.
+    async def start(self, request_id: str, generation: Generation) -> list[TokenStream]:
+        """Tokenizes and submits, a stream for each choice; the caller ends them.
 
         `UnknownModel`, `InvalidRequest`, `Overloaded` when every verifier is full, `Unavailable` when services are
         missing for longer than ``place_s``.
         """
-        stream = TokenStream(await self._job(request_id, generation), self._verifiers, self._bus, self._settings)
-        self._streams.add(stream)
+        jobs = await self._jobs(request_id, generation)
+        streams = [TokenStream(job, self._verifiers, self._bus, self._settings) for job in jobs]
+        self._streams.update(streams)
         metrics.streams.set(len(self))
         try:
-            await stream.open()
+            await _all([stream.open() for stream in streams])
         except BaseException:
-            await self.end(stream)
+            await self.end(streams)
             raise
-        return stream
+        return streams
 
-    async def end(self, stream: TokenStream) -> None:
-        """Closes a stream, wherever it stands."""
-        self._streams.discard(stream)
+    async def end(self, streams: Sequence[TokenStream]) -> None:
+        """Closes streams, wherever they stand."""
+        self._streams.difference_update(streams)
         metrics.streams.set(len(self))
-        await stream.close()
+        await asyncio.gather(*(stream.close() for stream in streams))
 
-    async def _job(self, request_id: str, generation: Generation) -> Job:
+    async def _jobs(self, request_id: str, generation: Generation) -> list[Job]:
         served = await self._find(generation.model)
-        seconds = self._settings.place_s
-        prompt = await persist(lambda: self._encoder.encode(served, generation.prompt), seconds, TRANSIENT)
-        room = _room(served, generation, len(prompt))
-        return Job(
-            request_id=request_id,
-            tenant=generation.tenant,
-            served=served,
-            prompt=prompt,
-            sampling=generation.sampling.to_proto(min(room, generation.max_tokens or room)),
-            speculation=generation.speculation.to_proto(),
-        )
+        prompt = await self._persist(lambda: self._encoder.encode(served, generation.prompt))
+        room, sampling = _room(served, generation, len(prompt)), generation.sampling
+        words = await self._bad_words(served, sampling.bad_words)
+        most = room if generation.max_tokens is None else min(room, generation.max_tokens)
+        return [
+            Job(
+                request_id=request_id if choice == 0 else f"{request_id}-{choice}",
+                tenant=generation.tenant,
+                served=served,
+                prompt=prompt,
+                sampling=sampling.to_proto(most, choice, words),
+                speculation=generation.speculation.to_proto(),
+            )
+            for choice in range(generation.choices)
+        ]
+
+    async def _bad_words(self, served: Served, words: Sequence[str | list[int]]) -> list[list[int]]:
+        texts = [word for word in words if isinstance(word, str)]
+        encoded = await self._persist(lambda: self._encoder.encode_words(served, texts)) if texts else []
+        return encoded + [word for word in words if not isinstance(word, str)]
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await persist(attempt, self._settings.place_s, TRANSIENT)
 
     async def _find(self, name: str | None) -> Served:
         """The model; one that was served a moment ago is waited for."""
@@ -86,6 +105,17 @@ class Generations:
         if not connected:
             for stream in self._streams:
                 stream.follow("disconnected")
+
+
+async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Waits for all; the first failure ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(opening) for opening in openings]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 def _room(served: Served, generation: Generation, prompt: int) -> int:

@@ -7,9 +7,13 @@ from outrider.wire.frames import Frame
 
 
 class Reassembly:
-    """The generated tokens of one request so far. Sources may repeat, overlap and lose frames."""
+    """The tokens of one request so far. Sources may repeat, overlap and lose frames.
 
-    def __init__(self) -> None:
+    ``prompt`` tokens are told before the generated ones, at indices below 0.
+    """
+
+    def __init__(self, prompt: int = 0) -> None:
+        self._prompt = prompt
         self.tokens: list[int] = []
         self.guessed = 0
         self.frames = 0
@@ -17,7 +21,12 @@ class Reassembly:
     @property
     def next_index(self) -> int:
         """Index of the first token that is still wanted."""
-        return len(self.tokens)
+        return len(self.tokens) - self._prompt
+
+    @property
+    def generated(self) -> list[int]:
+        """The generated tokens."""
+        return self.tokens[self._prompt :]
 
     def fits(self, frame: Frame) -> bool:
         """Whether nothing is missing between what is here and ``frame``."""
@@ -35,7 +44,7 @@ class Reassembly:
         fresh = frame if known == 0 else _from(frame, known)
         self.tokens += fresh.tokens
         self.guessed += sum(map(bool, fresh.guessed_by))
-        self.frames += 1
+        self.frames += fresh.first_index >= 0
         return fresh
 
 
@@ -49,6 +58,7 @@ def join(frames: list[Frame]) -> Frame:
         tokens=[token for frame in frames for token in frame.tokens],
         texts=[text for frame in frames for text in frame.texts],
         guessed_by=[name for frame in frames for name in frame.guessed_by],
+        likelihoods=[entry for frame in frames for entry in frame.likelihoods or []] or None,
     )
 
 
@@ -59,4 +69,5 @@ def _from(frame: Frame, known: int) -> Frame:
         tokens=frame.tokens[known:],
         texts=frame.texts[known:],
         guessed_by=frame.guessed_by[known:],
+        likelihoods=None if frame.likelihoods is None else frame.likelihoods[known:],
     )

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
-from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.v1.sampling_pb2 import SamplingParams, TokenSequence
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
+from outrider.wire.ids import pack_ids
 
 _SEED_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def choice_seed(seed: int, choice: int) -> int:
+    """Seed of one of a request's choices: the first has the request's own.
+
+    The others have the upper 53 bits (a number that survives clients whose numbers are doubles) of what SplitMix64
+    (Steele, Lea and Flood 2014) gives as its ``choice``-th number from the request's seed.
+    """
+    if choice == 0:
+        return seed
+    mixed = (seed + choice * _GOLDEN) & _SEED_MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _SEED_MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _SEED_MASK
+    return (mixed ^ (mixed >> 31)) >> 11
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -31,7 +49,7 @@ Prompt = Text | Messages | Tokens
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """How the target draws; fields and ranges as in ``sampling.proto``."""
+    """How the target draws; fields and ranges as in ``sampling.proto``. Bad words may be texts."""
 
     seed: int
     temperature: float = 1.0
@@ -41,19 +59,35 @@ class Sampling(msgspec.Struct, frozen=True):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    bad_words: tuple[str | list[int], ...] = ()
+    min_tokens: int = 0
+    logprobs: int | None = None
+    echo: bool = False
 
-    def to_proto(self, max_tokens: int) -> SamplingParams:
-        """The wire's form, with the most tokens to generate."""
+    def to_proto(self, max_tokens: int, choice: int = 0, bad_words: Sequence[Sequence[int]] = ()) -> SamplingParams:
+        """The wire's form for one choice, with the most tokens to generate and the bad words' ids."""
         return SamplingParams(
             temperature=self.temperature,
             top_k=self.top_k,
             top_p=self.top_p,
             min_p=self.min_p,
-            seed=self.seed & _SEED_MASK,
+            seed=choice_seed(self.seed, choice) & _SEED_MASK,
             max_tokens=max_tokens,
             stop=self.stop,
             stop_token_ids=self.stop_token_ids,
             ignore_eos=self.ignore_eos,
+            repetition_penalty=self.repetition_penalty,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            logit_bias=self.logit_bias,
+            bad_words=[TokenSequence(ids=pack_ids(word)) for word in bad_words],
+            min_tokens=self.min_tokens,
+            logprobs=self.logprobs,
+            echo=self.echo,
         )
 
 
@@ -72,7 +106,8 @@ class Speculation(msgspec.Struct, frozen=True):
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
-    ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for.
+    ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
+    is how many answers are wanted.
     """
 
     model: str | None
@@ -80,4 +115,5 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling
     speculation: Speculation = Speculation()
     max_tokens: int | None = None
+    choices: int = 1
     tenant: str = "default"

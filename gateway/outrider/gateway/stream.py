@@ -14,8 +14,8 @@ from outrider.gateway.inbox import Arrival, Inbox, Lost, Source
 from outrider.gateway.reassembly import Reassembly, join
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.bus import Bus, Message
-from outrider.mesh.errors import Internal, OutriderError, Unavailable
+from outrider.mesh.bus import Bus, Message, Subscription
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
@@ -36,7 +36,7 @@ class TokenStream:
         self.job = job
         self._verifiers, self._bus, self._settings = verifiers, bus, settings
         self._inbox = Inbox()
-        self._tokens = Reassembly()
+        self._tokens = Reassembly(len(job.prompt) if job.sampling.echo else 0)
         self._member: Member | None = None
         self._leave: Callable[[], None] = lambda: None
         self._tried: dict[str, Member] = {}
@@ -45,6 +45,7 @@ class TokenStream:
         self._stuck_since: float | None = None
         self._carried = Usage(0, 0)
         self._finished = False
+        self._subscribing: asyncio.Future[Subscription] | None = None
 
     @property
     def verifier(self) -> str:
@@ -53,7 +54,7 @@ class TokenStream:
 
     async def open(self) -> None:
         """Submits the request; when this fails, `close` still has to be called."""
-        self._subscribing = asyncio.create_task(self._bus.subscribe(self.job.subject, self._on_message))
+        self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
         await asyncio.shield(self._subscribing)
         self._began = time.monotonic()
         self._settle(await persist(lambda: self._submit(), self._settings.place_s, TRANSIENT))
@@ -78,7 +79,8 @@ class TokenStream:
             self._verifiers.cancel(self.job, self._tried.values())
         self._leave()
         self._unfollow()
-        await (await self._subscribing).unsubscribe()
+        if self._subscribing is not None:
+            await (await self._subscribing).unsubscribe()
 
     def follow(self, reason: str) -> None:
         """Asks the verifier itself for what comes next."""
@@ -111,16 +113,18 @@ class TokenStream:
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
             raise Internal
+        if frame.finish is Finish.REFUSED:
+            raise InvalidRequest(frame.error or "the request's parameters leave no token to draw")
         return self._fresh(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
-        first = not self._tokens.tokens
+        first = not self._tokens.generated
         fresh = self._tokens.take(frame)
         if fresh is not None:
             self._stuck_since = None
             self._finished = fresh.finish is not None
-            metrics.tokens.inc(len(fresh.tokens))
-            if first:
+            metrics.tokens.inc(sum(fresh.first_index + place >= 0 for place in range(len(fresh.tokens))))
+            if first and self._tokens.generated:
                 metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
@@ -183,7 +187,7 @@ class TokenStream:
         self._settle(member)
 
     async def _submit(self) -> Member:
-        return await self._verifiers.submit(self.job, self._tokens.tokens, {self.verifier}, self._note)
+        return await self._verifiers.submit(self.job, self._tokens.generated, {self.verifier}, self._note)
 
     def _note(self, member: Member) -> None:
         self._tried[member.instance] = member

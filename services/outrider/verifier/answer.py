@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from outrider.models.text import IncrementalDecoder, StopMatcher, Tokenizer
+from outrider.verifier.likelihood import Score
 from outrider.verifier.sequence import Request
-from outrider.wire.frames import Finish, Frame, Usage
+from outrider.wire.frames import Alternative, Finish, Frame, Likelihood, Usage
+
+_ECHOED = 256
+"""Most tokens of a prompt in one frame: with log-probabilities a prompt may exceed what a broker takes at once."""
 
 
 class Answers:
@@ -18,14 +22,16 @@ class Answers:
 
     def open(self, request: Request) -> Answer:
         """A new answer with nothing in it."""
-        return Answer(request, IncrementalDecoder(self._tokenizer), StopMatcher(request.stop))
+        return Answer(request, self._tokenizer)
 
 
 class Answer:
     """Text and frames of one request. Text that may yet become a stop string, or half a character, is held back."""
 
-    def __init__(self, request: Request, decoder: IncrementalDecoder, matcher: StopMatcher) -> None:
-        self._request, self._decoder, self._matcher = request, decoder, matcher
+    def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
+        self._request, self._tokenizer = request, tokenizer
+        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.stop)
+        self._prompt_decoder = IncrementalDecoder(tokenizer)
         self._count = 0
         self._stopped = False
 
@@ -33,26 +39,63 @@ class Answer:
         """Takes in tokens that were published before; how they ended the answer, if they did."""
         texts, finish = self.take(tokens)
         self._count += len(texts)
-        if finish is None and self._count >= self._request.max_tokens:
+        if finish is None and tokens and self._count >= self._request.max_tokens:
             return Finish.LENGTH
         return finish
 
     def take(self, tokens: Sequence[int]) -> tuple[list[str], Finish | None]:
-        """Text that each token made final, up to and with the token that ends the answer, and whether one did."""
+        """Text that each token made final, up to and with the token that ends the answer, and whether one did.
+
+        Stop strings are looked for in what follows the first ``min_tokens`` tokens.
+        """
         texts: list[str] = []
-        for token in tokens[: self._request.max_tokens - self._count]:
+        for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
             if token in self._request.stop_ids:
                 return [*texts, ""], Finish.STOP
-            text, self._stopped = self._matcher.push(self._decoder.push(token))
+            text = self._decoder.push(token)
+            if index >= self._request.edits.min_tokens:
+                text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped:
                 return texts, Finish.STOP
         return texts, None
 
-    def frame(self, tokens: list[int], texts: list[str], guessed_by: list[str]) -> Frame:
+    def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Frame]:
+        """Frames of the prompt's tokens ``start`` to ``end``; ``scores`` are of those from ``first`` on."""
+        prompt = self._request.prompt
+        for begin in range(start, end, _ECHOED):
+            places = range(begin, min(begin + _ECHOED, end))
+            tokens = [prompt[place] for place in places]
+            texts = [self._prompt_decoder.push(token) for token in tokens]
+            if places[-1] == len(prompt) - 1:
+                texts[-1] += self._prompt_decoder.flush()
+            likely = None
+            if self._request.logprobs is not None:
+                known = [scores[place - first] if place else None for place in places]
+                likely = self._likelihoods(tokens, known)
+            yield Frame(self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likely)
+
+    def frame(
+        self, tokens: list[int], texts: list[str], guessed_by: list[str], scores: Sequence[Score] | None = None
+    ) -> Frame:
         """The frame of ``tokens``, which follow those of the frame before."""
         first, self._count = self._count, self._count + len(tokens)
-        return Frame(self._request.id, first, tokens, texts, guessed_by)
+        likely = None if scores is None else self._likelihoods(tokens, scores)
+        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely)
+
+    def _likelihoods(self, tokens: Sequence[int], scores: Sequence[Score | None]) -> list[Likelihood]:
+        return [
+            Likelihood(None, self._data(token), [])
+            if score is None
+            else Likelihood(
+                score.logprob, self._data(token), [Alternative(id_, at, self._data(id_)) for id_, at in score.top]
+            )
+            for token, score in zip(tokens, scores, strict=True)
+        ]
+
+    def _data(self, token: int) -> bytes:
+        table = self._tokenizer.alone
+        return table[token] if token < len(table) else b""
 
     def last(self, frame: Frame, finish: Finish, usage: Usage, error: str | None) -> Frame:
         """``frame`` as the answer's last: with its end, its cost and the text that was held back for nothing."""

@@ -12,10 +12,14 @@ from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
-from outrider.verifier.runner import BrokenLogits, Runner, Work
+from outrider.verifier.edits import History
+from outrider.verifier.likelihood import Score, score
+from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
+
+_NO_TOKEN = "the request's own bans (bad_words, logit_bias, min_tokens) leave no token to go on with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,7 @@ class Engine:
     def submit(self, request: Request) -> int:
         """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
         ahead = len(self.scheduler.waiting)
-        sequence = Sequence(
-            request, self._next_number, request.prompt + request.emitted, self._runner.dice(request.sampling)
-        )
+        sequence = self._sequence(request)
         self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
@@ -118,6 +120,14 @@ class Engine:
         elif request.speculates:
             self._open(sequence)
         return ahead
+
+    def _sequence(self, request: Request) -> Sequence:
+        tokens, length = request.prompt + request.emitted, len(request.prompt)
+        sequence = Sequence(request, self._next_number, tokens, self._runner.dice(request.sampling))
+        sequence.echoed = 0 if request.echo and not request.emitted else length
+        if request.edits:
+            sequence.rules.append(History(request.edits, tokens, length, request.stop_ids))
+        return sequence
 
     def _open(self, sequence: Sequence) -> None:
         request = sequence.request
@@ -157,8 +167,8 @@ class Engine:
         except BrokenLogits as error:
             self._fail(works, str(error))
         else:
-            for work, tokens in zip(works, drawn, strict=True):
-                self._commit(work, tokens)
+            for work, result in zip(works, drawn, strict=True):
+                self._commit(work, result)
             self._count(works)
             self._time(plan, works, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
@@ -197,27 +207,41 @@ class Engine:
             works.append(Work(sequence, chunk, None, rows == sequence.pending))
         return works
 
-    def _commit(self, work: Work, drawn: list[int]) -> None:
+    def _commit(self, work: Work, drawn: Drawn) -> None:
         sequence, guesses = work.sequence, work.guesses
+        self._echo(work, drawn.prompt)
         if guesses is None:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
             if work.draws:
-                self._decide(sequence, Accepted([0], drawn), MergedTree())
+                self._decide(sequence, Accepted([0], drawn.tokens), MergedTree(), drawn)
             return
-        accepted = walk(guesses.tokens, guesses.parents, drawn)
+        accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
         self._runner.keep(sequence, accepted.rows)
         cached = sequence.cached + len(accepted.rows)
         self._learn(sequence, guesses, accepted)
-        self._decide(sequence, accepted, guesses)
+        self._decide(sequence, accepted, guesses, drawn)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)
 
-    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree) -> None:
-        length = len(sequence.tokens)
+    def _echo(self, work: Work, scores: list[Score]) -> None:
+        """Tells the tokens of the prompt that are known to the model by now, if anyone wants to hear them."""
+        sequence = work.sequence
+        first = sequence.cached + 1
+        end = min(first + len(work.tokens), len(sequence.request.prompt))
+        if sequence.echoed < end:
+            for frame in self._streams[sequence.number].echo(sequence.echoed, end, scores, first):
+                self._said.frames.append((sequence.request, frame))
+            sequence.echoed = end
+
+    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree, drawn: Drawn) -> None:
+        length, stream = len(sequence.tokens), self._streams[sequence.number]
         by = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
-        texts, finish = self._streams[sequence.number].take(accepted.tokens)
-        tokens, by = accepted.tokens[: len(texts)], by[: len(texts)]
+        able = [token for token in accepted.tokens if token != NOTHING]
+        texts, finish = stream.take(able)
+        tokens, by = able[: len(texts)], by[: len(texts)]
         finish = finish or self._spent(sequence, length + len(tokens))
+        if finish is None and len(able) < len(accepted.tokens):
+            finish = Finish.REFUSED
         sequence.tokens.extend(tokens)
         sequence.steps += 1
         right = sum(name != "" for name in by)
@@ -226,9 +250,9 @@ class Engine:
         for name in filter(None, by):
             self.tally.accepted[name] += 1
         self.tally.tokens += len(tokens)
-        frame = self._streams[sequence.number].frame(tokens, texts, by)
+        frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn))
         if finish is not None:
-            self._end(sequence, finish, frame)
+            self._end(sequence, finish, frame, _NO_TOKEN if finish is Finish.REFUSED else None)
             return
         self._said.frames.append((sequence.request, frame))
         self._follow(sequence, length, tokens)
@@ -280,3 +304,10 @@ class Engine:
         self.tally.steps += 1
         self.tally.rows += sum(len(work.tokens) for work in works)
         self.tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)
+
+
+def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Drawn) -> list[Score] | None:
+    """How likely the target held each of ``tokens``, where the request asks for it."""
+    if drawn.logits is None or not tokens:
+        return None if drawn.logits is None else []
+    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -15,9 +16,13 @@ from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import MergedTree
 from outrider.verifier.budget import CostCurve
+from outrider.verifier.edits import EditBatch
+from outrider.verifier.likelihood import Score, score
 from outrider.verifier.sequence import Sequence
 from torch import Tensor
 
+NOTHING = -1
+"""Drawn where a request's own bans leave no token."""
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -41,6 +46,21 @@ class Work:
     draws: bool
 
 
+@dataclass(slots=True)
+class Drawn:
+    """What came of one sequence's rows.
+
+    Attributes:
+        tokens: drawn at each row that draws, in the order of the rows; `NOTHING` where no token may be drawn.
+        logits: the target's own at those rows, float32, where the request asks for log-probabilities.
+        prompt: where those of the prompt are asked for, of the tokens behind the rows, as far as they are prompt.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logits: Tensor | None = None
+    prompt: list[Score] = field(default_factory=list)
+
+
 class Runner:
     """The target model, its pages of keys and values, and the draws."""
 
@@ -54,17 +74,30 @@ class Runner:
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
     @torch.inference_mode()
-    def run(self, works: Seq[Work]) -> list[list[int]]:
-        """One forward over all rows; for each of ``works`` the tokens drawn, in the order of its rows."""
+    def run(self, works: Seq[Work]) -> list[Drawn]:
+        """One forward over all rows; for each of ``works`` what was drawn."""
         batch = self._batch([self._rows(work) for work in works])
         ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
+        results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
         wanted, draws = self._draws(works)
-        if not draws:
-            return [[] for _ in works]
-        logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
-        drawn = iter(_draw(logits, draws))
-        return [[next(drawn) for _ in range(_draw_count(work))] for work in works]
+        if draws:
+            logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
+            _fill(results, works, logits, _draw(logits, draws, _edits(works, logits.shape[-1])))
+        return results
+
+    def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
+        """Scores of the prompt's tokens behind each work's rows, where they are asked for."""
+        start = 0
+        for work in works:
+            request, first = work.sequence.request, work.sequence.cached + 1
+            behind = request.prompt[first : first + len(work.tokens)] if work.sequence.scoring else []
+            if behind:
+                logits = self.model.logits(hidden[start : start + len(behind)])
+                yield score(logits, behind, request.logprobs or 0)
+            else:
+                yield []
+            start += len(work.tokens)
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
@@ -116,10 +149,40 @@ def _draw_count(work: Work) -> int:
     return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
 
 
-def _draw(logits: Tensor, draws: Seq[tuple[Sequence, int]]) -> list[int]:
+def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
+    """What the requests change about the rows that draw."""
+    batch, row = EditBatch(vocabulary), 0
+    for work in works:
+        if count := _draw_count(work):
+            for rule in work.sequence.rules:
+                rule.edit(batch, row, work.guesses or MergedTree())
+            row += count
+    return batch
+
+
+def _fill(results: Seq[Drawn], works: Seq[Work], logits: Tensor, drawn: list[int]) -> None:
+    row = 0
+    for work, result in zip(works, results, strict=True):
+        end = row + _draw_count(work)
+        result.tokens = drawn[row:end]
+        if work.sequence.request.logprobs is not None:
+            result.logits = logits[row:end]
+        row = end
+
+
+def _draw(logits: Tensor, draws: Seq[tuple[Sequence, int]], edits: EditBatch) -> list[int]:
     """Tokens drawn at rows of ``logits``, each for its sequence at its absolute position; float32 [n, V]."""
     if logits.amax(-1).isnan().any():
         raise BrokenLogits("the target's logits are not numbers")
+    if not edits:
+        return _draw_all(logits, draws)
+    edited = edits.apply(logits)
+    empty = edited.amax(-1).isneginf().tolist()
+    tokens = _draw_all(edited, draws)
+    return [NOTHING if none else token for token, none in zip(tokens, empty, strict=True)]
+
+
+def _draw_all(logits: Tensor, draws: Seq[tuple[Sequence, int]]) -> list[int]:
     groups: dict[Sampling | None, list[int]] = defaultdict(list)
     for row, (sequence, _) in enumerate(draws):
         sampling = sequence.request.sampling

@@ -121,7 +121,7 @@ class Scheduler:
             self._reuse(sequence)
 
     def _reuse(self, sequence: Sequence) -> None:
-        usable = (len(sequence.tokens) - 1) // self.limits.page_size
+        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self.limits.page_size
         sequence.pages = self.pages.match([self._hash(sequence, index) for index in range(usable)])
         sequence.published = len(sequence.pages)
         sequence.cached = len(sequence.pages) * self.limits.page_size

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
+from outrider.verifier.edits import Edits, Rule
 from outrider.wire.frames import Finish, Usage
 
 
@@ -16,11 +17,14 @@ class Request:
     Attributes:
         prompt: token ids, at least one.
         emitted: tokens that another replica has already generated.
-        max_tokens: most generated tokens, those emitted included.
+        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed.
         stop: strings that end the text.
         stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
         drafters: who may guess; None is anyone, an empty set is nobody.
         max_nodes: most guesses a step; 0 leaves it to the verifier.
+        edits: what changes about the target's logits before the temperature.
+        logprobs: how many of the likeliest tokens are told, beside the log-probability of each token; None tells none.
+        echo: whether the prompt's tokens are told before the answer's.
     """
 
     id: str
@@ -33,6 +37,9 @@ class Request:
     stop_ids: frozenset[int] = frozenset()
     drafters: frozenset[str] | None = None
     max_nodes: int = 0
+    edits: Edits = field(default_factory=Edits)
+    logprobs: int | None = None
+    echo: bool = False
 
     @property
     def speculates(self) -> bool:
@@ -56,6 +63,8 @@ class Sequence:
         hashes: chain hashes of the leading full pages, as far as they were needed.
         published: leading pages offered to other sequences.
         trees: guesses that hang from the current end, by where they came from.
+        rules: what edits its logits.
+        echoed: leading tokens of the prompt that need no telling any more.
     """
 
     request: Request
@@ -72,6 +81,13 @@ class Sequence:
     accepted: int = 0
     rejected: int = 0
     finish: Finish | None = None
+    rules: list[Rule] = field(default_factory=list)
+    echoed: int = 0
+
+    @property
+    def scoring(self) -> bool:
+        """Whether log-probabilities of the prompt are still to be told, so that each of its tokens must be run."""
+        return self.request.logprobs is not None and self.echoed < len(self.request.prompt)
 
     @property
     def generated(self) -> int:

@@ -18,6 +18,7 @@ class Finish(StrEnum):
     LENGTH = "length"
     CANCELLED = "cancelled"
     ERROR = "error"
+    REFUSED = "refused"
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True):
@@ -31,12 +32,36 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     steps: int = 0
 
 
+class Alternative(msgspec.Struct, array_like=True, frozen=True):
+    """A token that might have stood there: its id, the target's own natural log-probability of it, and its bytes."""
+
+    token: int
+    logprob: float
+    data: bytes
+
+
+class Likelihood(msgspec.Struct, array_like=True, frozen=True):
+    """How likely the target held a token: its natural log-probability before penalties, temperature and truncation.
+
+    ``logprob`` is None for a prompt's first token, before which nothing stands. ``data`` are the token's bytes.
+    ``top`` lists the likeliest tokens there, likeliest first (the lower id on a tie), as many as were asked for.
+    """
+
+    logprob: float | None
+    data: bytes
+    top: list[Alternative]
+
+
 class Frame(msgspec.Struct, array_like=True, frozen=True):
     """Tokens ``first_index`` to ``first_index + len(tokens) - 1`` of a request's generated tokens.
 
+    A prompt that is echoed stands before them: its last token has the index -1.
+
     ``texts[i]`` is the text that ``tokens[i]`` made final: empty while half a character or a possible stop string
     is held back. ``guessed_by[i]`` names the drafter that guessed ``tokens[i]``, or is empty where the target
-    decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR``.
+    decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR`` and
+    ``Finish.REFUSED`` (the request's own parameters leave no token to draw). ``likelihoods`` has one for each of
+    ``tokens`` where they were asked for.
     """
 
     request: str
@@ -47,6 +72,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     finish: Finish | None = None
     usage: Usage | None = None
     error: str | None = None
+    likelihoods: list[Likelihood] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
+from outrider.gateway.openai.logprobs import ChatLogprobs, TextLogprobs, chat_logprobs, text_logprobs
+from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Frame, Usage
 
 Finish = Literal["stop", "length"]
@@ -48,6 +50,7 @@ class Extra(msgspec.Struct, omit_defaults=True):
     steps: int | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     verifier: str | UnsetType = UNSET
+    choices: list[Extra] | UnsetType = UNSET
 
 
 class TextChoice(msgspec.Struct):
@@ -56,7 +59,7 @@ class TextChoice(msgspec.Struct):
     text: str
     finish_reason: Finish | None
     index: int = 0
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
 
 
 class Delta(msgspec.Struct, omit_defaults=True):
@@ -72,7 +75,7 @@ class DeltaChoice(msgspec.Struct):
     delta: Delta
     finish_reason: Finish | None
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class AssistantMessage(msgspec.Struct):
@@ -89,7 +92,7 @@ class MessageChoice(msgspec.Struct):
     message: AssistantMessage
     finish_reason: Finish | None
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 Choice = TextChoice | DeltaChoice | MessageChoice
@@ -109,62 +112,91 @@ class Answer(msgspec.Struct):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How completions and chats differ in shape."""
+    """How completions and chats differ in shape.
+
+    ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
+    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything.
+    """
 
     prefix: str
     whole: str
     part: str
-    opening: Choice | None
-    choice: Callable[[str, Finish | None], Choice]
-    delta: Callable[[str, Finish | None], Choice]
+    opening: Callable[[int], Choice] | None
+    choice: Callable[[Frame, int, int], Choice]
+    delta: Callable[[Frame, int, int], Choice]
 
 
-COMPLETION = Form("cmpl", "text_completion", "text_completion", None, TextChoice, TextChoice)
-CHAT = Form(
-    "chatcmpl",
-    "chat.completion",
-    "chat.completion.chunk",
-    DeltaChoice(Delta(role="assistant", content=""), None),
-    lambda text, finish: MessageChoice(AssistantMessage(text), finish),
-    lambda text, finish: DeltaChoice(Delta(content=text) if text else Delta(), finish),
-)
+def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
+    return TextChoice("".join(frame.texts), _finish(frame), index, text_logprobs(frame, offset))
+
+
+def _message_choice(frame: Frame, index: int, offset: int) -> Choice:
+    return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, chat_logprobs(frame))
+
+
+def _delta_choice(frame: Frame, index: int, offset: int) -> Choice:
+    text = "".join(frame.texts)
+    return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, chat_logprobs(frame))
+
+
+def _opening(index: int) -> Choice:
+    return DeltaChoice(Delta(role="assistant", content=""), None, index)
+
+
+COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choice, _text_choice)
+CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
 
 
 class Writer:
-    """Writes the answer to one request in one form."""
+    """Writes the answer to one request in one form.
 
-    def __init__(self, form: Form, request_id: str, served: Served, seed: int, *, return_tokens: bool) -> None:
+    ``seed`` is the request's own, of which those of its ``choices`` come.
+    """
+
+    def __init__(
+        self, form: Form, request_id: str, served: Served, seed: int, *, choices: int = 1, return_tokens: bool
+    ) -> None:
         self._form, self._seed, self._return_tokens = form, seed, return_tokens
         self._id = f"{form.prefix}-{request_id}"
         self._created = int(time.time())
         self._served = served
+        self._written = [0] * choices
 
     @property
-    def opening(self) -> Choice | None:
-        """The choice of the chunk that a stream begins with, in forms that have one."""
-        return self._form.opening
+    def opening(self) -> list[Answer]:
+        """The chunks that a stream begins with, in forms that have any."""
+        make = self._form.opening
+        return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
 
-    def whole(self, frame: Frame, verifier: str) -> Answer:
-        """The answer, from all its frames joined."""
-        choice = self._form.choice("".join(frame.texts), _finish(frame))
-        return self._answer(self._form.whole, [choice], _usage(frame.usage), self._extra(frame, verifier))
+    def whole(self, frames: Sequence[Frame], verifiers: Sequence[str]) -> Answer:
+        """The answer, from all frames of each choice joined and the verifiers that ended them."""
+        choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
+        extras = [self._extra(frame, index, verifiers[index]) for index, frame in enumerate(frames)]
+        extra = extras[0]
+        if len(extras) > 1:
+            extra = Extra(steps=_total(frames).steps, seed=self._seed, choices=extras)
+        return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
-    def chunk(self, frame: Frame, verifier: str, usage: UsageBody | UnsetType | None) -> Answer | None:
-        """A stream's chunk for ``frame``; None where there is nothing to tell yet."""
-        text = "".join(frame.texts)
-        if not text and frame.finish is None and not self._return_tokens:
+    def chunk(self, frame: Frame, index: int, verifier: str, usage: UnsetType | None) -> Answer | None:
+        """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet."""
+        length = sum(map(len, frame.texts))
+        silent = not length and frame.finish is None and frame.likelihoods is None
+        if silent and not self._return_tokens:
             return None
-        return self.part([self._form.delta(text, _finish(frame))], usage, self._extra(frame, verifier))
+        choice = self._form.delta(frame, index, self._written[index])
+        self._written[index] += length
+        told = self._return_tokens or frame.finish is not None
+        return self._part([choice], usage, self._extra(frame, index, verifier) if told else UNSET)
 
-    def part(
+    def last(self, frames: Sequence[Frame], verifiers: Sequence[str]) -> Answer:
+        """The chunk about usage that follows the last frames of all choices."""
+        total = _total(frames)
+        return self._part([], _usage(total), Extra(steps=total.steps, seed=self._seed, verifier=verifiers[0]))
+
+    def _part(
         self, choices: list[Choice], usage: UsageBody | UnsetType | None = UNSET, extra: Extra | UnsetType = UNSET
     ) -> Answer:
-        """Any chunk."""
         return self._answer(self._form.part, choices, usage, extra)
-
-    def last(self, frame: Frame, verifier: str) -> Answer:
-        """The chunk about usage that follows the last frame."""
-        return self.part([], _usage(frame.usage), self._summary(frame, verifier, Extra()))
 
     def _answer(
         self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
@@ -173,15 +205,13 @@ class Writer:
             self._id, name, self._created, self._served.name, fingerprint(self._served), choices, usage, extra
         )
 
-    def _extra(self, frame: Frame, verifier: str) -> Extra | UnsetType:
-        if not self._return_tokens:
-            return UNSET if frame.finish is None else self._summary(frame, verifier, Extra())
-        extra = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
-        return extra if frame.finish is None else self._summary(frame, verifier, extra)
-
-    def _summary(self, frame: Frame, verifier: str, extra: Extra) -> Extra:
-        extra.steps = frame.usage.steps if frame.usage else UNSET
-        extra.seed, extra.verifier = self._seed, verifier
+    def _extra(self, frame: Frame, index: int, verifier: str) -> Extra:
+        extra = Extra()
+        if self._return_tokens:
+            extra = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+        if frame.finish is not None:
+            extra.steps = frame.usage.steps if frame.usage else UNSET
+            extra.seed, extra.verifier = choice_seed(self._seed, index), verifier
         return extra
 
 
@@ -194,9 +224,20 @@ def _finish(frame: Frame) -> Finish | None:
     return None if frame.finish is None else ("length" if frame.finish == "length" else "stop")
 
 
-def _usage(usage: Usage | None) -> UsageBody | None:
-    if usage is None:
-        return None
+def _total(frames: Sequence[Frame]) -> Usage:
+    """What all choices have cost: one prompt, and what each generated."""
+    used = [frame.usage or Usage(0, 0) for frame in frames]
+    return Usage(
+        used[0].prompt_tokens,
+        sum(usage.completion_tokens for usage in used),
+        used[0].cached_tokens,
+        sum(usage.accepted_tokens for usage in used),
+        sum(usage.rejected_tokens for usage in used),
+        sum(usage.steps for usage in used),
+    )
+
+
+def _usage(usage: Usage) -> UsageBody:
     return UsageBody(
         usage.prompt_tokens,
         usage.completion_tokens,

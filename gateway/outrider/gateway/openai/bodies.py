@@ -18,7 +18,12 @@ _COMPLETION_TOKENS = 16  # OpenAI's default
 
 _Count = Annotated[int, Meta(ge=1, le=_INT32, description="an integer of at least 1")]
 _Flag = Annotated[bool, Meta(description="true or false")]
+TokenId = Annotated[int, Meta(ge=0, le=_INT32)]
 _StopString = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+_Penalty = Annotated[float, Meta(ge=-2, le=2, description="a number from -2 to 2")]
+_Word = Annotated[str, Meta(min_length=1, max_length=1000)] | Annotated[list[TokenId], Meta(min_length=1)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,9 +54,19 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
         _StopString | Annotated[list[_StopString], Meta(max_length=16)],
         Meta(description="a string or an array of up to 16 strings, each of 1 to 1000 characters"),
     ] = []
-    stop_token_ids: Annotated[
-        list[Annotated[int, Meta(ge=0, le=_INT32)]], Meta(max_length=64, description="an array of up to 64 token ids")
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=64, description="an array of up to 64 token ids")] = []
+    n: Annotated[int, Meta(ge=1, le=128, description="an integer from 1 to 128")] = 1
+    repetition_penalty: Annotated[float, Meta(gt=0, le=100, description="a number above 0 and at most 100")] = 1.0
+    frequency_penalty: _Penalty = 0.0
+    presence_penalty: _Penalty = 0.0
+    logit_bias: Annotated[
+        dict[str, Annotated[float, Meta(ge=-100, le=100)]],
+        Meta(max_length=1024, description="an object of up to 1024 token ids with numbers from -100 to 100"),
+    ] = {}
+    bad_words: Annotated[
+        list[_Word], Meta(max_length=512, description="an array of up to 512 strings or arrays of token ids")
     ] = []
+    min_tokens: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 0")] = 0
     stream: _Flag = False
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
     ignore_eos: _Flag = False
@@ -73,7 +88,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             prompt=self._prompt(),
             sampling=self._sampling(),
             speculation=self._speculation(),
-            max_tokens=self.max_completion_tokens or self.max_tokens,
+            max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
+            choices=self.n,
         )
 
     def _prompt(self) -> Prompt:
@@ -89,6 +105,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             stop_token_ids=tuple(self.stop_token_ids),
             ignore_eos=self.ignore_eos,
+            repetition_penalty=self.repetition_penalty,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            logit_bias={_token_id(name): bias for name, bias in self.logit_bias.items()},
+            bad_words=tuple(self.bad_words),
+            min_tokens=self.min_tokens,
         )
 
     def _speculation(self) -> Speculation:
@@ -101,14 +123,22 @@ class CompletionBody(Body, frozen=True, kw_only=True):
     """Body of ``POST /v1/completions``."""
 
     prompt: Annotated[str | list[Any], Meta(description="a string, an array with one string, or an array of token ids")]
+    max_tokens: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 1 (0 with echo)")] | None = (
+        None
+    )
+    logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] | None = None
+    echo: _Flag = False
 
     def _prompt(self) -> Prompt:
         return prompt(self.prompt)
 
+    def _sampling(self) -> Sampling:
+        return msgspec.structs.replace(super()._sampling(), logprobs=self.logprobs, echo=self.echo)
+
     def generation(self) -> Generation:
         """As any other, with OpenAI's default length."""
         asked = super().generation()
-        return asked if asked.max_tokens else msgspec.structs.replace(asked, max_tokens=_COMPLETION_TOKENS)
+        return asked if asked.max_tokens is not None else msgspec.structs.replace(asked, max_tokens=_COMPLETION_TOKENS)
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -117,17 +147,17 @@ class ChatBody(Body, frozen=True, kw_only=True):
     messages: Annotated[
         list[dict[str, Any]], Meta(min_length=1, description="an array of messages with a role and a content")
     ]
+    logprobs: _Flag = False
+    top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
 
     def _prompt(self) -> Prompt:
         return chat(self.messages)
 
+    def _sampling(self) -> Sampling:
+        return msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
+
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "frequency_penalty": (0, 0.0),
-    "presence_penalty": (0, 0.0),
-    "repetition_penalty": (1, 1.0),
-    "logit_bias": ({},),
     "user": ANY,
     "metadata": ANY,
     "safety_identifier": ANY,
@@ -135,10 +165,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
 }
-_NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "echo": (False,), "logprobs": (False,), "suffix": ("",)}
+_NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "suffix": ("",)}
 _NEUTRAL_CHAT = _NEUTRAL | {
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": ANY,
@@ -159,12 +187,18 @@ _B = TypeVar("_B", bound=Body)
 
 def read_completion(body: bytes) -> CompletionBody:
     """The body of a completion; `InvalidRequest` says what is wrong with it."""
-    return _consistent(read(body, CompletionBody, _NEUTRAL_COMPLETION))
+    asked = _consistent(read(body, CompletionBody, _NEUTRAL_COMPLETION))
+    if asked.max_tokens == 0 and not asked.echo:
+        raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
+    return asked
 
 
 def read_chat(body: bytes) -> ChatBody:
     """The body of a chat completion; `InvalidRequest` says what is wrong with it."""
-    return _consistent(read(body, ChatBody, _NEUTRAL_CHAT))
+    asked = _consistent(read(body, ChatBody, _NEUTRAL_CHAT))
+    if asked.top_logprobs and not asked.logprobs:
+        raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
+    return asked
 
 
 def _consistent(body: _B) -> _B:
@@ -173,3 +207,9 @@ def _consistent(body: _B) -> _B:
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
     return body
+
+
+def _token_id(name: str) -> int:
+    if not name.isdecimal() or int(name) > _INT32:
+        raise InvalidRequest(f"logit_bias.{name}: {name!r} is no token id", param=f"logit_bias.{name}")
+    return int(name)

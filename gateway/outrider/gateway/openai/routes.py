@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import msgspec
 from msgspec import UNSET
+from outrider.gateway.choices import merged
 from outrider.gateway.errors import error_answer
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import EventStream, json_response, read_body, until_gone
@@ -73,37 +74,48 @@ class OpenAi:
         return json_response(ModelBody(served.name, self._created))
 
     async def _generate(self, request: Request, body: Body, form: Form) -> Response:
-        generation, request_id = body.generation(), request.state.request_id
-        stream = await until_gone(request.receive, self._generations.start(request_id, generation))
-        writer = Writer(form, request_id, stream.job.served, generation.sampling.seed, return_tokens=body.return_tokens)
+        asked, request_id = body.generation(), request.state.request_id
+        streams = await until_gone(request.receive, self._generations.start(request_id, asked))
+        served, seed = streams[0].job.served, asked.sampling.seed
+        writer = Writer(form, request_id, served, seed, choices=asked.choices, return_tokens=body.return_tokens)
         if body.stream:
-            return EventStream(self._events(stream, writer, body.include_usage), lambda: self._generations.end(stream))
+            events = self._events(streams, writer, body.include_usage)
+            return EventStream(events, lambda: self._generations.end(streams))
         try:
-            whole = await until_gone(request.receive, _collect(stream))
+            whole = await until_gone(request.receive, _collect(streams))
         finally:
-            await self._generations.end(stream)
-        return json_response(writer.whole(whole, stream.verifier))
+            await self._generations.end(streams)
+        return json_response(writer.whole(whole, [stream.verifier for stream in streams]))
 
-    async def _events(self, stream: TokenStream, writer: Writer, include_usage: bool) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, streams: Sequence[TokenStream], writer: Writer, include_usage: bool
+    ) -> AsyncGenerator[bytes, None]:
         usage = None if include_usage else UNSET
+        ends: dict[int, Frame] = {}
         try:
-            if writer.opening is not None:
-                yield event(writer.part([writer.opening], usage))
-            async with aclosing(stream.frames()) as frames:
-                async for frame in frames:
-                    chunk = writer.chunk(frame, stream.verifier, usage)
+            for opening in writer.opening:
+                yield event(msgspec.structs.replace(opening, usage=usage))
+            async with aclosing(merged(streams)) as frames:
+                async for place, frame in frames:
+                    chunk = writer.chunk(frame, place, streams[place].verifier, usage)
                     if chunk is not None:
                         yield event(chunk)
-                    if include_usage and frame.finish is not None:
-                        yield event(writer.last(frame, stream.verifier))
+                    if frame.finish is not None:
+                        ends[place] = frame
+            if include_usage:
+                verifiers = [stream.verifier for stream in streams]
+                yield event(writer.last([ends[place] for place in range(len(streams))], verifiers))
         except OutriderError as error:
             yield event(error_answer(error))
         except Exception:
-            _log.exception("a stream failed", request=stream.job.request_id)
+            _log.exception("a stream failed", request=streams[0].job.request_id)
             yield event(error_answer(Internal()))
         yield DONE
 
 
-async def _collect(stream: TokenStream) -> Frame:
-    async with aclosing(stream.frames()) as frames:
-        return join([frame async for frame in frames])
+async def _collect(streams: Sequence[TokenStream]) -> list[Frame]:
+    heard: list[list[Frame]] = [[] for _ in streams]
+    async with aclosing(merged(streams)) as frames:
+        async for place, frame in frames:
+            heard[place].append(frame)
+    return [join(frames) for frames in heard]

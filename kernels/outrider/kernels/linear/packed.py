@@ -51,6 +51,11 @@ class PackedWeight:
         """Of the weight."""
         return self.words.shape[0]
 
+    @property
+    def fp8(self) -> bool:
+        """Whether rows are multiplied in eight-bit floats, as the weight is kept."""
+        return self.words.dtype == torch.float8_e4m3fn
+
 
 def packed(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
     """Quantizes and packs [out_features, in_features], whose dtype the product has."""

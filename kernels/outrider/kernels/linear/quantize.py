@@ -83,7 +83,9 @@ def quantize_int4(weight: Tensor) -> GroupedWeight:
     """
     out_features, in_features = weight.shape
     groups = -(-in_features // GROUP)
-    padded = torch.nn.functional.pad(weight.float(), (0, groups * GROUP - in_features)).view(out_features, groups, GROUP)
+    padded = torch.nn.functional.pad(weight.float(), (0, groups * GROUP - in_features)).view(
+        out_features, groups, GROUP
+    )
     low, high = padded.amin(2).clamp_(max=0), padded.amax(2).clamp_(min=0)
     scales = _positive(((high - low) / 15).to(weight.dtype).float())
     zeros = (-low / scales).round_().clamp_(0, 15)

@@ -1,12 +1,14 @@
 """linear as Triton kernels: the weight is the left operand, unpacked in the registers that the tensor cores read.
 
 ``out.T = weight @ x.T``, so that the many output features fill the long side of the matrix instructions and the rows
-the short one. Up to `FEW_ROWS` rows, where their number may show in the bits, are one launch, in whose programs the warps
-take turns along the input features. All others are tiles of a fixed number of rows; where the output features alone
-make too few programs, those share the input features out, and a second launch adds up in a fixed order.
+the short one. Up to `FEW_ROWS` rows, where their number may show in the bits, are one launch, in whose programs the
+warps take turns along the input features. All others are tiles of a fixed number of rows; where the output features
+alone make too few programs, those share the input features out, and a second launch adds up in a fixed order.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
@@ -20,8 +22,9 @@ from torch import Tensor
 _MOST_ROWS = 1024
 """Rows of one launch: those beyond take another, so that partial sums stay small."""
 
-_INT8_BF16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d; lop3.b32 u, t, 0x00800080, 0xc300c300, 0xea;
-lop3.b32 t, t, 0x007f007f, 0x43004300, 0xea; fma.rn.bf16x2 $0, t, v, u; }"""
+_INT8_BF16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d;
+lop3.b32 u, t, 0x00800080, 0xc300c300, 0xea; lop3.b32 t, t, 0x007f007f, 0x43004300, 0xea;
+fma.rn.bf16x2 $0, t, v, u; }"""
 _INT8_FP16 = """{ .reg .b32 t, u; mov.b32 u, 0xe480e480; shr.u32 t, $1, %d; lop3.b32 t, t, 0x00ff00ff, 0x64806480, 0x6a;
 add.rn.f16x2 $0, t, u; }"""
 _INT4_BF16 = """{ .reg .b32 t, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x43004300, 0xea;
@@ -91,7 +94,7 @@ def _codes(words, zeros, fed, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.c
 
 @triton.jit
 def _finished(total, scales, row_scales, bias, row, column, inside, SCALED: tl.constexpr, BIASED: tl.constexpr):
-    """Sums times the scales of columns and rows, and the bias; all arguments have the shape of the sums or widen to it."""
+    """Sums times the scales of columns and rows, and the bias; all have the shape of the sums or widen to it."""
     if SCALED >= 1:
         total *= tl.load(scales + column, inside, other=0.0)
     if SCALED == 2:
@@ -109,7 +112,7 @@ def _product(
     MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """A tile of ``weight @ x.T``, or a split's share of its sums."""
-    outer = outer // ALIGNED * ALIGNED
+    outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
     STEP: tl.constexpr = WORDS * PARTS
     BLOCKS: tl.constexpr = (K + STEP - 1) // STEP
     LINE: tl.constexpr = K if PARTS == 1 else BLOCKS * WORDS
@@ -130,7 +133,7 @@ def _product(
         else:
             word = tl.load(words + at, _block(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
         if PARTS == 4:
-            zero = _beside(zeros, turn.to(tl.int64) * outer, line, turn < BLOCKS, SLICES)
+            zero = _beside(zeros, turn * outer, line, turn < BLOCKS, SLICES)
             part = tl.zeros_like(total)
         else:
             zero = word
@@ -144,7 +147,7 @@ def _product(
             code = _codes(word, zero, fed, i, PARTS, ASM, MAGIC)
             part = tl.dot(code, fed, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
         if PARTS == 4:
-            part = total + part * _beside(scales, turn.to(tl.int64) * outer, line, turn < BLOCKS, SLICES)
+            part = total + part * _beside(scales, turn * outer, line, turn < BLOCKS, SLICES)
         total = part
     if SLICES > 1:
         total = tl.sum(total, 0)
@@ -223,23 +226,28 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
 
 def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
     rows, outer = out.shape
-    fp8 = weight.words.dtype == torch.float8_e4m3fn
-    fed, row_scales = rows_to_fp8(x) if fp8 else (x, x)
+    fed, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
     shares = out if tile.splits == 1 else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
-    finish = {
+    finish: dict[str, Tensor | int] = {
         "scales": out if weight.scales is None else weight.scales,
         "row_scales": row_scales,
         "bias": out if bias is None else bias,
         "rows": rows,
         "outer": outer,
     }
-    scaled = 0 if weight.scales is None or weight.parts == 4 else 2 if fp8 else 1
-    constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
     zeros = out if weight.zeros is None else weight.zeros
-    kind = product_dtype(weight.words.dtype if fp8 else weight.dtype)
+    args: dict[str, Tensor | int] = {"x": fed, "words": weight.words, "zeros": zeros, "out": shares, **finish}
     grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), tile.splits)
-    args = {"x": fed, "words": weight.words, "zeros": zeros, "out": shares, **finish}
-    layout = {
+    scaled = 0 if weight.scales is None or weight.parts == 4 else 2 if weight.fp8 else 1
+    constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
+    launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
+    if tile.splits > 1:
+        blocks = (rows, triton.cdiv(outer, 1024))
+        launch(_add_up, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
+
+
+def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
+    return {
         "K": weight.in_features,
         "PARTS": weight.parts,
         "ROWS": tile.rows,
@@ -248,14 +256,10 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
         "WORDS": tile.words,
         "ASM": None if INTERPRETED else _UNPACK.get((weight.parts, weight.dtype)),
         "MAGIC": MAGIC[weight.dtype],
-        "KIND": _KINDS[kind],
-        "ALIGNED": 16 if outer % 16 == 0 else 1,
-        "EXACT": _FP8_SUM if fp8 else None,
+        "KIND": _KINDS[product_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
+        "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,
+        "EXACT": _FP8_SUM if weight.fp8 else None,
     }
-    launch(_product, grid, args, {**constants, **layout}, tile.config)
-    if tile.splits > 1:
-        grid = (rows, triton.cdiv(outer, 1024))
-        launch(_add_up, grid, {"shares": shares, "out": out, **finish}, {**constants, "BLOCK": 1024}, Config())
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:

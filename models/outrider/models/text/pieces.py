@@ -36,6 +36,13 @@ def token_bytes(token: str) -> bytes:
         return token.encode("utf-8")
 
 
+def piece_bytes(token: str) -> bytes:
+    """Bytes of a SentencePiece token on its own: its bar is a space, ``<0x0A>`` the byte that it stands for."""
+    if is_byte_token(token):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("\u2581", " ").encode()
+
+
 def _alphabet() -> Iterator[tuple[int, int]]:
     """Character and byte of GPT-2's printable alphabet, and of the characters outside it (byte 0xFFFF: none)."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}

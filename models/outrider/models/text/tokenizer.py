@@ -164,6 +164,17 @@ class Tokenizer:
         """Bytes of every token of a byte-level vocabulary by id; nothing for special ones unless kept."""
         return self._all_bytes if keep_special else self._ordinary_bytes
 
+    @cached_property
+    def alone(self) -> Sequence[bytes]:
+        """Bytes of every token by id, each on its own, special ones by their names; nothing for an unused id."""
+        if self.byte_level:
+            return self._all_bytes
+        table = [b""] * self.vocabulary_size
+        special = set(self.special_tokens)
+        for token, number in self._vocabulary.items():
+            table[number] = token.encode() if token in special else pieces.piece_bytes(token)
+        return table
+
     def silent_ids(self, keep_special: bool) -> frozenset[int]:
         """Ids that leave no text behind."""
         return frozenset() if keep_special else frozenset(self.special_tokens.values())

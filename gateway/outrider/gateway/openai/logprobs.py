@@ -1,0 +1,93 @@
+"""Log-probabilities in OpenAI's two shapes."""
+
+from __future__ import annotations
+
+import msgspec
+from outrider.wire.frames import Frame, Likelihood
+
+
+class TopLogprob(msgspec.Struct):
+    """One of the likeliest tokens, in chats."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(msgspec.Struct):
+    """One token, in chats."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(msgspec.Struct):
+    """``logprobs`` of a chat's choice."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class TextLogprobs(msgspec.Struct):
+    """``logprobs`` of a completion's choice: one entry a token in each list."""
+
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float] | None]
+
+
+def chat_logprobs(frame: Frame) -> ChatLogprobs | None:
+    """As chats have them: bytes tell apart what is no text by itself."""
+    if frame.likelihoods is None:
+        return None
+    return ChatLogprobs(
+        [
+            TokenLogprob(
+                _text(entry.data),
+                entry.logprob or 0.0,
+                list(entry.data),
+                [TopLogprob(_text(other.data), other.logprob, list(other.data)) for other in entry.top],
+            )
+            for entry in frame.likelihoods
+        ]
+    )
+
+
+def text_logprobs(frame: Frame, offset: int) -> TextLogprobs | None:
+    """As completions have them; ``offset`` is how many characters stand before the frame."""
+    if frame.likelihoods is None:
+        return None
+    told = TextLogprobs([], [], [], [])
+    for text, entry in zip(frame.texts, frame.likelihoods, strict=True):
+        told.text_offset.append(offset)
+        told.token_logprobs.append(entry.logprob)
+        told.tokens.append(_name(entry.data))
+        told.top_logprobs.append(_top(entry))
+        offset += len(text)
+    return told
+
+
+def _top(entry: Likelihood) -> dict[str, float] | None:
+    """The likeliest by name, the token itself always among them; of one name the likeliest."""
+    if entry.logprob is None:
+        return None
+    named: dict[str, float] = {}
+    for other in entry.top:
+        named.setdefault(_name(other.data), other.logprob)
+    named.setdefault(_name(entry.data), entry.logprob)
+    return named
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _name(data: bytes) -> str:
+    """A token's text, or ``bytes:\\x..`` where it is a part of a character."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)

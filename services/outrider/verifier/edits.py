@@ -1,0 +1,206 @@
+"""What a request changes about the target's logits, at each node of a tree by that node's own history.
+
+Penalties, biases and bans touch few of a vocabulary's entries, so they are lists of entries, never a vector over the
+vocabulary. All rows of a step are edited by one gather and one scatter; where no request asks for any, nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from outrider.models.speculation import MergedTree
+from torch import Tensor
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """A request's own changes, in the order in which they are made.
+
+    Attributes:
+        repetition_penalty: divides the logits above 0, and multiplies those below, of tokens in the prompt or the
+            answer so far (Keskar et al. 2019, arXiv 1909.05858); 1 changes nothing.
+        frequency_penalty: taken off for each time that the answer so far holds the token.
+        presence_penalty: taken off once if it does.
+        logit_bias: added, by token id.
+        bad_words: sequences of tokens of which the last is banned where the others stand before it.
+        min_tokens: tokens of the answer before which its stop ids are banned.
+    """
+
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    min_tokens: int = 0
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether tokens are penalized for standing there already."""
+        return self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
+    def __bool__(self) -> bool:
+        return self.penalizes or bool(self.logit_bias or self.bad_words or self.min_tokens)
+
+
+class EditBatch:
+    """The changes to one step's rows of logits."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
+        self._places: list[Ids] = []
+        self._values: list[Floats] = []
+        self._banned: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._places or self._banned)
+
+    def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
+        """At each of ``rows`` [m] and each of ``ids`` [k]: divisor, what is taken off and what is added, [3, m, k]."""
+        self._places.append((rows[:, None] * self._vocabulary + ids).reshape(-1))
+        self._values.append(values.reshape(3, -1))
+
+    def ban(self, row: int, ids: Sequence[int]) -> None:
+        """Tokens that may not be drawn at ``row``."""
+        self._banned.extend(row * self._vocabulary + token for token in ids)
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """A copy of float32 logits [n, V] with the changes made."""
+        edited = logits.clone()
+        flat = edited.view(-1)
+        if self._places:
+            places = torch.from_numpy(np.concatenate(self._places)).to(logits.device)
+            divisor, less, more = torch.from_numpy(np.concatenate(self._values, axis=1)).to(logits.device)
+            old = flat[places]
+            flat[places] = torch.where(old < 0, old * divisor, old / divisor) - less + more
+        if self._banned:
+            flat[torch.tensor(self._banned, device=logits.device)] = float("-inf")
+        return edited
+
+
+class Rule(Protocol):
+    """Something that edits the rows of one sequence."""
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        """Puts into ``batch`` what changes at the sequence's end (``row``) and behind each guess (the next rows)."""
+
+
+class History:
+    """A sequence's tokens as its edits look at them. It reads ``tokens``, which others extend.
+
+    Args:
+        edits: what to change.
+        tokens: prompt and answer; the first ``prompt`` of them are the prompt.
+        stop_ids: ids that end the answer.
+    """
+
+    def __init__(self, edits: Edits, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
+        self._edits, self._tokens, self._prompt, self._stops = edits, tokens, prompt, sorted(stop_ids)
+        self._table = _Table(edits)
+        if edits.repetition_penalty != 1.0:
+            self._table.see(tokens[:prompt])
+        self._counted = prompt
+        self._bans: dict[tuple[int, ...], list[int]] = {}
+        for *before, last in edits.bad_words:
+            self._bans.setdefault(tuple(before), []).append(last)
+        self._lengths = sorted({len(before) for before in self._bans})
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        """As `Rule.edit`."""
+        if self._edits.penalizes:
+            self._table.count(self._tokens[self._counted :])
+            self._counted = len(self._tokens)
+        if self._edits.penalizes or self._edits.logit_bias:
+            self._change(batch, row, guesses)
+        if self._bans or self._edits.min_tokens:
+            for node, path in enumerate(paths(guesses)):
+                batch.ban(row + node, self._banned(path))
+
+    def _change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        known = len(self._table.ids)
+        self._table.see_also(guesses.tokens if self._edits.penalizes else [])
+        ids, counts, seen = self._table.ids, self._table.counts, self._table.seen
+        rows = 1 + len(guesses)
+        here, there = np.tile(counts, (rows, 1)), np.tile(seen, (rows, 1))
+        if self._edits.penalizes:
+            for node, (token, parent) in enumerate(zip(guesses.tokens, guesses.parents, strict=True), start=1):
+                here[node], there[node] = here[parent + 1], there[parent + 1]
+                here[node, self._table.place[token]] += 1
+                there[node, self._table.place[token]] = True
+        batch.change(np.arange(row, row + rows), ids, self._values(here, there))
+        self._table.forget(known)
+
+    def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
+        edits = self._edits
+        divisor = np.where(seen, np.float32(edits.repetition_penalty), np.float32(1))
+        less = np.float32(edits.frequency_penalty) * counts + np.float32(edits.presence_penalty) * (counts > 0)
+        more = np.broadcast_to(self._table.bias, counts.shape)
+        return np.stack([divisor, less, more]).astype(np.float32)
+
+    def _banned(self, path: list[int]) -> list[int]:
+        banned = []
+        if len(self._tokens) - self._prompt + len(path) < self._edits.min_tokens:
+            banned.extend(self._stops)
+        for length in self._lengths:
+            banned.extend(self._bans.get(self._tail(path, length), ()))
+        return banned
+
+    def _tail(self, path: list[int], length: int) -> tuple[int, ...]:
+        before = max(length - len(path), 0)
+        start = max(len(self._tokens) - before, 0)
+        return (*self._tokens[start:], *path[len(path) - (length - before) :])
+
+
+def paths(guesses: MergedTree) -> Iterator[list[int]]:
+    """Guessed tokens from a sequence's end to itself (none) and to each node, that node's own included."""
+    found: list[list[int]] = [[]]
+    yield found[0]
+    for token, parent in zip(guesses.tokens, guesses.parents, strict=True):
+        found.append([*found[parent + 1], token])
+        yield found[-1]
+
+
+class _Table:
+    """Tokens that may need another logit: how often the answer holds each, whether anything does, and its bias."""
+
+    def __init__(self, edits: Edits) -> None:
+        self.ids: Ids = np.array(list(edits.logit_bias), dtype=np.int64)
+        self.bias: Floats = np.array(list(edits.logit_bias.values()), dtype=np.float32)
+        self.counts: Floats = np.zeros(len(self.ids), dtype=np.float32)
+        self.seen: NDArray[np.bool_] = np.zeros(len(self.ids), dtype=np.bool_)
+        self.place = {token: index for index, token in enumerate(edits.logit_bias)}
+
+    def see_also(self, tokens: Sequence[int]) -> None:
+        """Has a place for each of ``tokens``, which changes nothing yet."""
+        new = [token for token in dict.fromkeys(tokens) if token not in self.place]
+        if new:
+            self.place.update((token, len(self.ids) + index) for index, token in enumerate(new))
+            self.ids = np.append(self.ids, np.array(new, dtype=np.int64))
+            for name in ("bias", "counts", "seen"):
+                old = getattr(self, name)
+                setattr(self, name, np.append(old, np.zeros(len(new), dtype=old.dtype)))
+
+    def forget(self, known: int) -> None:
+        """Drops all places but the first ``known``."""
+        for token in self.ids[known:].tolist():
+            del self.place[token]
+        self.ids, self.bias = self.ids[:known], self.bias[:known]
+        self.counts, self.seen = self.counts[:known], self.seen[:known]
+
+    def see(self, tokens: Sequence[int]) -> None:
+        """Notes that ``tokens`` stand somewhere."""
+        self.see_also(tokens)
+        self.seen[[self.place[token] for token in tokens]] = True
+
+    def count(self, tokens: Sequence[int]) -> None:
+        """Notes that the answer holds ``tokens``."""
+        self.see(tokens)
+        for token in tokens:
+            self.counts[self.place[token]] += 1

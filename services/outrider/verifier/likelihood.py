@@ -1,0 +1,39 @@
+"""The target's own log-probabilities, as a request asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A token's natural log-probability, and the likeliest tokens there with theirs, likeliest first."""
+
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+@torch.inference_mode()
+def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
+    """How likely each row's token was, each row by itself.
+
+    Args:
+        logits: the target's float32 [n, V], before anything was done to them.
+        tokens: n ids.
+        top: how many of the likeliest are told; of equally likely ones those of lower ids.
+    """
+    likely = logits.log_softmax(-1)
+    own = likely.gather(1, torch.tensor(tokens, device=logits.device).view(-1, 1)).view(-1).tolist()
+    if not top:
+        return [Score(logprob, []) for logprob in own]
+    least = likely.topk(min(top, likely.shape[-1])).values[:, -1:]
+    rows, ids = (likely >= least).nonzero(as_tuple=True)
+    found: list[list[tuple[int, float]]] = [[] for _ in tokens]
+    for row, token, logprob in zip(rows.tolist(), ids.tolist(), likely[rows, ids].tolist(), strict=True):
+        found[row].append((token, logprob))
+    best = (sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:top] for entries in found)
+    return [Score(logprob, entries) for logprob, entries in zip(own, best, strict=True)]
