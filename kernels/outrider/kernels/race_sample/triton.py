@@ -16,23 +16,27 @@ from outrider.kernels.philox.triton import log_exponential, word, words
 from outrider.kernels.race_sample.draws import GREEDY_BELOW, MOST_GUESSES, MOST_TOP, Drawn, Draws
 from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, divided, opened, scaled
 from outrider.kernels.race_sample.ranking.triton import Args, ranked
+from outrider.kernels.race_sample.reference import LARGEST
 from outrider.kernels.race_sample.truncation.triton import least_kept
 from torch import Tensor
 
 _FINISH = Config(warps=1, fused=False)
 _PLAIN: dict[str, bool | int] = {"SCALED": False, "MASKED": False, "TRUNCATED": False, "BLOCK": BLOCK}
 
-_GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
+_GREEDY_BELOW, _LARGEST = tl.constexpr(GREEDY_BELOW), tl.constexpr(LARGEST)
 _NOBODY = tl.constexpr(2**31 - 1)
-_LN2_PER_BIT, _LN2_OFFSET = tl.constexpr(math.log(2) * 2.0**-23), tl.constexpr(math.log(2) * (127 + 32))
-_LOOSE, _LOOSER = tl.constexpr(1e-6), tl.constexpr(1e-3)
+_LESS, _MORE = tl.constexpr(1 - 1e-6), tl.constexpr(1 + 1e-6)
+_LN2_PER_BIT, _SLACK = tl.constexpr(-math.log(2) * 2.0**-23), tl.constexpr(math.log(2) * (127 + 32) + 1e-3)
 
 
 @triton.jit
-def _bound(x, drawn):
-    """At least ``x - log E`` of each word: ``E >= u``, and ``log2 u`` is at least what u's bits say as an integer."""
-    bits = drawn.to(tl.float32).to(tl.int32, bitcast=True)
-    return x + tl.abs(x) * _LOOSE + (_LN2_OFFSET - bits.to(tl.float32) * _LN2_PER_BIT + _LOOSER)
+def _bound(logit, least_factor, most_factor, drawn):
+    """At least ``logit / T - log E`` of each word, where the quotient lies between the products with the factors.
+
+    ``E >= u``, and ``log2 u`` is at least what u's bits say as an integer.
+    """
+    bits = drawn.to(tl.float32).to(tl.int32, bitcast=True).to(tl.float32)
+    return tl.maximum(logit * least_factor, logit * most_factor) + tl.fma(bits, _LN2_PER_BIT, _SLACK)
 
 
 @triton.jit
@@ -82,22 +86,19 @@ def _race(
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
-    inside = entries < vocabulary
-    value = tl.load(values + row * stride + entries, inside, other=float("-inf")).to(tl.float32)
-    open_ = opened(value, row, entries, inside, allowed, least, masks, MASKED, TRUNCATED)
+    value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
+    broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
+    value = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
     temperature = tl.load(temperatures + row)
-    x = tl.where(open_, value, 0.0)
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
-        if not SCALED:
-            x *= 1.0 / temperature
-        bound = tl.where(open_, _bound(x, words(seed, position, block * BLOCK, BLOCK)), float("-inf"))
+        factor = 1.0 if SCALED else 1.0 / temperature
+        bound = _bound(value, factor * _LESS, factor * _MORE, words(seed, position, block * BLOCK, BLOCK))
         best, entry = _winner(bound, entries, values + row * stride, seed, position, temperature, SCALED)
     else:
-        x = tl.where(open_, x, float("-inf"))
-        best = tl.max(x)
-        entry = tl.min(tl.where(open_ & (x == best), entries, _NOBODY))
-    broken = tl.max((inside & ~(value < float("inf"))).to(tl.int32)) > 0
+        value = tl.minimum(value, _LARGEST)
+        best = tl.max(value)
+        entry = tl.min(tl.where(value == best, entries, _NOBODY))
     tl.store(scores + row * blocks + block, tl.where(broken, float("inf"), best))
     tl.store(winners + row * blocks + block, entry)
 

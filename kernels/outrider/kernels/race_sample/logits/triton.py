@@ -39,14 +39,13 @@ def allows(words, entries, inside):
 
 
 @triton.jit
-def opened(value, row, entries, inside, allowed, least, masks, MASKED: tl.constexpr, TRUNCATED: tl.constexpr):
-    """Which entries may win."""
-    open_ = inside & (value > float("-inf")) & (value < float("inf"))
+def opened(value, row, entries, vocabulary, allowed, least, masks, MASKED: tl.constexpr, TRUNCATED: tl.constexpr):
+    """Values with minus infinity where mask or truncation forbids an entry."""
     if MASKED:
-        open_ &= allows(allowed + row * masks, entries, inside)
+        value = tl.where(allows(allowed + row * masks, entries, entries < vocabulary), value, float("-inf"))
     if TRUNCATED:
-        open_ &= value >= tl.load(least + row)
-    return open_
+        value = tl.where(value >= tl.load(least + row), value, float("-inf"))
+    return value
 
 
 @triton.jit

@@ -50,10 +50,10 @@ def _tops(
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
-    inside = entries < vocabulary
-    value = tl.load(values + row * stride + entries, inside, other=float("-inf")).to(tl.float32)
-    open_ = opened(value, row, entries, inside, allowed, least, masks, MASKED, TRUNCATED)
-    x = tl.where(open_, value, 0.0)
+    value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
+    broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
+    x = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
+    x = tl.where(x < float("inf"), x, float("-inf"))
     if RACE:
         temperature = tl.load(temperatures + row)
         if not SCALED:
@@ -61,10 +61,8 @@ def _tops(
         if temperature >= _GREEDY_BELOW:
             drawn = words(tl.load(seeds + row), tl.load(positions + row), block * BLOCK, BLOCK)
             x -= log_exponential(drawn)
-    x = tl.where(open_, x, float("-inf"))
     peak = tl.max(x)
-    total = tl.sum(tl.where(open_, exp(x - tl.where(peak > float("-inf"), peak, 0.0)), 0.0))
-    broken = tl.max((inside & ~(value < float("inf"))).to(tl.int32)) > 0
+    total = tl.sum(tl.where(x > float("-inf"), exp(x - tl.where(peak > float("-inf"), peak, 0.0)), 0.0))
     tl.store(peaks + row * blocks + block, tl.where(broken, float("inf"), peak))
     tl.store(totals + row * blocks + block, total)
     first = (row * blocks + block) * count
