@@ -88,6 +88,7 @@ def _race(
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
     broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
+    value = tl.where(value < float("inf"), value, float("-inf"))
     value = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
     temperature = tl.load(temperatures + row)
     if temperature >= _GREEDY_BELOW:
