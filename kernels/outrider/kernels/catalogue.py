@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -12,12 +12,17 @@ from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, recorded
 from outrider.kernels.linear import triton as linear
 from outrider.kernels.linear.packed import packed
+from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
+from outrider.kernels.race_sample import triton as race_sample
+from outrider.kernels.race_sample.draws import Draws, Penalties
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
 from outrider.kernels.tree_attention import triton as tree_attention
+from outrider.kernels.tree_walk import triton as tree_walk
+from outrider.kernels.tree_walk.walks import Trees
 from torch import Tensor
 
 _ROWS = 8
@@ -131,3 +136,35 @@ def _tree_attention(shape: ModelShape) -> Variants:
         plan = tree_attention.TritonPlan(batch, pool, shape.heads, shape.dtype, strict=strict)
         heads = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} of {_name(shape.kv_dtype)}"
         yield f"{heads}, {rows} rows{_STRICT[strict]}", partial(plan.attend, 0)
+
+
+@_op
+def _race_sample(shape: ModelShape) -> Variants:
+    logits, ints = _empty(_ROWS, shape.vocabulary), partial(_empty, dtype=torch.int32)
+    longs = _empty(_ROWS, dtype=torch.int64)
+    plain = Draws(longs, longs, _empty(_ROWS))
+    allowed = ints(_ROWS, -(-shape.vocabulary // 32))
+    truncated = replace(plain, top_k=ints(_ROWS), top_p=_empty(_ROWS), min_p=_empty(_ROWS))
+    penalties = Penalties(ints(_ROWS + 1), ints(_ROWS), _empty(_ROWS), _empty(_ROWS))
+    draws = {
+        "plain": replace(plain, top=1),
+        "masked": replace(plain, allowed=allowed),
+        "truncated": truncated,
+        "penalised": replace(plain, penalties=penalties),
+        "all": replace(truncated, penalties=penalties, allowed=allowed),
+    }
+    for variant, given in draws.items():
+        yield f"draw, {variant}", partial(race_sample.draw, logits, given)
+        yield f"guess, {variant}", partial(race_sample.guess, logits, given, 1)
+
+
+@_op
+def _philox(shape: ModelShape) -> Variants:
+    longs = _empty(_ROWS, dtype=torch.int64)
+    yield "log-exponentials", partial(philox.log_exponentials, longs, longs, shape.vocabulary)
+
+
+@_op
+def _tree_walk(shape: ModelShape) -> Variants:
+    ints = partial(_empty, dtype=torch.int32)
+    yield "any tree", partial(tree_walk.tree_walk, Trees(ints(3), ints(_ROWS), ints(_ROWS), ints(_ROWS + 2)), 4)
