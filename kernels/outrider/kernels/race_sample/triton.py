@@ -89,7 +89,7 @@ def _race(
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
     broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
     value = tl.where(value < float("inf"), value, float("-inf"))
-    value = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
+    value = opened(value, row, block, vocabulary, allowed, least, masks, MASKED, TRUNCATED, BLOCK)
     temperature = tl.load(temperatures + row)
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
