@@ -51,12 +51,14 @@ def opened(
     TRUNCATED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A block's values, with minus infinity where mask or truncation forbids an entry."""
+    """A block's values, with minus infinity where mask or truncation forbids an entry, and infinity where broken."""
+    sound = value < float("inf")
     if MASKED:
-        value = tl.where(_block_allows(allowed, row, block, vocabulary, masks, BLOCK), value, float("-inf"))
+        forbidden = ~_block_allows(allowed, row, block, vocabulary, masks, BLOCK)
+        value = tl.where(forbidden & sound, float("-inf"), value)
     if TRUNCATED:
-        value = tl.where(value >= tl.load(least + row), value, float("-inf"))
-    return value
+        value = tl.where(value < tl.load(least + row), float("-inf"), value)
+    return tl.where(sound, value, float("inf"))
 
 
 @triton.jit
