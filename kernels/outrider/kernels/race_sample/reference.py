@@ -120,8 +120,11 @@ def _logsumexp(values: Tensor) -> Tensor:
 
 def _best(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest above minus infinity, the lowest id first on a tie: tokens int32 [n, k], -1 for none; values."""
-    ordered, order = values.sort(dim=-1, descending=True, stable=True)
-    missing = max(0, k - values.shape[-1])
-    best = torch.nn.functional.pad(ordered[:, :k], (0, missing), value=_NEVER)
-    tokens = torch.nn.functional.pad(order[:, :k], (0, missing), value=-1)
+    vocabulary = values.shape[-1]
+    bits = (values + 0.0).view(torch.int32)
+    order = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
+    ids = (order - torch.arange(vocabulary, device=values.device)).topk(min(k, vocabulary)).indices
+    missing = max(0, k - vocabulary)
+    best = torch.nn.functional.pad(values.gather(-1, ids), (0, missing), value=_NEVER)
+    tokens = torch.nn.functional.pad(ids, (0, missing), value=-1)
     return tokens.masked_fill(best == _NEVER, -1).int(), best

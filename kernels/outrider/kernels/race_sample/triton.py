@@ -48,11 +48,10 @@ def _score(logits, entry, seed, position, by, SCALED: tl.constexpr):
 
 
 @triton.jit
-def _winner(bound, entries, logits, seed, position, by, SCALED: tl.constexpr):
+def _winner(bound, highest, entries, logits, seed, position, by, SCALED: tl.constexpr):
     """The best score of a block and the lowest entry that has it: looks at entries until no bound reaches the best."""
     best = tl.full((), float("-inf"), tl.float32)
     best_entry = tl.full((), _NOBODY, tl.int32)
-    highest = tl.max(bound)
     while (highest >= best) & (highest > float("-inf")):
         entry = tl.min(tl.where(bound == highest, entries, _NOBODY))
         score = _score(logits, entry, seed, position, by, SCALED)
@@ -87,20 +86,24 @@ def _race(
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
-    value = tl.where(value < float("inf"), value, float("-inf"))
-    value = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
+    value = opened(value, row, block, vocabulary, allowed, least, masks, MASKED, TRUNCATED, BLOCK)
     temperature = tl.load(temperatures + row)
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
         factor = 1.0 if SCALED else 1.0 / temperature
         bound = _bound(value, factor * _LESS, factor * _MORE, words(seed, position, block * BLOCK, BLOCK))
-        best, entry = _winner(bound, entries, values + row * stride, seed, position, temperature, SCALED)
+        highest = tl.max(bound)
+        broken = tl.full((), float("-inf"), tl.float32)
+        if highest == float("inf"):
+            broken = tl.max(value)
+        highest = tl.where(broken == float("inf"), float("-inf"), highest)
+        best, entry = _winner(bound, highest, entries, values + row * stride, seed, position, temperature, SCALED)
+        best = tl.where(broken == float("inf"), broken, best)
     else:
-        value = tl.minimum(value, _LARGEST)
         best = tl.max(value)
-        entry = tl.min(tl.where(value == best, entries, _NOBODY))
-    tl.store(scores + row * blocks + block, tl.where(broken, float("inf"), best))
+        entry = tl.min(tl.where(tl.minimum(value, _LARGEST) == tl.minimum(best, _LARGEST), entries, _NOBODY))
+        best = tl.where(best == float("inf"), best, tl.minimum(best, _LARGEST))
+    tl.store(scores + row * blocks + block, best)
     tl.store(winners + row * blocks + block, entry)
 
 

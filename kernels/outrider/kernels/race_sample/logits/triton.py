@@ -33,19 +33,38 @@ def divided(logit, by):
 
 
 @triton.jit
-def allows(words, entries, inside):
+def _allows(words, entries, inside):
     """Whether each entry's bit is set in a row's packed mask."""
-    return ((tl.load(words + entries // 32, inside, other=0) >> (entries % 32)) & 1) != 0
+    return ((tl.load(words + (entries >> 5), inside, other=0) >> (entries & 31)) & 1) != 0
 
 
 @triton.jit
-def opened(value, row, entries, vocabulary, allowed, least, masks, MASKED: tl.constexpr, TRUNCATED: tl.constexpr):
-    """Values with minus infinity where mask or truncation forbids an entry."""
+def opened(
+    value,
+    row,
+    block,
+    vocabulary,
+    allowed,
+    least,
+    masks,
+    MASKED: tl.constexpr,
+    TRUNCATED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A block's values, with minus infinity where mask or truncation forbids an entry, and infinity where broken."""
+    sound = value < float("inf")
     if MASKED:
-        value = tl.where(allows(allowed + row * masks, entries, entries < vocabulary), value, float("-inf"))
+        forbidden = ~_block_allows(allowed, row, block, vocabulary, masks, BLOCK)
+        value = tl.where(forbidden & sound, float("-inf"), value)
     if TRUNCATED:
-        value = tl.where(value >= tl.load(least + row), value, float("-inf"))
-    return value
+        value = tl.where(value < tl.load(least + row), float("-inf"), value)
+    return tl.where(sound, value, float("inf"))
+
+
+@triton.jit
+def _block_allows(allowed, row, block, vocabulary, masks, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)
+    return _allows(allowed + row * masks + block * (BLOCK // 32), places, block * BLOCK + places < vocabulary)
 
 
 @triton.jit
@@ -58,12 +77,13 @@ def _settled(logit, open_, temperature):
 @triton.jit(do_not_specialize=["stride", "vocabulary", "words"])
 def _scale(logits, temperatures, allowed, out, stride, vocabulary, words, MASKED: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    entries = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    block = tl.program_id(1)
+    entries = block * BLOCK + tl.arange(0, BLOCK)
     inside = entries < vocabulary
     logit = tl.load(logits + row * stride + entries, inside, other=0.0).to(tl.float32)
     open_ = inside
     if MASKED:
-        open_ = allows(allowed + row * words, entries, inside)
+        open_ = _block_allows(allowed, row, block, vocabulary, words, BLOCK)
     tl.store(out + row * vocabulary + entries, _settled(logit, open_, tl.load(temperatures + row)), inside)
 
 
@@ -98,7 +118,7 @@ def _penalise(
         changed = tl.where(logit < float("inf"), changed, float("nan"))
         open_ = inside
         if MASKED:
-            open_ = allows(allowed + row * words, token, inside)
+            open_ = _allows(allowed + row * words, token, inside)
         tl.store(out + row * vocabulary + token, _settled(changed, open_, temperature), inside)
 
 

@@ -51,8 +51,8 @@ def _tops(
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    broken = tl.max((~(value < float("inf"))).to(tl.int32)) > 0
-    x = opened(value, row, entries, vocabulary, allowed, least, masks, MASKED, TRUNCATED)
+    x = opened(value, row, block, vocabulary, allowed, least, masks, MASKED, TRUNCATED, BLOCK)
+    broken = tl.max(x) == float("inf")
     x = tl.where(x < float("inf"), x, float("-inf"))
     if RACE:
         temperature = tl.load(temperatures + row)

@@ -14,6 +14,9 @@ from torch import Tensor
 SHARE_BITS = 24
 """Fraction bits of a top_p."""
 
+_LIKELY = 256
+"""Tokens among which a nucleus is looked for first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
@@ -90,12 +93,20 @@ def _kth(logits: Tensor, top_k: Tensor) -> Tensor:
 
 
 def _nucleus(logits: Tensor, least: Tensor, top_p: Tensor) -> Tensor:
-    ordered = logits.sort(dim=-1, descending=True).values
-    peak = ordered[:, :1].clamp(min=torch.finfo(torch.float32).min)
-    masses = elementary.mass(ordered - peak).masked_fill_(ordered < least, 0)
-    reached = masses.cumsum(-1)
-    last = (reached < share(reached[:, -1:], top_p)).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
+    """As few as possible are sorted: exact sums tell whether those were enough."""
+    peak = logits.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    wanted = share(_masses(logits, least, peak).sum(-1, keepdim=True), top_p).masked_fill_(top_p >= 1, 0)
+    for most in (_LIKELY, logits.shape[-1]):
+        ordered = logits.topk(min(most, logits.shape[-1])).values
+        reached = _masses(ordered, least, peak).cumsum(-1)
+        if (reached[:, -1:] >= wanted).all():
+            break
+    last = (reached < wanted).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
     return torch.where(top_p < 1, ordered.gather(-1, last), least)
+
+
+def _masses(logits: Tensor, least: Tensor, peak: Tensor) -> Tensor:
+    return elementary.mass(logits - peak).masked_fill_(logits < least, 0)
 
 
 def share(total: Tensor, top_p: Tensor) -> Tensor:
