@@ -14,6 +14,8 @@ from torch import Tensor
 _PACKED_FOR_ROWS = 8
 _COPIED_BELOW = 2**20
 """Elements of a weight up to which a second copy is kept for single rows."""
+_INT8_COLUMNS = 64
+"""Input features of which torch's product of eight-bit codes wants a multiple: it reads whole vectors."""
 _INT4_ROWS = 16
 """Output features of torch's blocks of four-bit codes."""
 
@@ -81,12 +83,15 @@ class Int8Linear:
         self.out_features, self.in_features = weight.shape
         self.dtype = weight.dtype
         quantized = quantize_int8(weight)
-        self._codes, self._scales = quantized.codes, quantized.scales.to(weight.dtype)
+        self._filling = -self.in_features % _INT8_COLUMNS
+        self._codes = torch.nn.functional.pad(quantized.codes, (0, self._filling))
+        self._scales = quantized.scales.to(weight.dtype)
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
-        product: Tensor = torch.ops.aten._weight_int8pack_mm(x, self._codes, self._scales)
+        filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
+        product: Tensor = torch.ops.aten._weight_int8pack_mm(filled, self._codes, self._scales)
         return product if self._bias is None else product + self._bias
 
 
