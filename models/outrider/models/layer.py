@@ -45,7 +45,6 @@ class Layer:
     gate_up: Linear
     down: Linear
     eps: Tensor
-    head_dim: int
 
     @classmethod
     def load(cls, loader: WeightLoader, index: int, eps: Tensor) -> Layer:
@@ -60,19 +59,32 @@ class Layer:
             loader.gate_up(name),
             loader.down(name),
             eps,
-            loader.config.head_dim,
         )
 
-    def __call__(self, x: Tensor, step: StepState, index: int) -> None:
-        """Adds the layer to ``x``, float32 [rows, hidden_size], in place."""
-        qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps).to(self.qkv.dtype)).float()
-        self._norm_heads(qkv)
-        rope_kv_write(qkv, step.turns, step.query_turns, step.plan.queries, step.pool, index, step.slots)
-        x.add_(self.output(step.plan.attend(index)))
-        normed = rms_norm(x, self.feed_forward_norm, self.eps).to(self.gate_up.dtype)
-        x.add_(self.down(swiglu(self.gate_up(normed))))
+    def __call__(self, x: Tensor, delta: Tensor | None, step: StepState, index: int) -> Tensor:
+        """Runs the layer.
 
-    def _norm_heads(self, qkv: Tensor) -> None:
-        if self.head_norm is not None:
-            heads = qkv.view(len(qkv), -1, self.head_dim)[:, : len(self.head_norm)]
-            heads.copy_(rms_norm(heads, self.head_norm, self.eps))
+        Args:
+            x: float32 [rows, hidden_size], the residual stream; changed in place.
+            delta: [rows, hidden_size] of the layer before, still to be added to ``x``.
+            step: of all layers.
+            index: of this one.
+
+        Returns:
+            [rows, hidden_size], to be added to ``x`` by what comes next.
+        """
+        qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps, add=delta, dtype=self.qkv.dtype))
+        rope_kv_write(
+            qkv,
+            step.turns,
+            step.query_turns,
+            step.plan.queries,
+            step.pool,
+            index,
+            step.slots,
+            head_norm=self.head_norm,
+            eps=self.eps,
+        )
+        attended = self.output(step.plan.attend(index))
+        normed = rms_norm(x, self.feed_forward_norm, self.eps, add=attended, dtype=self.gate_up.dtype)
+        return self.down(swiglu(self.gate_up(normed)))

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant, invariant_tiling
-from outrider.kernels.linear import Linear
+from outrider.kernels.linear import Linear, Quantization
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.tree_attention import Tiling, plan_attention
@@ -32,14 +33,15 @@ class LlamaModel:
     Attributes:
         config: of the directory it was loaded from.
         device: where it runs.
-        dtype: of its weights; the residual stream, keys, values and attention are in float32.
+        dtype: of its weights; the residual stream is in float32, on CPU keys, values and attention too.
     """
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, tiling: Tiling | None) -> None:
+    def __init__(self, config: ModelConfig, loader: WeightLoader, strict: bool) -> None:
         self.config = config
+        self._strict = strict
         self.dtype = loader.dtype
         self.device = loader.device
-        self._tiling = tiling
+        self._tiling = _tiling(config) if strict and not takes_triton(self.device) else None
         self._eps = torch.tensor(config.norm_eps, device=loader.device)
         self._embedding = loader.embedding()
         self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
@@ -49,7 +51,13 @@ class LlamaModel:
 
     @classmethod
     def load(
-        cls, directory: Path, *, dtype: str = "auto", device: str = "cpu", determinism: Determinism = "fast"
+        cls,
+        directory: Path,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        determinism: Determinism = "fast",
+        quantization: Quantization | None = None,
     ) -> LlamaModel:
         """The model in a Hugging Face directory.
 
@@ -57,22 +65,24 @@ class LlamaModel:
             directory: with config.json and safetensors.
             dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on a CPU without
                 instructions for it float32.
-            device: ``cpu``, or another device of torch, on which the same operators run unfused.
-            determinism: ``strict`` makes a row's bits depend on the tokens before it alone, on CPU; ``fast`` does not.
+            device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, on which the operators of the
+                CPU run.
+            determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.
+            quantization: of the layers' weights, at load: see `outrider.kernels.linear.pack`. The embedding and the
+                output stay as they are.
 
         Raises:
             ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
         """
         config = ModelConfig.load(directory)
         chosen = _dtype(dtype, config, device)
-        strict = _is_strict(determinism, device)
         place = _device(device)
+        strict = _is_strict(determinism, place)
         try:
-            tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if strict else None
             checkpoint = Checkpoint(directory)
-            loader = WeightLoader(checkpoint, config, chosen, place, strict)
+            loader = WeightLoader(checkpoint, config, chosen, place, strict, quantization)
             with torch.inference_mode():
-                model = cls(config, loader, tiling)
+                model = cls(config, loader, strict)
             if strict:
                 prove_invariance(model)
         except NotInvariant as error:
@@ -81,9 +91,10 @@ class LlamaModel:
         return model
 
     def new_pool(self, pages: int, page_size: int) -> KvPool:
-        """Empty pages for this model's keys and values, in float32."""
+        """Empty pages for this model's keys and values: in float32, but for Triton kernels in the weights' dtype."""
         config = self.config
-        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, torch.float32, self.device)
+        dtype = self.dtype if takes_triton(self.device) else torch.float32
+        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device)
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
@@ -101,13 +112,13 @@ class LlamaModel:
             IndexError: a position or an id is beyond the model's.
         """
         turns = self._turns.index_select(0, batch.positions)
-        strict = self._tiling is not None
-        plan = plan_attention(batch, pool, self.config.heads, self.dtype, strict=strict, tiling=self._tiling)
+        plan = plan_attention(batch, pool, self.config.heads, self.dtype, strict=self._strict, tiling=self._tiling)
         step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
         x = self._embedding.index_select(0, ids).float()
+        delta: Tensor | None = None
         for index, layer in enumerate(self._layers):
-            layer(x, step, index)
-        return rms_norm(x, self._norm, self._eps)
+            delta = layer(x, delta, step, index)
+        return rms_norm(x, self._norm, self._eps, add=delta)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
@@ -133,11 +144,17 @@ def _computes(dtype: str) -> bool:
     return dtype == "float32"
 
 
-def _is_strict(determinism: str, device: str) -> bool:
+def _tiling(config: ModelConfig) -> Tiling:
+    return invariant_tiling(config.heads, config.kv_heads, config.head_dim)
+
+
+def _is_strict(determinism: str, device: torch.device) -> bool:
     if determinism not in ("strict", "fast"):
         raise ModelError(f"determinism is {determinism!r}; it must be strict or fast")
-    if determinism == "strict" and device != "cpu":
-        raise ModelError(f'determinism = "strict" is for device = "cpu", not {device!r}')
+    if determinism == "strict" and device.type != "cpu" and not takes_triton(device):
+        raise ModelError(
+            f'determinism = "strict" on {device.type} needs the Triton kernels: pip install "outrider[gpu]"'
+        )
     return determinism == "strict"
 
 

@@ -20,6 +20,7 @@ class Decoder(Protocol):
     """What is proved: see `outrider.models.llama.LlamaModel`."""
 
     config: ModelConfig
+    device: torch.device
 
     def new_pool(self, pages: int, page_size: int) -> KvPool: ...  # noqa: D102
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...  # noqa: D102
@@ -35,11 +36,12 @@ def prove_invariance(model: Decoder) -> None:
     length = min(_CONTEXT + _PATH, model.config.context_length)
     path, pages = min(_PATH, length), range(-(-(length + _PATH) // _PAGE_SIZE))
     context = length - path
-    ids = torch.arange(length) % model.config.vocab_size
+    ids = torch.arange(length, device=model.device) % model.config.vocab_size
     pool = model.new_pool(len(pages), _PAGE_SIZE)
 
     def run(tokens: Tensor, rows: SequenceRows) -> Tensor:
-        return model.logits(model.forward(tokens, RaggedBatch.build([rows], _PAGE_SIZE), pool))
+        batch = RaggedBatch.build([rows], _PAGE_SIZE, model.device)
+        return model.logits(model.forward(tokens, batch, pool))
 
     chunk = run(ids, SequenceRows(length, 0, pages))[context:]
     singles = [run(ids[i : i + 1], SequenceRows(1, i, pages)) for i in range(context, length)]

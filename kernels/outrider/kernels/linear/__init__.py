@@ -1,5 +1,60 @@
-"""linear: a weight packed once for products with few rows."""
+"""linear: a weight packed once, and quantized if wished, for products with few rows."""
 
-from outrider.kernels.linear.cpu import Linear, pack
+from __future__ import annotations
 
-__all__ = ["Linear", "pack"]
+from typing import get_args
+
+from outrider.kernels.backend import takes_triton
+from outrider.kernels.linear import cpu, gpu
+from outrider.kernels.linear.cpu import Linear
+from outrider.kernels.linear.quantize import (
+    GroupedWeight,
+    Quantization,
+    ScaledWeight,
+    quantize_fp8,
+    quantize_int4,
+    quantize_int8,
+)
+from torch import Tensor
+
+__all__ = [
+    "GroupedWeight",
+    "Linear",
+    "Quantization",
+    "ScaledWeight",
+    "pack",
+    "quantize_fp8",
+    "quantize_int4",
+    "quantize_int8",
+]
+
+
+def pack(
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    single_rows: bool = False,
+    quantization: Quantization | None = None,
+) -> Linear:
+    """The quickest form of a weight on its device.
+
+    Rows are in the weight's dtype whatever the quantization. On a GPU, without ``single_rows``, a row's bits do not
+    depend on the other rows or their number, and they are the same on every GPU of one compute capability; on a CPU
+    see `outrider.kernels.invariance`.
+
+    Args:
+        weight: [out_features, in_features], float32, bfloat16 or float16.
+        bias: [out_features].
+        single_rows: whether a single row, or few on a GPU, may go another way than several, and so get other last bits.
+        quantization: ``int8`` (a scale for each output feature), ``int4`` (a scale and a zero point for each output
+            feature and 128 input features), ``fp8`` (e4m3, as the rows of each product are too, with a scale for each
+            row; on GPUs that multiply it), or None.
+
+    Raises:
+        ValueError: the device does not support the quantization, or there is none of that name.
+    """
+    if quantization not in (None, *get_args(Quantization)):
+        raise ValueError(f"quantization is {quantization!r}; it must be one of {', '.join(get_args(Quantization))}")
+    if takes_triton(weight.device):
+        return gpu.pack(weight, bias, quantization, strict=not single_rows)
+    return cpu.pack(weight, bias, quantization, single_rows=single_rows)

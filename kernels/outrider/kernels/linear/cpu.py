@@ -1,15 +1,23 @@
-"""linear on CPU: oneDNN's packed weights, which few-row products read about twice as fast as plain ones."""
+"""linear on CPU: oneDNN's packed weights, which few-row products read about twice as fast as plain ones.
+
+Quantized weights are torch's own products, which take as long for two rows as for one twice.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 import torch
+from outrider.kernels.linear.quantize import GROUP, Quantization, quantize_int4, quantize_int8
 from torch import Tensor
 
 _PACKED_FOR_ROWS = 8
 _COPIED_BELOW = 2**20
 """Elements of a weight up to which a second copy is kept for single rows."""
+_INT8_COLUMNS = 64
+"""Input features of which torch's product of eight-bit codes wants a multiple: it reads whole vectors."""
+_INT4_ROWS = 16
+"""Output features of torch's blocks of four-bit codes."""
 
 
 class Linear(Protocol):
@@ -68,19 +76,68 @@ class SingleRowLinear:
         return torch.mm(x, self._transposed) if x.shape[0] == 1 else self._packed(x)
 
 
-def pack(weight: Tensor, bias: Tensor | None = None, *, single_rows: bool = False) -> Linear:
-    """The quickest form of a weight on its device.
+class Int8Linear:
+    """Eight-bit codes. With bfloat16 rows, a single one is quicker than the plain weight; with float32 none is."""
 
-    Args:
-        weight: [out_features, in_features].
-        bias: [out_features].
-        single_rows: whether a single row may go another way than several, and so get other last bits.
-    """
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.out_features, self.in_features = weight.shape
+        self.dtype = weight.dtype
+        quantized = quantize_int8(weight)
+        self._filling = -self.in_features % _INT8_COLUMNS
+        self._codes = torch.nn.functional.pad(quantized.codes, (0, self._filling))
+        self._scales = quantized.scales.to(weight.dtype)
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[n, out_features]."""
+        filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
+        product: Tensor = torch.ops.aten._weight_int8pack_mm(filled, self._codes, self._scales)
+        return product if self._bias is None else product + self._bias
+
+
+class Int4Linear:
+    """Four-bit codes, in the blocks that torch reads; with filling where a side is no multiple of a block."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.out_features, self.in_features = weight.shape
+        self.dtype = weight.dtype
+        self._bias = bias
+        quantized = quantize_int4(weight)
+        rows = -self.out_features % _INT4_ROWS
+        codes = torch.nn.functional.pad(quantized.codes, (0, 0, 0, rows)).int()
+        self._filling = codes.shape[1] - self.in_features
+        self._codes = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
+        offsets = (8 - quantized.zeros.float()) * quantized.scales
+        pairs = torch.stack([quantized.scales.T, offsets.T], dim=-1)
+        self._scales = torch.nn.functional.pad(pairs, (0, 0, 0, rows)).to(weight.dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[n, out_features]."""
+        filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
+        product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(filled, self._codes, GROUP, self._scales)
+        product = product[:, : self.out_features].contiguous()
+        return product if self._bias is None else product + self._bias
+
+
+def pack(
+    weight: Tensor, bias: Tensor | None, quantization: Quantization | None = None, *, single_rows: bool = False
+) -> Linear:
+    """See `outrider.kernels.linear.pack`; on a device that is no CPU the weight stays as it is."""
+    if quantization is not None:
+        return _quantized(weight, bias, quantization)
     if not _packs(weight):
         return PlainLinear(weight, bias)
     if single_rows and bias is None and weight.dtype == torch.float32 and weight.numel() <= _COPIED_BELOW:
         return SingleRowLinear(weight)
     return PackedLinear(weight, bias)
+
+
+def _quantized(weight: Tensor, bias: Tensor | None, quantization: Quantization) -> Linear:
+    if weight.device.type != "cpu":
+        raise ValueError(f'quantization = "{quantization}" on {weight.device} needs Triton, which is not in use')
+    if quantization == "fp8":
+        raise ValueError('quantization = "fp8" needs a GPU that multiplies it; on a CPU there are "int8" and "int4"')
+    return Int8Linear(weight, bias) if quantization == "int8" else Int4Linear(weight, bias)
 
 
 def _packs(weight: Tensor) -> bool:

@@ -35,8 +35,7 @@ def rope_kv_write(
     What is written for a row depends on that row alone.
 
     Args:
-        qkv: [rows, (heads + 2 * kv_heads) * head_dim], contiguous. On CPU float32, and changed in place; a Triton
-            kernel takes 16-bit rows too, and leaves them as they are.
+        qkv: [rows, (heads + 2 * kv_heads) * head_dim], contiguous, float32 or 16-bit. It may be changed.
         turns: complex64 [rows, 1, head_dim / 2], the keys' unit numbers.
         query_turns: complex64 [rows, 1, head_dim / 2], those of the queries, which may carry the attention's scale.
         queries: to write to. On CPU complex64 [rows, kv_heads, heads / kv_heads, head_dim / 2]; for a Triton kernel

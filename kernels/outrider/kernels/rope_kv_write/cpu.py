@@ -21,6 +21,7 @@ def rope_kv_write(
     eps: Tensor | None = None,
 ) -> None:
     """See `outrider.kernels.rope_kv_write`."""
+    qkv = qkv.float()
     rows, kv_heads, group, pairs = queries.shape
     heads = kv_heads * group
     if head_norm is not None and eps is not None:

@@ -249,7 +249,7 @@ class TritonPlan:
             "PAGE": pool.page_size,
             "KV_HEADS": pool.kv_heads,
             "DIM": dim,
-            "BLOCK_D": triton.next_power_of_2(dim),
+            "BLOCK_D": max(triton.next_power_of_2(dim), 16),
             "KIND": kind(pool.dtype),
             "CAPPED": soft_cap > 0,
             "WINDOW": window,

@@ -1,0 +1,42 @@
+"""linear on a GPU: a packed weight behind the Triton kernel."""
+
+from __future__ import annotations
+
+import torch
+from outrider.kernels.linear.packed import PackedWeight, packed
+from outrider.kernels.linear.quantize import Quantization
+from torch import Tensor
+
+_FP8_FROM = (8, 9)
+
+
+class GpuLinear:
+    """A weight in a format that the kernel reads.
+
+    ``strict`` keeps a row's bits from depending on the number of rows.
+    """
+
+    def __init__(self, weight: PackedWeight, bias: Tensor | None, *, strict: bool) -> None:
+        from outrider.kernels.linear import triton
+
+        self.in_features, self.out_features, self.dtype = weight.in_features, weight.out_features, weight.dtype
+        self._weight = weight
+        self._bias = bias
+        self._strict = strict
+        self._linear = triton.linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[n, out_features]."""
+        return self._linear(x, self._weight, self._bias, strict=self._strict)
+
+
+def pack(weight: Tensor, bias: Tensor | None, quantization: Quantization | None, *, strict: bool) -> GpuLinear:
+    """See `outrider.kernels.linear.pack`."""
+    if quantization == "fp8" and weight.device.type == "cuda":
+        capability = torch.cuda.get_device_capability(weight.device)
+        if capability < _FP8_FROM:
+            raise ValueError(
+                'quantization = "fp8" needs tensor cores for it, of compute capability 8.9 or 9.0 on; this GPU has '
+                f'{capability[0]}.{capability[1]}: "int8" keeps as many bytes, with a smaller error'
+            )
+    return GpuLinear(packed(weight, quantization), bias, strict=strict)

@@ -1,0 +1,92 @@
+"""Weights as the Triton kernel reads them.
+
+Codes of less than 16 bits lie together in 16-bit words, so that two neighbouring words in one register hold two
+neighbouring elements of a product's operand at each code's place, and unpacking needs no exchange between threads
+(Kim et al. 2022, "Who says elephants can't run", unpack so for another layout). Of a block of 128 input features, with
+``parts`` codes a word, word j holds features ``j``, ``j + 128 / parts``, and so on, the first in the lowest bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from outrider.kernels.linear.quantize import (
+    GROUP,
+    GroupedWeight,
+    Quantization,
+    ScaledWeight,
+    quantize_fp8,
+    quantize_int4,
+    quantize_int8,
+)
+from torch import Tensor
+
+MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0, torch.float32: 0.0}
+"""The number whose lowest bits are a small integer's: added to it by a bitwise or, taken away in a subtraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight of [out_features, in_features].
+
+    Attributes:
+        words: [out_features, in_features] in ``dtype`` or float8_e4m3fn, or int16 [out_features, blocks * 128 / parts].
+        parts: codes a word.
+        in_features: of the weight.
+        dtype: of the rows that it multiplies and of the product.
+        scales: None, or float32 [out_features], or, for four bits, [blocks, out_features] in ``dtype``.
+        zeros: for four bits ``-(MAGIC + zero point)``: [blocks, out_features] in ``dtype``.
+    """
+
+    words: Tensor
+    parts: int
+    in_features: int
+    dtype: torch.dtype
+    scales: Tensor | None = None
+    zeros: Tensor | None = None
+
+    @property
+    def out_features(self) -> int:
+        """Of the weight."""
+        return self.words.shape[0]
+
+    @property
+    def fp8(self) -> bool:
+        """Whether rows are multiplied in eight-bit floats, as the weight is kept."""
+        return self.words.dtype == torch.float8_e4m3fn
+
+
+def packed(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
+    """Quantizes and packs [out_features, in_features], whose dtype the product has."""
+    if quantization == "int8":
+        return pack_int8(quantize_int8(weight), weight.dtype)
+    if quantization == "int4":
+        return pack_int4(quantize_int4(weight), weight.dtype)
+    if quantization == "fp8":
+        scaled = quantize_fp8(weight)
+        return PackedWeight(scaled.codes, 1, weight.shape[1], weight.dtype, scaled.scales)
+    return PackedWeight(weight.contiguous(), 1, weight.shape[1], weight.dtype)
+
+
+def pack_int8(weight: ScaledWeight, dtype: torch.dtype) -> PackedWeight:
+    """Two codes a word."""
+    in_features = weight.codes.shape[1]
+    codes = torch.nn.functional.pad(weight.codes.view(torch.uint8), (0, -in_features % GROUP))
+    return PackedWeight(_words(codes, 2), 2, in_features, dtype, weight.scales)
+
+
+def pack_int4(weight: GroupedWeight, dtype: torch.dtype) -> PackedWeight:
+    """Four codes a word."""
+    scales = weight.scales.T.to(dtype).contiguous()
+    zeros = weight.zeros.T.float().add(MAGIC[dtype]).neg().to(dtype).contiguous()
+    return PackedWeight(_words(weight.codes, 4), 4, weight.in_features, dtype, scales, zeros)
+
+
+def _words(codes: Tensor, parts: int) -> Tensor:
+    """Uint8 [n, blocks * GROUP] of 16 / parts bits each as int16 [n, blocks * GROUP / parts]."""
+    blocks = codes.view(len(codes), -1, parts, GROUP // parts)
+    words = blocks[:, :, 0].to(torch.int32)
+    for part in range(1, parts):
+        words |= blocks[:, :, part].to(torch.int32) << part * (16 // parts)
+    return torch.where(words >= 2**15, words - 2**16, words).to(torch.int16).flatten(1)

@@ -1,0 +1,282 @@
+"""linear as Triton kernels: the weight is the left operand, unpacked in the registers that the tensor cores read.
+
+``out.T = weight @ x.T``, so that the many output features fill the long side of the matrix instructions and the rows
+the short one. Up to `FEW_ROWS` rows, where their number may show in the bits, are one launch, in whose programs the
+warps take turns along the input features. All others are tiles of a fixed number of rows; where the output features
+alone make too few programs, those share the input features out, and a second launch adds up in a fixed order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
+from outrider.kernels.linear.packed import MAGIC, PackedWeight
+from outrider.kernels.linear.quantize import FP8_LARGEST
+from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
+from torch import Tensor
+
+_MOST_ROWS = 1024
+"""Rows of one launch: those beyond take another, so that partial sums stay small."""
+
+_INT8_BF16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d;
+lop3.b32 u, t, 0x00800080, 0xc300c300, 0xea; lop3.b32 t, t, 0x007f007f, 0x43004300, 0xea;
+fma.rn.bf16x2 $0, t, v, u; }"""
+_INT8_FP16 = """{ .reg .b32 t, u; mov.b32 u, 0xe480e480; shr.u32 t, $1, %d; lop3.b32 t, t, 0x00ff00ff, 0x64806480, 0x6a;
+add.rn.f16x2 $0, t, u; }"""
+_INT4_BF16 = """{ .reg .b32 t, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x43004300, 0xea;
+fma.rn.bf16x2 $0, t, v, $2; }"""
+_INT4_FP16 = """{ .reg .b32 t; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x64006400, 0xea;
+add.rn.f16x2 $0, t, $2; }"""
+
+
+def _shifted(instructions: str, parts: int) -> tuple[str, ...]:
+    return tuple(instructions % (part * 16 // parts) for part in range(parts))
+
+
+_KINDS = {
+    torch.float32: tl.float32,
+    torch.float16: tl.float16,
+    torch.bfloat16: tl.bfloat16,
+    torch.float8_e4m3fn: tl.float8e4nv,
+}
+_FP8_SUM = 128
+"""Products of eight-bit floats that Hopper adds up in fewer than 24 bits before a sum in float32 takes them."""
+
+_UNPACK = {
+    (2, torch.bfloat16): _shifted(_INT8_BF16, 2),
+    (2, torch.float16): _shifted(_INT8_FP16, 2),
+    (4, torch.bfloat16): _shifted(_INT4_BF16, 4),
+    (4, torch.float16): _shifted(_INT4_FP16, 4),
+}
+"""For each code of a word, instructions that make two floats of the codes in two words: bits set below a magic number,
+which is taken away again. An eight-bit code's sign is a bit of what is taken away, or flipped to become an offset."""
+
+
+@triton.jit
+def _block(slices, lines, columns, SLICES: tl.constexpr):
+    """Sums of offsets: [lines, columns], for each of the slices where there are several."""
+    if SLICES == 1:
+        sums = lines[:, None] + (slices + columns)[None, :]
+    else:
+        sums = slices[:, None, None] + lines[None, :, None] + columns[None, None, :]
+    return sums
+
+
+@triton.jit
+def _beside(values, slices, lines, used, SLICES: tl.constexpr):
+    """What belongs to each line of a block: [lines, 1], or [slices, lines, 1]."""
+    if SLICES == 1:
+        found = tl.load(values + slices + lines)[:, None]
+    else:
+        found = tl.load(values + slices[:, None] + lines[None, :], used[:, None], other=0.0)[:, :, None]
+    return found
+
+
+@triton.jit
+def _codes(words, zeros, fed, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
+    """The numbers at one place of each word, less their zero point."""
+    if PARTS == 1:
+        code = words
+    elif ASM is None:
+        code = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
+        code = (code ^ 128) - 128 if PARTS == 2 else code.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
+    elif PARTS == 2:
+        code = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=fed.dtype, is_pure=True, pack=2)
+    else:
+        away = tl.broadcast_to(zeros, words.shape)
+        code = tl.inline_asm_elementwise(ASM[PART], "=r,r,r", [words, away], dtype=fed.dtype, is_pure=True, pack=2)
+    return code.to(fed.dtype)
+
+
+@triton.jit
+def _finished(total, scales, row_scales, bias, row, column, inside, SCALED: tl.constexpr, BIASED: tl.constexpr):
+    """Sums times the scales of columns and rows, and the bias; all have the shape of the sums or widen to it."""
+    if SCALED >= 1:
+        total *= tl.load(scales + column, inside, other=0.0)
+    if SCALED == 2:
+        total *= tl.load(row_scales + row)
+    if BIASED:
+        total += tl.load(bias + column, inside, other=0.0).to(tl.float32)
+    return total
+
+
+@triton.jit(do_not_specialize=["rows", "outer"])
+def _product(
+    x, words, scales, zeros, row_scales, bias, out, rows, outer,
+    K: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, ASM: tl.constexpr,
+    MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
+    """A tile of ``weight @ x.T``, or a split's share of its sums."""
+    outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
+    STEP: tl.constexpr = WORDS * PARTS
+    BLOCKS: tl.constexpr = (K + STEP - 1) // STEP
+    LINE: tl.constexpr = K if PARTS == 1 else BLOCKS * WORDS
+    SHARE: tl.constexpr = ((BLOCKS + SLICES - 1) // SLICES + SPLITS - 1) // SPLITS * SLICES
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
+    line = tl.minimum(column, outer - 1)
+    place = tl.arange(0, WORDS)
+    total = tl.zeros([COLUMNS, ROWS] if SLICES == 1 else [SLICES, COLUMNS, ROWS], tl.float32)
+    first = tl.program_id(2) * SHARE
+    for block in range(first, tl.minimum(first + SHARE, BLOCKS), SLICES):
+        turn = block if SLICES == 1 else block + tl.arange(0, SLICES)
+        at = _block(turn * WORDS, line * LINE, place, SLICES)
+        if K % (STEP * SLICES) == 0:
+            word = tl.load(words + at)
+        elif PARTS == 1:
+            word = tl.load(words + at, _block(turn * WORDS, line * 0, place, SLICES) < K, other=0.0)
+        else:
+            word = tl.load(words + at, _block(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
+        if PARTS == 4:
+            zero = _beside(zeros, turn * outer, line, turn < BLOCKS, SLICES)
+            part = tl.zeros_like(total)
+        else:
+            zero = word
+            part = total
+        for i in tl.static_range(PARTS):
+            inside = _block(turn * 0, row, place * 0, SLICES) < rows
+            if K % (STEP * SLICES) != 0:
+                inside &= _block(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
+            fed = tl.load(x + _block(turn * STEP + i * WORDS, row * K, place, SLICES), inside, other=0.0).to(KIND)
+            fed = fed.T if SLICES == 1 else tl.permute(fed, (0, 2, 1))
+            code = _codes(word, zero, fed, i, PARTS, ASM, MAGIC)
+            part = tl.dot(code, fed, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
+        if PARTS == 4:
+            part = total + part * _beside(scales, turn * outer, line, turn < BLOCKS, SLICES)
+        total = part
+    if SLICES > 1:
+        total = tl.sum(total, 0)
+    inside = (row < rows)[None, :] & (column < outer)[:, None]
+    if SPLITS == 1:
+        within = (column < outer)[:, None]
+        r, c = tl.minimum(row, rows - 1)[None, :], column[:, None]
+        total = _finished(total, scales, row_scales, bias, r, c, within, SCALED, BIASED)
+    at = (tl.program_id(2).to(tl.int64) * rows + row)[None, :] * outer + column[:, None]
+    tl.store(out + at, total.to(out.dtype.element_ty), inside)
+
+
+@triton.jit(do_not_specialize=["rows", "outer"])
+def _add_up(
+    shares, scales, row_scales, bias, out, rows, outer,
+    SCALED: tl.constexpr, BIASED: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sums of the splits' shares, first to last."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < outer
+    total = tl.load(shares + row * outer + column, inside, other=0.0)
+    for split in tl.static_range(1, SPLITS):
+        total += tl.load(shares + (split * rows.to(tl.int64) + row) * outer + column, inside, other=0.0)
+    total = _finished(total, scales, row_scales, bias, row, column, inside, SCALED, BIASED)
+    tl.store(out + row * outer + column, total.to(out.dtype.element_ty), inside)
+
+
+@triton.jit
+def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+    """A row over its largest magnitude, times e4m3's largest.
+
+    Each value is rounded to e4m3's four bits, or to its smallest step, by a number that leaves no room for more.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    most = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, K, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        most = tl.maximum(most, tl.abs(tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32)))
+    scale = tl.maximum(tl.max(most, 0), 1e-30) / LARGEST
+    tl.store(scales + row, scale)
+    for start in range(0, K, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        value = tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32) / scale
+        exponent = (value.to(tl.int32, bitcast=True) >> 23) & 255
+        tail = ((tl.maximum(exponent, 121) + 20) << 23 | 1 << 22).to(tl.float32, bitcast=True)
+        value = (value + tail) - tail
+        tl.store(codes + row * K + k, value.to(codes.dtype.element_ty), k < K)
+
+
+def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, strict: bool = True) -> Tensor:
+    """``x @ weight.T + bias``.
+
+    Args:
+        x: [n, in_features], contiguous, in the weight's dtype.
+        weight: packed, on the device of ``x``.
+        bias: [out_features].
+        strict: whether a row's bits must not depend on the number of rows. Without it, few rows are quicker, and more
+            than 64 of an unquantized weight are torch's own product.
+
+    Returns:
+        [n, out_features].
+
+    Raises:
+        ValueError: a shape, a dtype, a device or the GPU does not fit the weight.
+    """
+    _check(x, weight, bias)
+    if not strict and len(x) > 64 and weight.scales is None:
+        return torch.nn.functional.linear(x, weight.words, bias)
+    out = torch.empty(len(x), weight.out_features, dtype=x.dtype, device=x.device)
+    few = not strict and len(x) <= FEW_ROWS
+    for start in range(0, len(x), _MOST_ROWS):
+        _tiles(x[start : start + _MOST_ROWS], weight, bias, out[start : start + _MOST_ROWS], tile_of(weight, few))
+    return out
+
+
+def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
+    rows, outer = out.shape
+    fed, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
+    shares = out if tile.splits == 1 else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
+    finish: dict[str, Tensor | int] = {
+        "scales": out if weight.scales is None else weight.scales,
+        "row_scales": row_scales,
+        "bias": out if bias is None else bias,
+        "rows": rows,
+        "outer": outer,
+    }
+    zeros = out if weight.zeros is None else weight.zeros
+    args: dict[str, Tensor | int] = {"x": fed, "words": weight.words, "zeros": zeros, "out": shares, **finish}
+    grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), tile.splits)
+    scaled = 0 if weight.scales is None or weight.parts == 4 else 2 if weight.fp8 else 1
+    constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
+    launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
+    if tile.splits > 1:
+        blocks = (rows, triton.cdiv(outer, 1024))
+        launch(_add_up, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
+
+
+def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
+    return {
+        "K": weight.in_features,
+        "PARTS": weight.parts,
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
+        "SLICES": tile.slices,
+        "WORDS": tile.words,
+        "ASM": None if INTERPRETED else _UNPACK.get((weight.parts, weight.dtype)),
+        "MAGIC": MAGIC[weight.dtype],
+        "KIND": _KINDS[product_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
+        "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,
+        "EXACT": _FP8_SUM if weight.fp8 else None,
+    }
+
+
+def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """E4m3 codes of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448."""
+    codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
+    scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
+    constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "BLOCK": 2048}
+    launch(_to_fp8, (len(x),), {"x": x, "codes": codes, "scales": scales}, constants, Config(warps=8))
+    return codes, scales
+
+
+def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> None:
+    if x.dim() != 2 or x.shape[1] != weight.in_features or not x.is_contiguous():
+        raise ValueError(f"x is {tuple(x.shape)}; it must be a contiguous [n, {weight.in_features}]")
+    if x.dtype != weight.dtype:
+        raise ValueError(f"x is {x.dtype}; it must be {weight.dtype}, as the weight was")
+    if x.device != weight.words.device:
+        raise ValueError(f"x is on {x.device}; it must be on {weight.words.device}, where the weight is")
+    if bias is not None and (bias.shape != (weight.out_features,) or bias.device != x.device):
+        raise ValueError(f"bias is {tuple(bias.shape)} on {bias.device}; it must be [{weight.out_features}] beside x")

@@ -1,0 +1,56 @@
+"""A whole model on the Triton kernels, which says what it says in plain torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from outrider.kernels import backend
+from outrider.kernels.batch import SequenceRows
+from outrider.models.llama import LlamaModel
+
+from tests.kernels.device import DEVICE
+from tests.models.checkpoints import save, tokens
+from tests.models.runs import PAGE_SIZE, step, whole
+
+_LENGTH = 37
+
+
+@pytest.fixture
+def on_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every op as a Triton kernel, whatever the device."""
+    monkeypatch.setenv("OUTRIDER_KERNELS", "triton")
+    backend.choice.cache_clear()
+    yield
+    backend.choice.cache_clear()
+
+
+def load(directory: Path, determinism: str) -> LlamaModel:
+    return LlamaModel.load(directory, dtype="float32", device=DEVICE.type, determinism=determinism)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", ["llama 3", "qwen 3"])
+def test_it_says_what_it_says_in_plain_torch(family: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    save(family, tmp_path)
+    expected = whole(LlamaModel.load(tmp_path, dtype="float32"), tokens(_LENGTH))
+    request.getfixturevalue("on_triton")
+    model = load(tmp_path, "fast")
+    torch.testing.assert_close(whole(model, tokens(_LENGTH).to(DEVICE)).cpu(), expected, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
+    """Loading proves some of it; this is a tree beside another sequence."""
+    save("llama 3", tmp_path)
+    model = load(tmp_path, "strict")
+    ids = tokens(_LENGTH).to(DEVICE)
+    chunk = whole(model, ids)
+    pool = model.new_pool(24, PAGE_SIZE)
+    step(model, pool, [(ids[:33], SequenceRows(33, 0, range(8)))])
+    nodes = ids[[33, 1, 34, 2, 35]]
+    parents = [-1, 0, 0, 2, 2]
+    other = (ids[:7], SequenceRows(7, 0, range(8, 16)))
+    _, tree = step(model, pool, [other, (nodes, SequenceRows(5, 33, range(8), parents))])
+    assert torch.equal(tree[[0, 2, 4]], chunk[33:36])
