@@ -45,7 +45,9 @@ def tile_of(weight: PackedWeight, few: bool) -> Tile:
     if weight.fp8:
         return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4, stages=4))
     if few:
-        return Tile(FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4 if even else 2))
+        return Tile(
+            FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4 if even else 2)
+        )
     return Tile(64, 128, 1, words, _splits(weight, 128, words), Config(warps=4 if even else 8, stages=4))
 
 
