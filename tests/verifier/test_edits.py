@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from collections import Counter
 
 import pytest
@@ -257,3 +258,43 @@ def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> No
         assert [entry.logprob is None for entry in likely] == [True] + [False] * (len(prompt) - 1)
         assert frames[-1].usage is not None
         assert frames[-1].usage.completion_tokens == 0
+
+
+def test_repetition_and_bad_words_are_those_of_transformers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
+    generator = torch.Generator().manual_seed(1)
+    prompt, answer, words = [5, 9, 9, 31], [7, 7, 2, 40], ((7, 2, 40, 3), (40, 11), (12,), (9, 40))
+    logits = torch.randn(3, 50, generator=generator) * 4
+    tree = MergedTree()
+    for token, parent in [(3, -1), (9, -1)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    batch = EditBatch(50)
+    history = History(Edits(1.37, bad_words=words), prompt + answer, len(prompt), frozenset())
+    history.edit(batch, 0, tree)
+    penalty = RepetitionPenaltyLogitsProcessor(1.37)
+    banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
+    for row, path in enumerate(([], [3], [9])):
+        ids = torch.tensor([prompt + answer + path])
+        assert torch.equal(batch.apply(logits)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
+
+
+@pytest.mark.parametrize("kind", ["id", "string"])
+@pytest.mark.parametrize("most", [7, 8, 9])
+def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accepted_run(
+    make_engine: MakeEngine, kind: str, most: int
+) -> None:
+    free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
+    ids, text = tokens(free), [text for frame in free for text in frame.texts]
+    assert ids.index(ids[7]) == 7
+    ends = {"stop_ids": frozenset({ids[7]})} if kind == "id" else {"stop": [text[7]]}
+    engine = make_engine(50, [EverythingDrafter(50, 1)])
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, logprobs=0, **ends)])["r"]
+    said, likely, finish = told(frames)
+    assert (said, finish) == (ids[: min(most, 8)], Finish.LENGTH if most < 8 else Finish.STOP)
+    assert isinstance(likely, list)
+    assert len(likely) == len(said) == engine.tally.tokens
+    assert frames[-1].usage is not None
+    assert frames[-1].usage.completion_tokens == len(said)
+    assert frames[-1].usage.accepted_tokens == sum(name != "" for frame in frames for name in frame.guessed_by)
