@@ -16,7 +16,7 @@ from tests.models.runs import PAGE_SIZE, chunks, step, whole
 _LENGTH = 60
 
 
-@pytest.mark.parametrize(("quantization", "loss"), [("int8", 0.02), ("int4", 0.35)])
+@pytest.mark.parametrize(("quantization", "loss"), [("int8", 0.03), ("int4", 0.35)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_logits_stay_close(quantization: str, loss: float, dtype: str, tmp_path: Path) -> None:
     """Within a share of what the logits vary by; four bits lose more of such small and random weights."""

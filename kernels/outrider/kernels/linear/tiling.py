@@ -43,7 +43,7 @@ def tile_of(weight: PackedWeight, few: bool) -> Tile:
         words = 32 if weight.parts == 1 else words
         return Tile(16, 32, 1, words, _splits(weight, 32, words), Config(warps=4, stages=2))
     if weight.fp8:
-        return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4, stages=4))
+        return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4 if even else 8, stages=4))
     if few:
         return Tile(
             FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4 if even else 2)
