@@ -15,6 +15,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import MergedTree
 from outrider.verifier.edits import EditBatch, Edits, History, _Table
 from outrider.verifier.engine import Engine
+from outrider.verifier.likelihood import score
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Finish, Frame
 
@@ -239,13 +240,13 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
     model = engine._runner.model
     with torch.inference_mode():
         batch = RaggedBatch.build([SequenceRows(18, 0, [0, 1, 2], None)], 8, device="cpu")
-        rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).log_softmax(-1)
+        rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).double().log_softmax(-1)
     assert likely[0].logprob is None
     for place in range(1, 18):
         best = rows[place - 1].topk(4)
-        assert likely[place].logprob == rows[place - 1, ids[place]].item()
+        assert likely[place].logprob == pytest.approx(rows[place - 1, ids[place]].item(), abs=2e-6)
         assert [entry.token for entry in likely[place].top] == best.indices.tolist()
-        assert [entry.logprob for entry in likely[place].top] == best.values.tolist()
+        assert [entry.logprob for entry in likely[place].top] == pytest.approx(best.values.tolist(), abs=2e-6)
         assert likely[place].data == f"<{ids[place]}>".encode()
 
 
@@ -298,3 +299,20 @@ def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accept
     assert frames[-1].usage is not None
     assert frames[-1].usage.completion_tokens == len(said)
     assert frames[-1].usage.accepted_tokens == sum(name != "" for frame in frames for name in frame.guessed_by)
+
+
+def test_a_rows_likelihoods_are_the_same_to_the_bit_in_any_company() -> None:
+    logits = torch.randn(37, 1013, generator=torch.Generator().manual_seed(2)) * 5
+    logits[3, 100:140] = logits[3].amax()
+    ids = list(range(37))
+    together = score(logits, ids, 20)
+    assert together[3].top[:3] == [
+        (100, together[3].top[0][1]),
+        (101, together[3].top[0][1]),
+        (102, together[3].top[0][1]),
+    ]
+    wide = torch.zeros(37, 1021)
+    wide[:, 3:1016] = logits
+    for row in ids:
+        assert score(logits[row : row + 1].clone(), [row], 20) == [together[row]]
+        assert score(wide[row : row + 1, 3:1016], [row], 20) == [together[row]]
