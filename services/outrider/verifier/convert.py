@@ -46,7 +46,7 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
 
 
 def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> Request:
-    """The request in ``message``; `InvalidRequest` names the field that is wrong and what is allowed."""
+    """The request in ``message``, but for its grammar; `InvalidRequest` names the wrong field and what it may hold."""
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
     prompt, emitted = _ids(message.prompt, "prompt", served), _ids(message.emitted, "emitted", served)
@@ -61,6 +61,7 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> R
     max_tokens = min(params.max_tokens, served.context_length - len(prompt))
     parameters = Parameters(params, served.vocabulary_size)
     parameters.check_lengths(max_tokens)
+    parameters.check_grammar()
     return Request(
         id=message.request_id,
         tenant=message.tenant,

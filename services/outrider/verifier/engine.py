@@ -12,14 +12,13 @@ from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
-from outrider.verifier.edits import History
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 
-_NO_TOKEN = "the request's own bans (bad_words, logit_bias, min_tokens) leave no token to go on with"
+_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Engine:
     def submit(self, request: Request) -> int:
         """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
         ahead = len(self.scheduler.waiting)
-        sequence = self._sequence(request)
+        sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
         self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
@@ -120,14 +119,6 @@ class Engine:
         elif request.speculates:
             self._open(sequence)
         return ahead
-
-    def _sequence(self, request: Request) -> Sequence:
-        tokens, length = request.prompt + request.emitted, len(request.prompt)
-        sequence = Sequence(request, self._next_number, tokens, self._runner.dice(request.sampling))
-        sequence.echoed = 0 if request.echo and not request.emitted else length
-        if request.edits:
-            sequence.rules.append(History(request.edits, tokens, length, request.stop_ids))
-        return sequence
 
     def _open(self, sequence: Sequence) -> None:
         request = sequence.request
@@ -191,7 +182,8 @@ class Engine:
         if depth <= 0 or not sequence.trees:
             return MergedTree()
         greedy = sequence.request.sampling.greedy
-        return merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        merged = merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        return merged if sequence.guide is None else sequence.guide.prune(merged)
 
     def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         room = self.scheduler.room_for_guesses(sequence, len(tree))

@@ -45,6 +45,13 @@ class Parameters:
             f"must be at most the {max_tokens} tokens that the answer may have, not {params.min_tokens}",
         )
 
+    def check_grammar(self) -> None:
+        """Checks that nothing else says where an answer ends that has a grammar."""
+        params, why = self._params, "may not be given with a grammar, which says itself where the answer may end"
+        if params.HasField("grammar"):
+            check(not params.ignore_eos, "ignore_eos", why)
+            check(not params.min_tokens, "min_tokens", why)
+
     def sampling(self) -> Sampling:
         """Temperature, truncation and seed."""
         params = self._params

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
-from outrider.verifier.edits import Edits, Rule
+from outrider.verifier.edits import Edits, History, Rule
+from outrider.verifier.grammar import Grammar, Guide
 from outrider.wire.frames import Finish, Usage
 
 
@@ -25,6 +26,7 @@ class Request:
         edits: what changes about the target's logits before the temperature.
         logprobs: how many of the likeliest tokens are told, beside the log-probability of each token; None tells none.
         echo: whether the prompt's tokens are told before the answer's.
+        grammar: what the answer has to be.
     """
 
     id: str
@@ -40,6 +42,7 @@ class Request:
     edits: Edits = field(default_factory=Edits)
     logprobs: int | None = None
     echo: bool = False
+    grammar: Grammar | None = None
 
     @property
     def speculates(self) -> bool:
@@ -63,6 +66,7 @@ class Sequence:
         hashes: chain hashes of the leading full pages, as far as they were needed.
         published: leading pages offered to other sequences.
         trees: guesses that hang from the current end, by where they came from.
+        guide: what the grammar allows next, where the request has one.
         rules: what edits its logits.
         echoed: leading tokens of the prompt that need no telling any more.
     """
@@ -81,8 +85,22 @@ class Sequence:
     accepted: int = 0
     rejected: int = 0
     finish: Finish | None = None
+    guide: Guide | None = None
     rules: list[Rule] = field(default_factory=list)
     echoed: int = 0
+
+    @classmethod
+    def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
+        """A request with the tokens that another replica has generated, and what edits its logits."""
+        tokens, length = request.prompt + request.emitted, len(request.prompt)
+        made = cls(request, number, tokens, dice)
+        made.echoed = 0 if request.echo and not request.emitted else length
+        if request.edits:
+            made.rules.append(History(request.edits, tokens, length, request.stop_ids))
+        if request.grammar is not None:
+            made.guide = request.grammar.guide(tokens, length, request.stop_ids)
+            made.rules.append(made.guide)
+        return made
 
     @property
     def scoring(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from outrider.verifier.convert import Served, request_from_proto
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.frame_log import FrameLog
+from outrider.verifier.grammar import Grammars
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.runner import Runner
@@ -88,6 +90,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._name = settings.served_name or ("pocket" if settings.model == "pocket" else directory.name)
         self._dtype = str(model.dtype).removeprefix("torch.")
         self._engine = self._build(model)
+        self._grammars = Grammars(directory / "tokenizer.json", model.config.vocab_size, self._served.eos_ids)
 
     def _build(self, model: LlamaModel) -> Engine:
         settings, config = self._settings, model.config
@@ -157,6 +160,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if self._draining:
             raise Unavailable("this verifier is draining")
         request = request_from_proto(message, self._served)
+        if message.sampling.HasField("grammar"):
+            grammar = await asyncio.to_thread(self._grammars.compile, message.sampling.grammar)
+            request = replace(request, grammar=grammar)
         if self._log.running(request.id):
             raise AlreadyExists(f"request {request.id} is being served", param="request_id")
         self._log.open(request.id)
