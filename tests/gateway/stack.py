@@ -27,9 +27,9 @@ def save_model(directory: Path) -> Path:
     """A toy target that speaks a byte-level vocabulary."""
     made = byte_level()
     save_toy(directory, made.get_vocab_size(), context=CONTEXT)
-    config = (directory / "config.json").read_text()
+    config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": 0}
     write(directory, made, chat_template=CHATML)
-    (directory / "config.json").write_text(config)
+    (directory / "config.json").write_text(json.dumps(config))
     return directory
 
 

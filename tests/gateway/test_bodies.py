@@ -111,7 +111,7 @@ def test_null_is_as_good_as_absent() -> None:
 
 
 def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
-    _chat(tools=[], response_format={"type": "text"}, user="u", metadata={"a": "b"}, store=False)
+    _chat(tools=[], tool_choice="auto", response_format={"type": "text"}, user="u", metadata={"a": "b"}, store=False)
     _completion(best_of=1, suffix="")
 
 
@@ -186,16 +186,6 @@ def test_a_bad_value_inside_another_is_refused_by_its_place(parameter: str, valu
 )
 def test_a_bad_message_is_refused_by_its_place(messages: Any, place: str) -> None:
     assert _refusal(read_chat, {"model": "m", "messages": messages})[0] == place
-
-
-@pytest.mark.parametrize(
-    ("tools", "accepted"), [([], True), ([{"type": "function", "function": {"name": "f"}}], False)]
-)
-def test_tools_are_refused_rather_than_ignored(tools: Any, accepted: bool) -> None:
-    if accepted:
-        _chat(tools=tools)
-    else:
-        assert _refusal(read_chat, {"model": "m", "messages": HELLO, "tools": tools})[0] == "tools"
 
 
 @pytest.mark.parametrize(

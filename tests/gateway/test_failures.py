@@ -51,7 +51,8 @@ EDITS = {
 
 def _streams(url: str) -> list[Streamed]:
     """Plain ones, and some with all that can be asked of a draw."""
-    more = [{}, EDITS, {}, EDITS | {"temperature": 0.6}]
+    guided = {"structured_outputs": {"regex": "[a-z ]{9000}"}, "ignore_eos": False}
+    more = [{}, EDITS, guided, EDITS | {"temperature": 0.6}]
     return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH, **more[seed]) for seed in _SEEDS]
 
 

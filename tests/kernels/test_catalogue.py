@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from outrider.kernels import catalogue
 from outrider.kernels.catalogue import entries
 from outrider.kernels.compilation import key
 from outrider.kernels.pool import POOL_DTYPES
@@ -13,12 +15,17 @@ from outrider.kernels.shapes import SHAPES
 from outrider.kernels.warm_up import warm_up
 
 
+def test_every_op_with_a_kernel_is_in_it() -> None:
+    ops = {folder.name for folder in Path(catalogue.__file__).parent.iterdir() if (folder / "triton.py").exists()}
+    found = {entry.op for entry in entries(SHAPES["pocket"])}
+    assert found == ops - {"elementary", "kv_codes"}
+
+
 @pytest.mark.parametrize("dtype", POOL_DTYPES)
-def test_a_model_launches_the_same_kernels_however_many_pages_it_has(dtype: torch.dtype) -> None:
-    shape = replace(SHAPES["pocket"], kv_dtype=dtype)
-    kernels = [key(entry.launch) for entry in entries(shape)]
-    assert [key(entry.launch) for entry in entries(replace(shape, page_size=64, layers=3))] == kernels
-    assert len(set(kernels)) > 4
+def test_the_dtype_of_keys_and_values_asks_for_kernels_of_its_own(dtype: torch.dtype) -> None:
+    shapes = [replace(SHAPES["pocket"], kv_dtype=other, layers=3) for other in (dtype, *POOL_DTYPES)]
+    same, *kernels = [{key(entry.launch) for entry in entries(shape)} for shape in shapes]
+    assert kernels.count(same) == 1
 
 
 def test_kernels_are_warmed_up_on_cuda_devices_alone() -> None:

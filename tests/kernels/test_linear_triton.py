@@ -53,12 +53,12 @@ def test_it_multiplies(
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_eight_bit_floats_multiply_rows_that_are_rounded_too(strict: bool) -> None:
-    x, weight = noise(5, 300, dtype=torch.bfloat16), noise(70, 300, seed=1, dtype=torch.bfloat16) / 17
+    x, weight = noise(5, 301, dtype=torch.bfloat16), noise(70, 301, seed=1, dtype=torch.bfloat16) / 17
     codes, scales = triton.rows_to_fp8(x)
     bias = noise(70, dtype=torch.bfloat16)
     poison()
     out = triton.linear(x, packed(weight, "fp8"), bias, strict=strict)
-    close(out, reference.linear(codes.float() * scales[:, None], stands_for(weight, "fp8"), bias))
+    close(out, reference.linear(codes[:, :301].float() * scales[:, None], stands_for(weight, "fp8"), bias))
     assert triton.linear(x * 0, packed(weight, "fp8")).abs().max() == 0
 
 
@@ -67,7 +67,8 @@ def test_rows_of_eight_bit_floats_are_off_by_half_a_step_at_most() -> None:
     poison()
     codes, scales = triton.rows_to_fp8(x)
     torch.testing.assert_close(scales, x.abs().amax(1).clamp_min(1e-30) / 448)
-    codes, exact = codes.float(), x / scales[:, None]
+    assert codes[:, 2500:].float().abs().max() == 0
+    codes, exact = codes[:, :2500].float(), x / scales[:, None]
     step = 2.0 ** (exact.abs().clamp_min(2.0**-6).log2().floor() - 3)
     assert ((codes - exact).abs() <= 0.5001 * step).all()
 

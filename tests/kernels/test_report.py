@@ -13,6 +13,7 @@ import pytest
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
 """What a program may have: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+_PRODUCTS = {"_product", "_attend"}
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -22,16 +23,16 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_both_gpus_within_their_means(tmp_path: Path) -> None:
     done = run("--out", str(tmp_path), folder=tmp_path, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr[-2000:]
     kernels = json.loads((tmp_path / "kernels.json").read_text())
     assert {kernel["gpu"] for kernel in kernels} == {"sm_80", "sm_90"}
-    assert {"rms_norm", "rope_kv_write", "kv_compact", "swiglu"} <= {kernel["op"] for kernel in kernels}
     for kernel in kernels:
         assert kernel["spilled"] == 0, kernel
         assert kernel["shared"] <= _SHARED[kernel["gpu"]], kernel
+        assert (kernel["products"] != "none") == (kernel["kernel"] in _PRODUCTS), kernel
     markdown = (tmp_path / "kernels.md").read_text().splitlines()
     assert len(markdown) == len(kernels) + 2
     assert markdown[0].startswith("| op | variant | kernel | gpu | warps | registers | spilled |")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from collections import Counter
 
 import pytest
@@ -14,6 +15,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import MergedTree
 from outrider.verifier.edits import EditBatch, Edits, History, _Table
 from outrider.verifier.engine import Engine
+from outrider.verifier.likelihood import score
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Finish, Frame
 
@@ -238,13 +240,13 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
     model = engine._runner.model
     with torch.inference_mode():
         batch = RaggedBatch.build([SequenceRows(18, 0, [0, 1, 2], None)], 8, device="cpu")
-        rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).log_softmax(-1)
+        rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).double().log_softmax(-1)
     assert likely[0].logprob is None
     for place in range(1, 18):
         best = rows[place - 1].topk(4)
-        assert likely[place].logprob == rows[place - 1, ids[place]].item()
+        assert likely[place].logprob == pytest.approx(rows[place - 1, ids[place]].item(), abs=2e-6)
         assert [entry.token for entry in likely[place].top] == best.indices.tolist()
-        assert [entry.logprob for entry in likely[place].top] == best.values.tolist()
+        assert [entry.logprob for entry in likely[place].top] == pytest.approx(best.values.tolist(), abs=2e-6)
         assert likely[place].data == f"<{ids[place]}>".encode()
 
 
@@ -257,3 +259,60 @@ def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> No
         assert [entry.logprob is None for entry in likely] == [True] + [False] * (len(prompt) - 1)
         assert frames[-1].usage is not None
         assert frames[-1].usage.completion_tokens == 0
+
+
+def test_repetition_and_bad_words_are_those_of_transformers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
+    generator = torch.Generator().manual_seed(1)
+    prompt, answer, words = [5, 9, 9, 31], [7, 7, 2, 40], ((7, 2, 40, 3), (40, 11), (12,), (9, 40))
+    logits = torch.randn(3, 50, generator=generator) * 4
+    tree = MergedTree()
+    for token, parent in [(3, -1), (9, -1)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    batch = EditBatch(50)
+    history = History(Edits(1.37, bad_words=words), prompt + answer, len(prompt), frozenset())
+    history.edit(batch, 0, tree)
+    penalty = RepetitionPenaltyLogitsProcessor(1.37)
+    banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
+    for row, path in enumerate(([], [3], [9])):
+        ids = torch.tensor([prompt + answer + path])
+        assert torch.equal(batch.apply(logits)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
+
+
+@pytest.mark.parametrize("kind", ["id", "string"])
+@pytest.mark.parametrize("most", [7, 8, 9])
+def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accepted_run(
+    make_engine: MakeEngine, kind: str, most: int
+) -> None:
+    free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
+    ids, text = tokens(free), [text for frame in free for text in frame.texts]
+    assert ids.index(ids[7]) == 7
+    ends = {"stop_ids": frozenset({ids[7]})} if kind == "id" else {"stop": [text[7]]}
+    engine = make_engine(50, [EverythingDrafter(50, 1)])
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, logprobs=0, **ends)])["r"]
+    said, likely, finish = told(frames)
+    assert (said, finish) == (ids[: min(most, 8)], Finish.LENGTH if most < 8 else Finish.STOP)
+    assert isinstance(likely, list)
+    assert len(likely) == len(said) == engine.tally.tokens
+    assert frames[-1].usage is not None
+    assert frames[-1].usage.completion_tokens == len(said)
+    assert frames[-1].usage.accepted_tokens == sum(name != "" for frame in frames for name in frame.guessed_by)
+
+
+def test_a_rows_likelihoods_are_the_same_to_the_bit_in_any_company() -> None:
+    logits = torch.randn(37, 1013, generator=torch.Generator().manual_seed(2)) * 5
+    logits[3, 100:140] = logits[3].amax()
+    ids = list(range(37))
+    together = score(logits, ids, 20)
+    assert together[3].top[:3] == [
+        (100, together[3].top[0][1]),
+        (101, together[3].top[0][1]),
+        (102, together[3].top[0][1]),
+    ]
+    wide = torch.zeros(37, 1021)
+    wide[:, 3:1016] = logits
+    for row in ids:
+        assert score(logits[row : row + 1].clone(), [row], 20) == [together[row]]
+        assert score(wide[row : row + 1, 3:1016], [row], 20) == [together[row]]

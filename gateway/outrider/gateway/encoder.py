@@ -51,5 +51,6 @@ class Encoder:
 
 def _input(prompt: Text | Messages) -> pb.EncodeInput:
     if isinstance(prompt, Messages):
-        return pb.EncodeInput(chat=pb.Chat(messages_json=prompt.json, add_generation_prompt=True))
+        chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=True)
+        return pb.EncodeInput(chat=chat)
     return pb.EncodeInput(text=prompt.text, add_special=True)

@@ -51,9 +51,9 @@ class Generations:
         metrics.streams.set(len(self))
         try:
             await _all([stream.open() for stream in streams])
-        except BaseException:
+        except BaseException as error:
             await self.end(streams)
-            raise
+            raise _named(error, generation) from None
         return streams
 
     async def end(self, streams: Sequence[TokenStream]) -> None:
@@ -105,6 +105,14 @@ class Generations:
         if not connected:
             for stream in self._streams:
                 stream.follow("disconnected")
+
+
+def _named(error: BaseException, generation: Generation) -> BaseException:
+    """``error``, by the client's own name of the parameter where a verifier has something against its grammar."""
+    structure = generation.sampling.structure
+    if structure is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
+        return error
+    return InvalidRequest(structure.param + error.message.removeprefix("grammar"), param=structure.param)
 
 
 async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:

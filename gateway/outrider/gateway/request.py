@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
-from outrider.v1.sampling_pb2 import SamplingParams, TokenSequence
+from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
 from outrider.wire.ids import pack_ids
 
@@ -34,9 +35,10 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """A chat: messages as a JSON array."""
+    """A chat: messages and tools as JSON arrays; no tools are an empty string."""
 
     json: str
+    tools: str = ""
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -46,6 +48,26 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 Prompt = Text | Messages | Tokens
+
+
+class Structure(msgspec.Struct, frozen=True):
+    """What an answer has to be, as one kind of ``Grammar`` in ``sampling.proto``.
+
+    ``param`` is what the client calls it.
+    """
+
+    kind: Literal["json_schema", "regex", "context_free", "choice"]
+    param: str
+    definition: str = ""
+    texts: tuple[str, ...] = ()
+
+    def to_proto(self) -> Grammar:
+        """The wire's form."""
+        if self.kind == "choice":
+            return Grammar(choice=Choices(texts=self.texts))
+        made = Grammar()
+        setattr(made, self.kind, self.definition)
+        return made
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -67,6 +89,7 @@ class Sampling(msgspec.Struct, frozen=True):
     min_tokens: int = 0
     logprobs: int | None = None
     echo: bool = False
+    structure: Structure | None = None
 
     def to_proto(self, max_tokens: int, choice: int = 0, bad_words: Sequence[Sequence[int]] = ()) -> SamplingParams:
         """The wire's form for one choice, with the most tokens to generate and the bad words' ids."""
@@ -88,6 +111,7 @@ class Sampling(msgspec.Struct, frozen=True):
             min_tokens=self.min_tokens,
             logprobs=self.logprobs,
             echo=self.echo,
+            grammar=None if self.structure is None else self.structure.to_proto(),
         )
 
 

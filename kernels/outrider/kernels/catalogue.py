@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, recorded
+from outrider.kernels.linear import triton as linear
+from outrider.kernels.linear.packed import packed
+from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
+from outrider.kernels.race_sample import triton as race_sample
+from outrider.kernels.race_sample.draws import Draws, Penalties
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
+from outrider.kernels.tree_attention import triton as tree_attention
+from outrider.kernels.tree_walk import triton as tree_walk
+from outrider.kernels.tree_walk.walks import Trees
 from torch import Tensor
 
 _ROWS = 8
 _PAGES = 4
+_STRICT = {True: ", strict", False: ""}
 
 Variants = Iterator[tuple[str, Callable[[], object]]]
 """Of an op: what tells this call from the op's others, and the call."""
@@ -71,12 +81,13 @@ def _name(dtype: torch.dtype) -> str:
 @_op
 def _rms_norm(shape: ModelShape) -> Variants:
     weight, eps = _empty(shape.hidden), _empty()
-    for held in dict.fromkeys((torch.float32, shape.dtype)):
-        x = _empty(_ROWS, shape.hidden, dtype=held)
-        add = _empty(_ROWS, shape.hidden, dtype=shape.dtype)
-        call, variant = partial(rms_norm.rms_norm, x, weight, eps, dtype=shape.dtype), f"{shape.hidden} {_name(held)}"
-        yield variant, call
-        yield f"{variant} + {_name(shape.dtype)}", partial(call, add=add)
+    add = _empty(_ROWS, shape.hidden, dtype=shape.dtype)
+    x = _empty(_ROWS, shape.hidden)
+    call = partial(rms_norm.rms_norm, x, weight, eps)
+    yield f"{shape.hidden} float32 to {_name(shape.dtype)}", partial(call, dtype=shape.dtype)
+    for dtype in (shape.dtype, torch.float32):
+        added = f"{shape.hidden} float32 + {_name(shape.dtype)} to {_name(dtype)}"
+        yield added, partial(call, add=add, dtype=dtype)
 
 
 @_op
@@ -104,3 +115,56 @@ def _kv_compact(shape: ModelShape) -> Variants:
 def _swiglu(shape: ModelShape) -> Variants:
     gate_up = _empty(_ROWS, 2 * shape.intermediate, dtype=shape.dtype)
     yield f"{shape.intermediate} {_name(shape.dtype)}", partial(swiglu.swiglu, gate_up)
+
+
+@_op
+def _linear(shape: ModelShape) -> Variants:
+    for name, (outputs, inputs) in shape.products.items():
+        quantization = None if name == "logits" else shape.quantization
+        weight = packed(_empty(outputs, inputs, dtype=shape.dtype), quantization)
+        x = _empty(_ROWS, inputs, dtype=shape.dtype)
+        for strict in (True, False):
+            variant = f"{name} {outputs} x {inputs} {quantization or _name(shape.dtype)}{_STRICT[strict]}"
+            yield variant, partial(linear.linear, x, weight, strict=strict)
+
+
+@_op
+def _tree_attention(shape: ModelShape) -> Variants:
+    pool = _pool(shape)
+    for strict, rows in ((True, 1), (False, 1), (False, _ROWS)):
+        batch = RaggedBatch.build([SequenceRows(rows, 1, range(_PAGES))], shape.page_size, "meta")
+        plan = tree_attention.TritonPlan(batch, pool, shape.heads, shape.dtype, strict=strict)
+        heads = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} of {_name(shape.kv_dtype)}"
+        yield f"{heads}, {rows} rows{_STRICT[strict]}", partial(plan.attend, 0)
+
+
+@_op
+def _race_sample(shape: ModelShape) -> Variants:
+    logits, ints = _empty(_ROWS, shape.vocabulary), partial(_empty, dtype=torch.int32)
+    longs = _empty(_ROWS, dtype=torch.int64)
+    plain = Draws(longs, longs, _empty(_ROWS))
+    allowed = ints(_ROWS, -(-shape.vocabulary // 32))
+    truncated = replace(plain, top_k=ints(_ROWS), top_p=_empty(_ROWS), min_p=_empty(_ROWS))
+    penalties = Penalties(ints(_ROWS + 1), ints(_ROWS), _empty(_ROWS), _empty(_ROWS))
+    draws = {
+        "plain": replace(plain, top=1),
+        "masked": replace(plain, allowed=allowed),
+        "truncated": truncated,
+        "penalised": replace(plain, penalties=penalties),
+        "all": replace(truncated, penalties=penalties, allowed=allowed),
+    }
+    for variant, given in draws.items():
+        yield f"draw, {variant}", partial(race_sample.draw, logits, given)
+        yield f"guess, {variant}", partial(race_sample.guess, logits, given, 1)
+
+
+@_op
+def _philox(shape: ModelShape) -> Variants:
+    longs = _empty(_ROWS, dtype=torch.int64)
+    yield "log-exponentials", partial(philox.log_exponentials, longs, longs, shape.vocabulary)
+
+
+@_op
+def _tree_walk(shape: ModelShape) -> Variants:
+    ints = partial(_empty, dtype=torch.int32)
+    yield "any tree", partial(tree_walk.tree_walk, Trees(ints(3), ints(_ROWS), ints(_ROWS), ints(_ROWS + 2)), 4)

@@ -12,11 +12,14 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+import torch
 import triton
 from outrider.kernels.launch import Launch
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+
+_LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Compiled:
         registers: of a thread.
         spilled: bytes of a thread's registers that are kept in memory.
         shared: bytes of shared memory of a program.
+        load: bytes that its widest load from memory brings a thread, up to 16.
         products: ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
         copies: ``bulk`` (TMA) or ``cp.async`` where memory is copied asynchronously, else ``none``.
     """
@@ -36,6 +40,7 @@ class Compiled:
     registers: int
     spilled: int
     shared: int
+    load: int
     products: str
     copies: str
 
@@ -85,11 +90,17 @@ def key(launch: Launch) -> tuple[object, ...]:
     return launch.kernel, args, tuple(launch.constants.items()), launch.config
 
 
+def runs(launch: Launch, capability: int) -> bool:
+    """Whether a GPU of ``capability`` can run it: 8-bit floats are from 89 on."""
+    eight = any(isinstance(arg, Tensor) and arg.dtype == torch.float8_e4m3fn for arg in launch.args.values())
+    return capability >= 89 or not eight
+
+
 def compile_all(launches: Iterable[Launch], threads: int = 1) -> list[Any]:
     """Triton's kernels of ``launches``, as their first run would compile and find them.
 
     Raises:
-        ValueError: a number among the arguments of a launch would be compiled in.
+        ValueError: an integer among the arguments of a launch would be compiled in.
     """
     launches = list(launches)
     for launch in launches:
@@ -110,8 +121,8 @@ def compile_all(launches: Iterable[Launch], threads: int = 1) -> list[Any]:
 
 
 def _check(launch: Launch) -> None:
-    numbers = {name for name, arg in launch.args.items() if not isinstance(arg, Tensor)}
-    compiled_in = [p.name for p in launch.kernel.params if p.name in numbers and not p.do_not_specialize]
+    integers = {name for name, arg in launch.args.items() if isinstance(arg, int)}
+    compiled_in = [p.name for p in launch.kernel.params if p.name in integers and not p.do_not_specialize]
     if compiled_in:
         raise ValueError(f"{launch.kernel.__name__} must have {', '.join(compiled_in)} in do_not_specialize")
 
@@ -125,6 +136,7 @@ def facts(kernel: Any) -> Compiled:
         registers=usage["REG"],
         spilled=usage["STACK"] + usage["LOCAL"],
         shared=kernel.metadata.shared,
+        load=max((int(count or 1) * int(bits) // 8 for count, bits in _LOAD.findall(ptx)), default=0),
         products=next((name for name in ("wgmma", "mma.sync") if name in ptx), "none"),
         copies="bulk" if "cp.async.bulk" in ptx else "cp.async" if "cp.async" in ptx else "none",
     )

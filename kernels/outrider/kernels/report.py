@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from outrider.kernels.catalogue import Entry, entries
-from outrider.kernels.compilation import Compiled, compile_all, facts, key, target
+from outrider.kernels.compilation import Compiled, compile_all, facts, key, runs, target
 from outrider.kernels.launch import INTERPRETED
-from outrider.kernels.shapes import SHAPES, ModelShape
+from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
 from rich.table import Table
 
@@ -44,17 +47,25 @@ class Line:
         return head | asdict(self.compiled)
 
 
-def lines(shapes: Iterable[ModelShape], gpus: Sequence[str], threads: int) -> Iterator[Line]:
-    """What the kernels of ``shapes`` compile to, each distinct one once a GPU."""
+def lines(shapes: Sequence[str], gpus: Sequence[str]) -> Iterator[Line]:
+    """What the kernels of ``shapes`` compile to, each distinct one once a GPU; each GPU has a process of its own."""
+    with ProcessPoolExecutor(len(gpus), multiprocessing.get_context("spawn")) as pool:
+        for found in pool.map(partial(_lines, shapes), gpus):
+            yield from found
+
+
+def _lines(shapes: Sequence[str], gpu: str) -> list[Line]:
     distinct: dict[object, Entry] = {}
     for shape in shapes:
-        for entry in entries(shape):
-            distinct.setdefault(key(entry.launch), entry)
-    for gpu in gpus:
-        with target(CAPABILITIES[gpu]):
-            kernels = compile_all((entry.launch for entry in distinct.values()), threads)
-        for entry, kernel in zip(distinct.values(), kernels, strict=True):
-            yield Line(entry.op, entry.variant, entry.launch.kernel.__name__, gpu, facts(kernel))
+        for entry in entries(SHAPES[shape]):
+            if runs(entry.launch, CAPABILITIES[gpu]):
+                distinct.setdefault(key(entry.launch), entry)
+    with target(CAPABILITIES[gpu]):
+        kernels = compile_all(entry.launch for entry in distinct.values())
+    return [
+        Line(entry.op, entry.variant, entry.launch.kernel.__name__, gpu, facts(kernel))
+        for entry, kernel in zip(distinct.values(), kernels, strict=True)
+    ]
 
 
 def main() -> None:
@@ -63,7 +74,7 @@ def main() -> None:
     if INTERPRETED:
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         os.execve(sys.executable, [sys.executable, "-m", "outrider.kernels.report", *sys.argv[1:]], environment)
-    found = list(lines((SHAPES[name] for name in options.shapes), options.gpus, options.threads))
+    found = list(lines(options.shapes, options.gpus))
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(found))
     if options.out is not None:
@@ -75,29 +86,15 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.kernels.report", description=__doc__)
-    parser.add_argument("--shapes", type=_names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--gpus", type=_names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
-    parser.add_argument("--threads", type=int, default=2, help="that compile")
+    parser.add_argument("--shapes", type=names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("--gpus", type=names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
     parser.add_argument("--out", type=Path, help="folder for kernels.json and kernels.md")
     return parser.parse_args()
 
 
-def _names(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Reads a list of names that are all known."""
-
-    def read(text: str) -> list[str]:
-        names = text.split(",")
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return names
-
-    return read
-
-
 def _table(found: Sequence[Line]) -> Table:
     table = Table(title="Kernels as compiled")
-    numbers = {"warps", "registers", "spilled", "shared"}
+    numbers = {"warps", "registers", "spilled", "shared", "load"}
     for column in found[0].cells:
         table.add_column(column, justify="right" if column in numbers else "left")
     for line in found:

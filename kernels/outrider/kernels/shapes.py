@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
+from outrider.kernels.linear import Quantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class ModelShape:
         kv_dtype: of the pool.
         page_size: tokens of a page.
         head_norm: whether queries and keys are normed.
+        quantization: of the layers' weights; None keeps them in ``dtype``.
     """
 
     name: str
@@ -38,21 +42,58 @@ class ModelShape:
     kv_dtype: torch.dtype = torch.bfloat16
     page_size: int = 16
     head_norm: bool = False
+    quantization: Quantization | None = None
 
     @property
     def qkv(self) -> int:
         """Width of a row of queries, keys and values."""
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
+    @property
+    def products(self) -> dict[str, tuple[int, int]]:
+        """Output and input features of each matrix product."""
+        return {
+            "qkv": (self.qkv, self.hidden),
+            "output": (self.hidden, self.heads * self.head_dim),
+            "gate_up": (2 * self.intermediate, self.hidden),
+            "down": (self.hidden, self.intermediate),
+            "logits": (self.vocabulary, self.hidden),
+        }
+
 
 _SHAPES = (
     ModelShape("pocket", 256, 4, 2, 64, 704, 4096, 8),
     ModelShape("llama-3.1-8b", 4096, 32, 8, 128, 14336, 128256, 32),
-    ModelShape("llama-3.1-8b-int8-kv", 4096, 32, 8, 128, 14336, 128256, 32, kv_dtype=torch.int8),
-    ModelShape("qwen3-32b", 5120, 64, 8, 128, 25600, 151936, 64, kv_dtype=torch.float8_e4m3fn, head_norm=True),
-    ModelShape("danube-1.8b", 2560, 32, 8, 80, 6912, 32000, 24, torch.float16, torch.float16),
+    ModelShape("llama-3.1-8b-int4", 4096, 32, 8, 128, 14336, 128256, 32, kv_dtype=torch.int8, quantization="int4"),
+    ModelShape(
+        "qwen3-32b-fp8",
+        5120,
+        64,
+        8,
+        128,
+        25600,
+        151936,
+        64,
+        kv_dtype=torch.float8_e4m3fn,
+        head_norm=True,
+        quantization="fp8",
+    ),
+    ModelShape("danube-1.8b-int8", 2560, 32, 8, 80, 6912, 32000, 24, torch.float16, torch.float16, quantization="int8"),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
 )
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
 """By name: the model in the box, common ones, and the rest of what the kernels take."""
+
+
+def names(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Reads a list of names that are all known, from an argument of a command."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return names
+
+    return read

@@ -1,7 +1,8 @@
 """Whether guesses, batches and replicas change what is said: they must not. `python -m outrider.loadtest.identity`.
 
 Completes held-out prompts, greedily and at temperature 1 with a seed, once one at a time without speculation and then
-in every way that could make a difference, and counts the answers whose tokens differ.
+in every way that could make a difference, and counts the answers whose tokens or log-probabilities differ. ``--with``
+mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -22,7 +23,28 @@ from outrider.loadtest import prompts
 
 _READY_S = 180.0
 _CONCURRENCY = 8
-Answers = dict[tuple[int, float], list[int]]
+Answers = dict[tuple[int, float], Any]
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer"}},
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+MIXED: dict[str, dict[str, Any]] = {
+    "penalties": {
+        "repetition_penalty": 1.1,
+        "frequency_penalty": 0.2,
+        "presence_penalty": 0.3,
+        "logit_bias": {"10": 1.5},
+        "bad_words": ["self", "return"],
+    },
+    "top-p": {"top_p": 0.9, "top_k": 100, "min_p": 0.01},
+    "schema": {"structured_outputs": {"json": _SCHEMA}},
+    "n": {"n": 2},
+    "logprobs": {"logprobs": 3, "echo": True},
+}
+"""What may be mixed in, by name."""
 
 
 def main() -> int:
@@ -32,10 +54,12 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=[], help="mixed in, by name")
     options = parser.parse_args()
     with _mesh(options, verifiers=1) as url:
         wanted = _pass(url, options, "off", 1)
-        print(f"off, one at a time: {len(wanted)} answers, {sum(map(len, wanted.values()))} tokens", flush=True)
+        count = sum(len(tokens) for told in wanted.values() for tokens, _ in told)
+        print(f"off, one at a time: {len(wanted)} answers, {count} tokens", flush=True)
         different = _differ(url, options, wanted, "off", "off")
         for drafters in (["model"], ["random"], ["ngram"]):
             different += _differ(url, options, wanted, {"drafters": drafters}, drafters[0])
@@ -47,7 +71,7 @@ def main() -> int:
 
 def _differ(url: str, options: argparse.Namespace, wanted: Answers, speculation: Any, name: str) -> int:
     got = _pass(url, options, speculation, _CONCURRENCY)
-    different = sum(got[key] != wanted[key] for key in wanted)
+    different = sum(bool(got[key] != wanted[key]) for key in wanted)
     print(f"{name}, {_CONCURRENCY} at a time: {different} of {len(wanted)} differ", flush=True)
     return different
 
@@ -62,7 +86,7 @@ async def _complete_all(url: str, options: argparse.Namespace, speculation: Any,
     gate = asyncio.Semaphore(concurrency)
     async with httpx.AsyncClient(base_url=url, timeout=120) as client:
 
-        async def complete(index: int, temperature: float) -> list[int]:
+        async def complete(index: int, temperature: float) -> Any:
             body = {
                 "model": "pocket",
                 "prompt": texts[index],
@@ -71,13 +95,25 @@ async def _complete_all(url: str, options: argparse.Namespace, speculation: Any,
                 "seed": index,
                 "speculation": speculation,
                 "return_tokens": True,
+                **mixed(index, options.mixed),
             }
             async with gate:
-                answer = (await client.post("/v1/completions", json=body)).raise_for_status().json()
-            tokens: list[int] = answer["outrider"]["tokens"]
-            return tokens
+                return told((await client.post("/v1/completions", json=body)).raise_for_status().json())
 
         return dict(zip(keys, await asyncio.gather(*(complete(*key) for key in keys)), strict=True))
+
+
+def mixed(index: int, names: Sequence[str]) -> dict[str, Any]:
+    """What the ``index``-th prompt takes of what is mixed in: all combinations come up, the first is none."""
+    chosen = [MIXED[name] for place, name in enumerate(names) if index >> place & 1]
+    return {key: value for extra in chosen for key, value in extra.items()}
+
+
+def told(answer: Any) -> list[tuple[list[int], Any]]:
+    """Tokens and log-probabilities of each choice of a completion."""
+    extra = answer["outrider"]
+    tokens = [choice["tokens"] for choice in extra.get("choices", [extra])]
+    return [(ids, choice["logprobs"]) for ids, choice in zip(tokens, answer["choices"], strict=True)]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant, invariant_tiling
-from outrider.kernels.linear import Linear
+from outrider.kernels.linear import Linear, Quantization
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.tree_attention import Tiling, plan_attention
@@ -51,7 +51,13 @@ class LlamaModel:
 
     @classmethod
     def load(
-        cls, directory: Path, *, dtype: str = "auto", device: str = "cpu", determinism: Determinism = "fast"
+        cls,
+        directory: Path,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        determinism: Determinism = "fast",
+        quantization: Quantization | None = None,
     ) -> LlamaModel:
         """The model in a Hugging Face directory.
 
@@ -62,6 +68,8 @@ class LlamaModel:
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, on which the operators of the
                 CPU run.
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.
+            quantization: of the layers' weights, at load: see `outrider.kernels.linear.pack`. The embedding and the
+                output stay as they are.
 
         Raises:
             ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
@@ -72,7 +80,7 @@ class LlamaModel:
         strict = _is_strict(determinism, place)
         try:
             checkpoint = Checkpoint(directory)
-            loader = WeightLoader(checkpoint, config, chosen, place, strict)
+            loader = WeightLoader(checkpoint, config, chosen, place, strict, quantization)
             with torch.inference_mode():
                 model = cls(config, loader, strict)
             if strict:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
-from outrider.kernels.linear import Linear, pack
+from outrider.kernels.linear import Linear, Quantization, pack
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
+from outrider.models.errors import ModelError
 from outrider.models.rotary import interleave
 from torch import Tensor
 
@@ -25,14 +28,21 @@ class WeightLoader:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, config: ModelConfig, dtype: torch.dtype, device: torch.device, strict: bool
+        self,
+        checkpoint: Checkpoint,
+        config: ModelConfig,
+        dtype: torch.dtype,
+        device: torch.device,
+        strict: bool,
+        quantization: Quantization | None,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
         self._checkpoint = checkpoint
         self._strict = strict
-        self._row_ranges: dict[tuple[int, int], RowRange] = {}
+        self._quantization = quantization
+        self._row_ranges: dict[tuple[int, int, Quantization | None], RowRange] = {}
         self._folds = dtype == torch.float32
 
     def embedding(self) -> Tensor:
@@ -102,7 +112,7 @@ class WeightLoader:
         """From the hidden size to the vocabulary; its weight is the embedding's where they are tied."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         weight = embedding if self.config.tie else self._take("lm_head.weight", *shape)
-        return self._pack(weight, None)
+        return self._packed(weight, None, None)
 
     def _take(self, name: str, *shape: int) -> Tensor:
         return self._checkpoint.take(name, shape)
@@ -113,14 +123,20 @@ class WeightLoader:
     def _pack(self, weight: Tensor, bias: Tensor | None, norm: str | None = None) -> Linear:
         if norm is not None and self._folds:
             weight = weight.float() * self._take(norm, self.config.hidden_size).float()
+        return self._packed(weight, bias, self._quantization)
+
+    def _packed(self, weight: Tensor, bias: Tensor | None, quantization: Quantization | None) -> Linear:
         weight = weight.to(self.device, self.dtype).contiguous()
         if bias is not None:
             bias = bias.to(self.device, self.dtype)
-        linear = pack(weight, bias, single_rows=not self._strict)
-        return self._invariant(linear) if self._strict and not takes_triton(self.device) else linear
+        try:
+            linear = pack(weight, bias, single_rows=not self._strict, quantization=quantization)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        return self._invariant(linear, quantization) if self._strict and not takes_triton(self.device) else linear
 
-    def _invariant(self, linear: Linear) -> Linear:
-        shape = (linear.in_features, linear.out_features)
+    def _invariant(self, linear: Linear, quantization: Quantization | None) -> Linear:
+        shape = (linear.in_features, linear.out_features, quantization)
         if shape not in self._row_ranges:
-            self._row_ranges[shape] = row_range(*shape, self.dtype, pack)
+            self._row_ranges[shape] = row_range(*shape[:2], self.dtype, partial(pack, quantization=quantization))
         return InvariantLinear(linear, self._row_ranges[shape])

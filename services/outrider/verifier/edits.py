@@ -65,9 +65,9 @@ class EditBatch:
         return bool(self._places or self._banned or self._allowed or self._hopeless)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
-        """At each of ``rows`` [m] and each of ``ids`` [k]: divisor, what is taken off and what is added, [3, m, k]."""
+        """At each of ``rows`` [m] and each of ``ids`` [k]: a factor that brings logits down, and a bias, [2, m, k]."""
         self._places.append((rows[:, None] * self._vocabulary + ids).reshape(-1))
-        self._values.append(values.reshape(3, -1))
+        self._values.append(values.reshape(2, -1))
 
     def ban(self, row: int, ids: Sequence[int]) -> None:
         """Tokens that may not be drawn at ``row``."""
@@ -86,9 +86,9 @@ class EditBatch:
         flat = edited.view(-1)
         if self._places:
             places = torch.from_numpy(np.concatenate(self._places)).to(logits.device)
-            divisor, less, more = torch.from_numpy(np.concatenate(self._values, axis=1)).to(logits.device)
+            factors, biases = torch.from_numpy(np.concatenate(self._values, axis=1)).to(logits.device)
             old = flat[places]
-            flat[places] = torch.where(old < 0, old * divisor, old / divisor) - less + more
+            flat[places] = torch.where(old > 0, old / factors, old * factors) + biases
         if self._banned:
             flat[torch.tensor(self._banned, device=logits.device)] = float("-inf")
         if self._hopeless:
@@ -159,10 +159,9 @@ class History:
 
     def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
         edits = self._edits
-        divisor = np.where(seen, np.float32(edits.repetition_penalty), np.float32(1))
+        factors = np.where(seen, np.float32(edits.repetition_penalty), np.float32(1))
         less = np.float32(edits.frequency_penalty) * counts + np.float32(edits.presence_penalty) * (counts > 0)
-        more = np.broadcast_to(self._table.bias, counts.shape)
-        return np.stack([divisor, less, more]).astype(np.float32)
+        return np.stack([factors, self._table.bias - less]).astype(np.float32)
 
     def _banned(self, path: list[int]) -> list[int]:
         banned = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from outrider.kernels import elementary
 from torch import Tensor
 
 
@@ -26,7 +27,7 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
         tokens: n ids.
         top: how many of the likeliest are told; of equally likely ones those of lower ids.
     """
-    likely = logits.log_softmax(-1)
+    likely = logits - _total(logits)
     own = likely.gather(1, torch.tensor(tokens, device=logits.device).view(-1, 1)).view(-1).tolist()
     if not top:
         return [Score(logprob, []) for logprob in own]
@@ -37,3 +38,10 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
         found[row].append((token, logprob))
     best = (sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:top] for entries in found)
     return [Score(logprob, entries) for logprob, entries in zip(own, best, strict=True)]
+
+
+def _total(logits: Tensor) -> Tensor:
+    """Logarithm of each row's sum of exponentials, float32 [n, 1]: an exact sum, so that its order does not show."""
+    peak = logits.amax(-1, keepdim=True)
+    mass = elementary.mass(logits - peak).sum(-1, keepdim=True)
+    return peak + elementary.log((mass.double() * 2.0**-elementary.MASS_BITS).float())

@@ -80,7 +80,11 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
                 pocket.verify(directory)
             self._tokenizer = Tokenizer.load(directory)
             model = LlamaModel.load(
-                directory, dtype=settings.dtype, device=settings.device, determinism=settings.determinism
+                directory,
+                dtype=settings.dtype,
+                device=settings.device,
+                determinism=settings.determinism,
+                quantization=None if settings.quantization == "none" else settings.quantization,
             )
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None

@@ -24,6 +24,10 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Literal["strict", "fast"],
         Meta(description="strict: a token's bits do not depend on its batch; fast: the quickest kernels"),
     ] = "strict"
+    quantization: Annotated[
+        Literal["none", "int8", "int4", "fp8"],
+        Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
+    ] = "none"
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16

@@ -4,148 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
-import msgspec
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
-from outrider.gateway.openai.logprobs import ChatLogprobs, TextLogprobs, chat_logprobs, text_logprobs
+from outrider.gateway.openai.forms import Form
+from outrider.gateway.openai.shapes import Answer, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
 from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Frame, Usage
-
-Finish = Literal["stop", "length"]
-
-
-class PromptDetails(msgspec.Struct):
-    """``usage.prompt_tokens_details``."""
-
-    cached_tokens: int
-
-
-class CompletionDetails(msgspec.Struct):
-    """``usage.completion_tokens_details``."""
-
-    accepted_prediction_tokens: int
-    rejected_prediction_tokens: int
-
-
-class UsageBody(msgspec.Struct):
-    """``usage``."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptDetails
-    completion_tokens_details: CompletionDetails
-
-
-class Extra(msgspec.Struct, omit_defaults=True):
-    """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk."""
-
-    first_index: int | UnsetType = UNSET
-    tokens: list[int] | UnsetType = UNSET
-    texts: list[str] | UnsetType = UNSET
-    guessed_by: list[str] | UnsetType = UNSET
-    steps: int | UnsetType = UNSET
-    seed: int | UnsetType = UNSET
-    verifier: str | UnsetType = UNSET
-    lossy: bool | UnsetType = UNSET
-    choices: list[Extra] | UnsetType = UNSET
-
-
-class TextChoice(msgspec.Struct):
-    """A completion's choice, whole or in a chunk."""
-
-    text: str
-    finish_reason: Finish | None
-    index: int = 0
-    logprobs: TextLogprobs | None = None
-
-
-class Delta(msgspec.Struct, omit_defaults=True):
-    """What a chunk adds to a chat's message."""
-
-    role: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
-
-
-class DeltaChoice(msgspec.Struct):
-    """A chat's choice in a chunk."""
-
-    delta: Delta
-    finish_reason: Finish | None
-    index: int = 0
-    logprobs: ChatLogprobs | None = None
-
-
-class AssistantMessage(msgspec.Struct):
-    """A chat's answer."""
-
-    content: str
-    role: str = "assistant"
-    refusal: None = None
-
-
-class MessageChoice(msgspec.Struct):
-    """A chat's choice as a whole."""
-
-    message: AssistantMessage
-    finish_reason: Finish | None
-    index: int = 0
-    logprobs: ChatLogprobs | None = None
-
-
-Choice = TextChoice | DeltaChoice | MessageChoice
-
-
-class Answer(msgspec.Struct):
-    """An answer or a chunk of one."""
-
-    id: str
-    object: str
-    created: int
-    model: str
-    system_fingerprint: str
-    choices: list[Choice]
-    usage: UsageBody | UnsetType | None = UNSET
-    outrider: Extra | UnsetType = UNSET
-
-
-class Form(msgspec.Struct, frozen=True):
-    """How completions and chats differ in shape.
-
-    ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
-    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything.
-    """
-
-    prefix: str
-    whole: str
-    part: str
-    opening: Callable[[int], Choice] | None
-    choice: Callable[[Frame, int, int], Choice]
-    delta: Callable[[Frame, int, int], Choice]
-
-
-def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
-    return TextChoice("".join(frame.texts), _finish(frame), index, text_logprobs(frame, offset))
-
-
-def _message_choice(frame: Frame, index: int, offset: int) -> Choice:
-    return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, chat_logprobs(frame))
-
-
-def _delta_choice(frame: Frame, index: int, offset: int) -> Choice:
-    text = "".join(frame.texts)
-    return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, chat_logprobs(frame))
-
-
-def _opening(index: int) -> Choice:
-    return DeltaChoice(Delta(role="assistant", content=""), None, index)
-
-
-COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choice, _text_choice)
-CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
 
 
 class Writer:
@@ -182,11 +48,11 @@ class Writer:
     def chunk(self, frame: Frame, index: int, verifier: str, usage: UnsetType | None) -> Answer | None:
         """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet."""
         length = sum(map(len, frame.texts))
-        silent = not length and frame.finish is None and frame.likelihoods is None
-        if silent and not self._return_tokens:
-            return None
         choice = self._form.delta(frame, index, self._written[index])
         self._written[index] += length
+        silent = (not length or self._form.late) and frame.finish is None and frame.likelihoods is None
+        if silent and not self._return_tokens:
+            return None
         told = self._return_tokens or frame.finish is not None
         return self._part([choice], usage, self._extra(frame, index, verifier) if told else UNSET)
 
@@ -221,10 +87,6 @@ class Writer:
 def fingerprint(served: Served) -> str:
     """``system_fingerprint``: another model or another vocabulary has another."""
     return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]
-
-
-def _finish(frame: Frame) -> Finish | None:
-    return None if frame.finish is None else ("length" if frame.finish == "length" else "stop")
 
 
 def _total(frames: Sequence[Frame]) -> Usage:

@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.openai.parameters import ANY, read
 from outrider.gateway.openai.prompts import chat, prompt
+from outrider.gateway.openai.structure import ResponseFormat, StructuredOutputs, structure
+from outrider.gateway.openai.tools import Calling, Tool, ToolChoice, calling
 from outrider.gateway.request import Generation, Prompt, Sampling, Speculation
 from outrider.mesh.errors import InvalidRequest
 
@@ -66,6 +68,13 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     bad_words: Annotated[
         list[_Word], Meta(max_length=512, description="an array of up to 512 strings or arrays of token ids")
     ] = []
+    response_format: ResponseFormat | None = None
+    structured_outputs: (
+        Annotated[
+            StructuredOutputs, Meta(description="an object with one of json, json_object, regex, choice and grammar")
+        ]
+        | None
+    ) = None
     min_tokens: Annotated[int, Meta(ge=0, le=_INT32, description="an integer of at least 0")] = 0
     stream: _Flag = False
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
@@ -111,6 +120,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             logit_bias={_token_id(name): bias for name, bias in self.logit_bias.items()},
             bad_words=tuple(self.bad_words),
             min_tokens=self.min_tokens,
+            structure=structure(self.response_format, self.structured_outputs),
         )
 
     def _speculation(self) -> Speculation:
@@ -149,12 +159,30 @@ class ChatBody(Body, frozen=True, kw_only=True):
     ]
     logprobs: _Flag = False
     top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
+    tools: Annotated[
+        list[Tool], Meta(max_length=128, description='an array of objects like {"type": "function", "function": {...}}')
+    ] = []
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: _Flag = True
+
+    @property
+    def calling(self) -> Calling | None:
+        """What has to be called, if anything."""
+        return calling(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def _prompt(self) -> Prompt:
-        return chat(self.messages)
+        shown = self.tools if self.calling is not None else []
+        tools = msgspec.json.encode([_without_none(tool) for tool in shown]).decode() if shown else ""
+        return msgspec.structs.replace(chat(self.messages), tools=tools)
 
     def _sampling(self) -> Sampling:
-        return msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
+        asked = msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
+        if self.calling is None:
+            return asked
+        if asked.structure is not None:
+            param = asked.structure.param.partition(".")[0]
+            raise InvalidRequest(f"{param} may not be given where a function has to be called", param=param)
+        return msgspec.structs.replace(asked, structure=self.calling.structure)
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -167,12 +195,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 _NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "suffix": ("",)}
 _NEUTRAL_CHAT = _NEUTRAL | {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": ANY,
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": ({},),
     "prediction": ({},),
@@ -213,3 +237,9 @@ def _token_id(name: str) -> int:
     if not name.isdecimal() or int(name) > _INT32:
         raise InvalidRequest(f"logit_bias.{name}: {name!r} is no token id", param=f"logit_bias.{name}")
     return int(name)
+
+
+def _without_none(tool: Tool) -> dict[str, Any]:
+    """A tool as a template expects it, without what the client did not say."""
+    said = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
+    return {"type": tool.type, "function": said}

@@ -12,8 +12,9 @@ from outrider.gateway.choices import merged
 from outrider.gateway.errors import error_answer
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import EventStream, json_response, read_body, until_gone
-from outrider.gateway.openai.answers import CHAT, COMPLETION, Form, Writer
+from outrider.gateway.openai.answers import Writer
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
+from outrider.gateway.openai.forms import CHAT, COMPLETION, Form, calls_form
 from outrider.gateway.reassembly import join
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sse import DONE, event
@@ -63,7 +64,8 @@ class OpenAi:
 
     async def _chat(self, request: Request) -> Response:
         body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        return await self._generate(request, body, CHAT)
+        form = CHAT if body.calling is None else calls_form(body.calling, request.state.request_id)
+        return await self._generate(request, body, form)
 
     async def _models(self, request: Request) -> Response:
         served = self._generations.models.all()

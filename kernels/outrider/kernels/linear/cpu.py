@@ -5,6 +5,9 @@ Quantized weights are torch's own products, which take as long for two rows as f
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Protocol
 
 import torch
@@ -13,7 +16,10 @@ from torch import Tensor
 
 _PACKED_FOR_ROWS = 8
 _COPIED_BELOW = 2**20
-"""Elements of a weight up to which a second copy is kept for single rows."""
+"""Elements of a weight up to which a second copy is kept for few rows."""
+_TIMED_ROWS = (1, 2, 4, 8, 16, 32, 64)
+_INT8_COLUMNS = 64
+"""Input features of which torch's product of eight-bit codes wants a multiple: it reads whole vectors."""
 _INT4_ROWS = 16
 """Output features of torch's blocks of four-bit codes."""
 
@@ -60,18 +66,42 @@ class PackedLinear:
         return product
 
 
-class SingleRowLinear:
-    """A packed weight beside a transposed one, by which a single row of a small float32 weight is quicker."""
+class FewRowsLinear:
+    """A packed weight beside a transposed one, which on many machines is quicker for few rows of a small weight."""
 
     def __init__(self, weight: Tensor) -> None:
         self.out_features, self.in_features = weight.shape
         self.dtype = weight.dtype
         self._packed = PackedLinear(weight, None)
         self._transposed = weight.T.contiguous()
+        self._few = _few_rows(self.in_features, self.out_features, torch.get_num_threads())
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
-        return torch.mm(x, self._transposed) if x.shape[0] == 1 else self._packed(x)
+        return torch.mm(x, self._transposed) if x.shape[0] <= self._few else self._packed(x)
+
+
+@cache
+def _few_rows(in_features: int, out_features: int, threads: int) -> int:
+    """Up to how many rows a float32 product with the transposed weight is quicker than with the packed one, here."""
+    weight = torch.randn(out_features, in_features)
+    packed, transposed = PackedLinear(weight, None), weight.T.contiguous()
+    few = 0
+    for rows in _TIMED_ROWS:
+        x = torch.randn(rows, in_features)
+        if _least_time(partial(torch.mm, x, transposed)) > _least_time(partial(packed, x)):
+            break
+        few = rows
+    return few
+
+
+def _least_time(product: Callable[[], Tensor], rounds: int = 15) -> float:
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        product()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 class Int8Linear:
@@ -81,12 +111,15 @@ class Int8Linear:
         self.out_features, self.in_features = weight.shape
         self.dtype = weight.dtype
         quantized = quantize_int8(weight)
-        self._codes, self._scales = quantized.codes, quantized.scales.to(weight.dtype)
+        self._filling = -self.in_features % _INT8_COLUMNS
+        self._codes = torch.nn.functional.pad(quantized.codes, (0, self._filling))
+        self._scales = quantized.scales.to(weight.dtype)
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
-        product: Tensor = torch.ops.aten._weight_int8pack_mm(x, self._codes, self._scales)
+        filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
+        product: Tensor = torch.ops.aten._weight_int8pack_mm(filled, self._codes, self._scales)
         return product if self._bias is None else product + self._bias
 
 
@@ -123,7 +156,7 @@ def pack(
     if not _packs(weight):
         return PlainLinear(weight, bias)
     if single_rows and bias is None and weight.dtype == torch.float32 and weight.numel() <= _COPIED_BELOW:
-        return SingleRowLinear(weight)
+        return FewRowsLinear(weight)
     return PackedLinear(weight, bias)
 
 

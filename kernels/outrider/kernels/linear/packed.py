@@ -25,13 +25,17 @@ from torch import Tensor
 MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0, torch.float32: 0.0}
 """The number whose lowest bits are a small integer's: added to it by a bitwise or, taken away in a subtraction."""
 
+FP8_COLUMNS = 16
+"""Input features of which there is a multiple in eight-bit floats, so that whole vectors are loaded."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedWeight:
     """A weight of [out_features, in_features].
 
     Attributes:
-        words: [out_features, in_features] in ``dtype`` or float8_e4m3fn, or int16 [out_features, blocks * 128 / parts].
+        words: [out_features, in_features] in ``dtype``, or float8_e4m3fn filled to a multiple of `FP8_COLUMNS`, or
+            int16 [out_features, blocks * 128 / parts].
         parts: codes a word.
         in_features: of the weight.
         dtype: of the rows that it multiplies and of the product.
@@ -65,7 +69,8 @@ def packed(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
         return pack_int4(quantize_int4(weight), weight.dtype)
     if quantization == "fp8":
         scaled = quantize_fp8(weight)
-        return PackedWeight(scaled.codes, 1, weight.shape[1], weight.dtype, scaled.scales)
+        codes = torch.nn.functional.pad(scaled.codes.view(torch.uint8), (0, -weight.shape[1] % FP8_COLUMNS))
+        return PackedWeight(codes.view(torch.float8_e4m3fn), 1, weight.shape[1], weight.dtype, scaled.scales)
     return PackedWeight(weight.contiguous(), 1, weight.shape[1], weight.dtype)
 
 

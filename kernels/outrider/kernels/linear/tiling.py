@@ -36,16 +36,19 @@ class Tile:
 
 def tile_of(weight: PackedWeight, few: bool) -> Tile:
     """The tile for products with ``weight``; it depends on its shape and format alone, and on whether rows are few."""
+    even = weight.in_features % 16 == 0 and weight.out_features % 16 == 0
     long = weight.out_features > 64 * _PROGRAMS
     words = {1: 64, 2: 64, 4: 32}[weight.parts]
     if weight.dtype == torch.float32:
         words = 32 if weight.parts == 1 else words
         return Tile(16, 32, 1, words, _splits(weight, 32, words), Config(warps=4, stages=2))
     if weight.fp8:
-        return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4, stages=4))
+        return Tile(64, 128, 1, 128, _splits(weight, 128, 128), Config(warps=4 if even else 8, stages=4))
     if few:
-        return Tile(FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4))
-    return Tile(64, 128, 1, words, _splits(weight, 128, words), Config(warps=4, stages=4))
+        return Tile(
+            FEW_ROWS, 64 if long and weight.parts == 4 else 32, 4, words, 1, Config(warps=4, stages=4 if even else 2)
+        )
+    return Tile(64, 128, 1, words, _splits(weight, 128, words), Config(warps=4 if even else 8, stages=4))
 
 
 def _splits(weight: PackedWeight, columns: int, words: int) -> int:

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
-from outrider.kernels.linear.packed import MAGIC, PackedWeight
+from outrider.kernels.linear.packed import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
 from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
 from torch import Tensor
@@ -177,8 +177,8 @@ def _add_up(
 
 
 @triton.jit
-def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
-    """A row over its largest magnitude, times e4m3's largest.
+def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.constexpr, BLOCK: tl.constexpr):
+    """A row over its largest magnitude, times e4m3's largest, with zeros beyond its end.
 
     Each value is rounded to e4m3's four bits, or to its smallest step, by a number that leaves no room for more.
     """
@@ -189,13 +189,13 @@ def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, BLOCK: tl.
         most = tl.maximum(most, tl.abs(tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32)))
     scale = tl.maximum(tl.max(most, 0), 1e-30) / LARGEST
     tl.store(scales + row, scale)
-    for start in range(0, K, BLOCK):
+    for start in range(0, LINE, BLOCK):
         k = start + tl.arange(0, BLOCK)
         value = tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32) / scale
         exponent = (value.to(tl.int32, bitcast=True) >> 23) & 255
         tail = ((tl.maximum(exponent, 121) + 20) << 23 | 1 << 22).to(tl.float32, bitcast=True)
         value = (value + tail) - tail
-        tl.store(codes + row * K + k, value.to(codes.dtype.element_ty), k < K)
+        tl.store(codes + row * LINE + k, value.to(codes.dtype.element_ty), k < LINE)
 
 
 def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, strict: bool = True) -> Tensor:
@@ -248,7 +248,7 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
 
 def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
     return {
-        "K": weight.in_features,
+        "K": weight.words.shape[1] if weight.parts == 1 else weight.in_features,
         "PARTS": weight.parts,
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
@@ -263,10 +263,14 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """E4m3 codes of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448."""
-    codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
+    """E4m3 codes of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448.
+
+    The codes are filled with zeros to a multiple of 16, as those of a weight are.
+    """
+    columns = x.shape[1] + -x.shape[1] % FP8_COLUMNS
+    codes = torch.empty(len(x), columns, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
-    constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "BLOCK": 2048}
+    constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "LINE": columns, "BLOCK": 2048}
     launch(_to_fp8, (len(x),), {"x": x, "codes": codes, "scales": scales}, constants, Config(warps=8))
     return codes, scales
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from outrider.kernels import elementary
+from outrider.kernels.elementary.constants import HALF_WORD, LARGEST_UNIFORM, WORD_UNIT
 from torch import Tensor
 
-_WORD = 0xFFFFFFFF
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+WORD = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
 
 
 def philox_4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> list[Tensor]:
@@ -23,32 +25,30 @@ def philox_4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tenso
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(_ROUNDS):
-        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        high0, high1 = (product0 >> 32) & _WORD, (product1 >> 32) & _WORD
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, product1 & _WORD, high0 ^ c3 ^ k1, product0 & _WORD
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    for _ in range(ROUNDS):
+        product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        high0, high1 = (product0 >> 32) & WORD, (product1 >> 32) & WORD
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, product1 & WORD, high0 ^ c3 ^ k1, product0 & WORD
+        k0, k1 = (k0 + WEYL[0]) & WORD, (k1 + WEYL[1]) & WORD
     return [c0, c1, c2, c3]
 
 
-def log_exponentials(seed: int, positions: Tensor, vocabulary: int) -> Tensor:
-    """Logarithms of the exponential variates of a request at some positions.
+def seeds_of(seed: int, positions: Tensor) -> Tensor:
+    """``seed``, 0 to 2**64 - 1, for each position: int64 [n] with the same 64 bits."""
+    return torch.full_like(positions, seed - (seed >> 63 << 64))
 
-    Word ``v % 4`` of the counter (v // 4, position, 0, 0) under the key ``seed`` gives ``u = (word + 1/2) / 2**32``,
-    and the variate of entry v is ``-log1p(-u)``. u is kept below 1, so that every variate is finite and positive.
 
-    Args:
-        seed: 0 to 2**64 - 1.
-        positions: int64 [n], absolute positions of the tokens to draw, below 2**32.
-        vocabulary: entries V.
-
-    Returns:
-        float32 [n, V].
-    """
+def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
+    """See `outrider.kernels.philox.log_exponentials`; ``seeds`` and ``positions`` int64 [n]."""
     lanes = torch.arange((vocabulary + 3) // 4, device=positions.device)
     zero = torch.zeros(1, 1, dtype=torch.int64, device=positions.device)
-    key = (zero + (seed & _WORD), zero + (seed >> 32))
+    key = ((seeds & WORD)[:, None], ((seeds >> 32) & WORD)[:, None])
     words = philox_4x32((lanes[None, :], positions[:, None], zero, zero), key)
     bits = torch.stack(words, dim=-1).flatten(1)[:, :vocabulary]
-    uniform = bits.to(torch.float32).add_(0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
-    return uniform.neg_().log1p_().neg_().log_()
+    return log_exponential(bits.to(torch.float32))
+
+
+def log_exponential(word: Tensor) -> Tensor:
+    """The logarithm of the variate of each word of 32 bits, given as the nearest float32; overwrites ``word``."""
+    uniform = word.add_(HALF_WORD).mul_(WORD_UNIT).clamp_(max=LARGEST_UNIFORM)
+    return elementary.log(elementary.log_complement(uniform).neg_())

@@ -4,8 +4,62 @@ The token is ``argmin_v E_v / p_v``, with E the exponential variates that the re
 and p the distribution after temperature and truncation; the same as the Gumbel-max trick. A drafter that ranks its
 own distribution by the same variates agrees with the target as often as their distributions allow (Daliri, Musco,
 Suresh 2024, arXiv 2408.07978).
+
+`draw` and `guess` do all of it at once, from raw logits to tokens, for rows of different requests; tokens are the same
+on every device.
 """
 
-from outrider.kernels.race_sample.reference import Truncation, race_sample, race_topk, truncate
+from __future__ import annotations
 
-__all__ = ["Truncation", "race_sample", "race_topk", "truncate"]
+from outrider.kernels.backend import takes_triton
+from outrider.kernels.race_sample import reference
+from outrider.kernels.race_sample.draws import MOST_GUESSES, Drawn, Draws, Penalties
+from outrider.kernels.race_sample.reference import race_sample, race_topk
+from outrider.kernels.race_sample.truncation import Truncation, truncate
+from torch import Tensor
+
+__all__ = ["Drawn", "Draws", "Penalties", "Truncation", "draw", "guess", "race_sample", "race_topk", "truncate"]
+
+
+def draw(logits: Tensor, draws: Draws) -> Drawn:
+    """One token a row: penalties, temperature, grammar mask, top-k, top-p, min-p, and the race.
+
+    A row's answer depends on that row alone, and its token is the same on every device. Log-probabilities are those
+    of the model's own distribution (see `Drawn`), and agree between devices to a few ulp.
+
+    Args:
+        logits: float32, bfloat16 or float16 [n, V], as the model gave them.
+        draws: the rows' parameters.
+
+    Raises:
+        ValueError: the parameters do not fit the logits.
+    """
+    if takes_triton(logits.device):
+        from outrider.kernels.race_sample import triton
+
+        return triton.draw(logits, draws)
+    return reference.draw(logits, draws)
+
+
+def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
+    """A drafter's k best guesses at what each row draws, best first, from its own logits.
+
+    Args:
+        logits: float32, bfloat16 or float16 [n, V], as the drafter gave them.
+        draws: the parameters by which the target draws; ``top`` is not looked at.
+        k: guesses a row, 1 to 16.
+
+    Returns:
+        Tokens int32 [n, k], the lowest id first on a tie, and confidences float32 [n, k] as of `race_topk`. -1 and 0
+        where no more tokens can be drawn.
+
+    Raises:
+        ValueError: the parameters do not fit the logits, or k is out of range.
+    """
+    if not 1 <= k <= MOST_GUESSES:
+        raise ValueError(f"k is {k}; it must be 1 to {MOST_GUESSES}")
+    if takes_triton(logits.device):
+        from outrider.kernels.race_sample import triton
+
+        return triton.guess(logits, draws, k)
+    return reference.guess(logits, draws, k)

@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import torch
+from outrider.kernels import elementary
+from outrider.kernels.philox import log_exponentials
+from outrider.kernels.race_sample.draws import GREEDY_BELOW, Drawn, Draws, Penalties
+from outrider.kernels.race_sample.truncation import least_kept
 from torch import Tensor
 
+LARGEST = 1e30
+"""What logits divided by a temperature are cut off at, so that they stay finite."""
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """Which tokens a draw may take, applied in this order to one row.
-
-    Attributes:
-        top_k: keep the k likeliest (ties with the last are kept); 0 keeps all.
-        top_p: keep the smallest set of likeliest whose probability reaches it, in (0, 1]; 1 keeps all.
-        min_p: drop what is less likely than this times the likeliest, in [0, 1].
-    """
-
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether nothing is ever dropped."""
-        return self.top_k == 0 and self.top_p >= 1.0 and self.min_p <= 0.0
-
-
-def truncate(logits: Tensor, truncation: Truncation) -> Tensor:
-    """Logits with minus infinity where ``truncation`` drops a token; the likeliest is always kept.
-
-    Args:
-        logits: float32 [n, V], already divided by the temperature.
-        truncation: the same for all rows.
-    """
-    vocabulary = logits.shape[-1]
-    if 0 < truncation.top_k < vocabulary:
-        least = logits.topk(truncation.top_k).values[:, -1:]
-        logits = logits.masked_fill(logits < least, float("-inf"))
-    if truncation.top_p < 1.0:
-        logits = _nucleus(logits, truncation.top_p)
-    if truncation.min_p > 0.0:
-        probabilities = logits.softmax(-1)
-        floor = probabilities.amax(-1, keepdim=True) * truncation.min_p
-        logits = logits.masked_fill(probabilities < floor, float("-inf"))
-    return logits
-
-
-def _nucleus(logits: Tensor, top_p: float) -> Tensor:
-    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = ordered.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
-    dropped = before >= top_p
-    dropped[:, 0] = False
-    return logits.masked_fill(dropped.scatter(-1, order, dropped), float("-inf"))
+_NEVER = float("-inf")
 
 
 def race_sample(logits: Tensor, log_exponentials: Tensor) -> Tensor:
@@ -84,3 +43,88 @@ def race_topk(logits: Tensor, log_exponentials: Tensor | None, k: int) -> tuple[
     scores = logits if log_exponentials is None else logits - log_exponentials
     best = scores.topk(k)
     return best.indices, (best.values - scores.logsumexp(-1, keepdim=True)).exp()
+
+
+def draw(logits: Tensor, draws: Draws) -> Drawn:
+    """See `outrider.kernels.race_sample.draw`."""
+    draws.check(logits)
+    scores = _scores(logits, draws)
+    best, tokens = scores.max(-1)
+    tokens = tokens.masked_fill(best == _NEVER, -1)
+    if draws.top is None:
+        return Drawn(tokens.int())
+    raw = logits.float()
+    raw = raw.masked_fill(_broken(raw), _NEVER)
+    total = _logsumexp(raw)
+    chosen = (raw.gather(-1, tokens.clamp(min=0)[:, None]) - total)[:, 0].masked_fill(tokens < 0, _NEVER)
+    top_tokens, values = _best(raw, draws.top)
+    return Drawn(tokens.int(), chosen, top_tokens, (values - total).masked_fill(top_tokens < 0, _NEVER))
+
+
+def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
+    """See `outrider.kernels.race_sample.guess`."""
+    draws.check(logits)
+    scores = _scores(logits, draws)
+    tokens, values = _best(scores, k)
+    return tokens, (values - _logsumexp(scores)).exp().masked_fill(tokens < 0, 0.0)
+
+
+def _scores(logits: Tensor, draws: Draws) -> Tensor:
+    """What runs in the race: float32 [n, V], minus infinity for what cannot win and throughout broken rows."""
+    raw = logits.float()
+    changed = raw if draws.penalties is None else _penalised(raw, draws.penalties)
+    hot = (draws.temperatures >= GREEDY_BELOW)[:, None]
+    scaled = (changed / torch.where(hot, draws.temperatures[:, None], 1.0)).clamp(max=LARGEST)
+    if draws.allowed is not None:
+        scaled = scaled.masked_fill(~_allowed(draws.allowed, logits.shape[1]), _NEVER)
+    scaled = scaled.masked_fill(_broken(raw) | _broken(changed), _NEVER)
+    if draws.truncates:
+        least = least_kept(scaled, draws.top_k, draws.top_p, draws.min_p)
+        scaled = scaled.masked_fill(hot & (scaled < least), _NEVER)
+    return torch.where(hot, scaled - _noise(draws, hot[:, 0], logits.shape[1]), scaled)
+
+
+def _broken(logits: Tensor) -> Tensor:
+    return ~(logits < float("inf")).all(-1, keepdim=True)
+
+
+def _penalised(logits: Tensor, penalties: Penalties) -> Tensor:
+    counts = penalties.offsets.diff().long()
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=logits.device), counts)
+    entries = slice(0, len(rows))
+    places = (rows, penalties.tokens[entries].long())
+    old, factors = logits[places], penalties.factors[entries]
+    new = torch.where(old > 0, old / factors, old * factors) + penalties.biases[entries]
+    return logits.clone().index_put_(places, new)
+
+
+def _allowed(words: Tensor, vocabulary: int) -> Tensor:
+    bits = words[:, :, None] >> torch.arange(32, dtype=torch.int32, device=words.device)
+    return (bits & 1).bool().flatten(1)[:, :vocabulary]
+
+
+def _noise(draws: Draws, hot: Tensor, vocabulary: int) -> Tensor:
+    """float32 [n, V], 0 in greedy rows; rows with the same seed and position share the work."""
+    noise = torch.zeros(len(hot), vocabulary, device=hot.device)
+    pairs, rows = torch.unique(torch.stack([draws.seeds, draws.positions], 1)[hot], dim=0, return_inverse=True)
+    noise[hot] = log_exponentials(pairs[:, 0].contiguous(), pairs[:, 1].contiguous(), vocabulary)[rows]
+    return noise
+
+
+def _logsumexp(values: Tensor) -> Tensor:
+    """float32 [n, 1]; the sum is exact, so its order does not show."""
+    peak = values.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    total = elementary.mass(values - peak).sum(-1, keepdim=True)
+    return peak + elementary.log((total.double() * 2.0**-elementary.MASS_BITS).float().clamp(min=2.0**-100))
+
+
+def _best(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest above minus infinity, the lowest id first on a tie: tokens int32 [n, k], -1 for none; values."""
+    vocabulary = values.shape[-1]
+    bits = (values + 0.0).view(torch.int32)
+    order = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
+    ids = (order - torch.arange(vocabulary, device=values.device)).topk(min(k, vocabulary)).indices
+    missing = max(0, k - vocabulary)
+    best = torch.nn.functional.pad(values.gather(-1, ids), (0, missing), value=_NEVER)
+    tokens = torch.nn.functional.pad(ids, (0, missing), value=-1)
+    return tokens.masked_fill(best == _NEVER, -1).int(), best

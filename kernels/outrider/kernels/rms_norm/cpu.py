@@ -12,7 +12,10 @@ def rms_norm(
     """See `outrider.kernels.rms_norm`; the arithmetic is in float32."""
     if add is not None:
         x.add_(add)
-    wide = x.float()
+    wide = x if x.dtype == torch.float32 else x.float()
     norm = torch.linalg.vector_norm(wide, 2, -1, True)
     normed = wide / torch.addcmul(eps, norm, norm, value=1 / x.shape[-1]).sqrt_()
-    return (normed if weight is None else normed.mul_(weight)).to(dtype or x.dtype)
+    if weight is not None:
+        normed.mul_(weight)
+    wanted = dtype or x.dtype
+    return normed if wanted == torch.float32 else normed.to(wanted)

@@ -240,7 +240,7 @@ class TritonPlan:
         self._sums = torch.empty(self._tables.partials, heads, dim, device=device)
         self._stats = torch.empty(self._tables.partials, heads, 2, device=device)
         self._cap = soft_cap * LOG2_E
-        self._config = shape.config
+        self._config, self._folds = shape.config, shape.folds
         self._constants: dict[str, Any] = {
             "GROUP_ROWS": shape.rows,
             "GROUP": group,
@@ -261,8 +261,9 @@ class TritonPlan:
 
     def attend(self, layer: int) -> Tensor:
         """The result in ``layer``, whose keys and values are written: `out`."""
-        for items, folds in ((self._tables.items, False), (self._tables.folded, True)):
-            self._attend(items, folds, layer)
+        self._attend(self._tables.items, False, layer)
+        if self._folds:
+            self._attend(self._tables.folded, True, layer)
         heads, dim = self.queries.shape[1:]
         t = self._tables
         args = {"sums_in": self._sums, "stats_in": self._stats, "starts": t.starts, "counts": t.counts, "out": self.out}
@@ -303,11 +304,13 @@ class BlockShape:
         rows: rows times heads of a group.
         tile: positions loaded at once.
         config: the same for every kind of work, lest a row's sums come in another order.
+        folds: whether sequences of this shape can be long enough to fold their spans themselves.
     """
 
     rows: int
     tile: int
     config: Config
+    folds: bool = True
 
 
 def block_shape(dtype: torch.dtype, head_dim: int, rows: int, strict: bool) -> BlockShape:
@@ -317,10 +320,10 @@ def block_shape(dtype: torch.dtype, head_dim: int, rows: int, strict: bool) -> B
     if dtype == torch.float32:
         return BlockShape(16, 32, Config(4, 2 if head_dim <= 64 else 1, fused=False))
     if head_dim > 128:
-        return BlockShape(32, 32, Config(8, 2, fused=False))
+        return BlockShape(32, 64, Config(8, 1, fused=False))
     if strict or rows > 16:
         return BlockShape(64, 64, Config(8, 2, fused=False))
-    return BlockShape(16, 64, Config(4, 2, fused=False))
+    return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
 
 
 def _check(pool: KvPool, heads: int, dtype: torch.dtype) -> None:

@@ -1,0 +1,147 @@
+"""What is measured: ops at the shapes of models and steps, with the bytes they must move and the sums they must do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from outrider.kernels.kv_codes import CODES
+from outrider.kernels.shapes import ModelShape
+
+MOVED = 4
+"""Rows of a verified tree that are moved behind the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows that a model runs at once.
+
+    Attributes:
+        name: what is printed.
+        sequences: in the step.
+        nodes: rows of each.
+        context: tokens in front of each sequence's rows.
+    """
+
+    name: str
+    sequences: int
+    nodes: int
+    context: int
+
+    @property
+    def rows(self) -> int:
+        """Of the step."""
+        return self.sequences * self.nodes
+
+
+STEPS = {
+    step.name: step
+    for step in (
+        Step("decode", 1, 1, 4096),
+        Step("decode-32", 32, 1, 4096),
+        Step("tree-8x16", 8, 16, 4096),
+        Step("prompt-512", 1, 512, 4096),
+    )
+}
+"""One token, a batch of them, a batch of draft trees, and a piece of a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The least that an op must do.
+
+    Attributes:
+        moved: bytes read from and written to memory, each once.
+        flops: of its matrix products, two a product and sum; 0 where there is none.
+        factors: dtype of what is multiplied.
+    """
+
+    moved: int
+    flops: int = 0
+    factors: torch.dtype = torch.bfloat16
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An op at one step of one model, ``part`` telling the op's cases apart."""
+
+    op: str
+    part: str
+    shape: ModelShape
+    step: Step
+    work: Work
+
+
+Parts = Iterator[tuple[str, Work]]
+_OPS: dict[str, Callable[[ModelShape, Step], Parts]] = {}
+
+
+def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]:
+    """All ops of each model at each step."""
+    steps = list(steps)
+    for shape in shapes:
+        for op, parts in _OPS.items():
+            for step in steps:
+                yield from (Case(op, part, shape, step, work) for part, work in parts(shape, step))
+
+
+def weight_bytes(shape: ModelShape, name: str) -> float:
+    """Of one element of a product's weight; four bits have a scale and a zero point for each 128."""
+    sizes = {None: float(shape.dtype.itemsize), "int8": 1.0, "fp8": 1.0, "int4": 0.5 + 2 * shape.dtype.itemsize / 128}
+    return sizes[None if name == "logits" else shape.quantization]
+
+
+def token_bytes(shape: ModelShape) -> int:
+    """Of one token's keys and values in one layer, scales included."""
+    scale = 4 if shape.kv_dtype in CODES else 0
+    return 2 * shape.kv_heads * (shape.head_dim * shape.kv_dtype.itemsize + scale)
+
+
+def _op(parts: Callable[[ModelShape, Step], Parts]) -> Callable[[ModelShape, Step], Parts]:
+    """Puts an op on the table under its function's name."""
+    _OPS[parts.__name__.removeprefix("_")] = parts
+    return parts
+
+
+@_op
+def _rms_norm(shape: ModelShape, step: Step) -> Parts:
+    """Two rows read, two written: the residual stream, what is added, the sum, the result."""
+    yield "", Work(step.rows * shape.hidden * 4 * shape.dtype.itemsize)
+
+
+@_op
+def _rope_kv_write(shape: ModelShape, step: Step) -> Parts:
+    queries = shape.heads * shape.head_dim * shape.dtype.itemsize
+    turns = 2 * shape.head_dim * torch.float32.itemsize
+    yield "", Work(step.rows * (shape.qkv * shape.dtype.itemsize + turns + queries + token_bytes(shape)))
+
+
+@_op
+def _kv_compact(shape: ModelShape, step: Step) -> Parts:
+    if step.nodes > MOVED and step.sequences > 1:
+        yield "", Work(step.sequences * MOVED * shape.layers * token_bytes(shape) * 2)
+
+
+@_op
+def _swiglu(shape: ModelShape, step: Step) -> Parts:
+    yield "", Work(step.rows * 3 * shape.intermediate * shape.dtype.itemsize)
+
+
+@_op
+def _linear(shape: ModelShape, step: Step) -> Parts:
+    for name, (outputs, inputs) in shape.products.items():
+        rows = step.rows * (outputs + inputs) * shape.dtype.itemsize
+        moved = int(outputs * inputs * weight_bytes(shape, name)) + rows
+        eight = shape.quantization == "fp8" and name != "logits"
+        factors = torch.float8_e4m3fn if eight else shape.dtype
+        yield name, Work(moved, 2 * step.rows * outputs * inputs, factors)
+
+
+@_op
+def _tree_attention(shape: ModelShape, step: Step) -> Parts:
+    """Keys and values of each sequence once; of its own rows, each sees half."""
+    tokens = step.sequences * (step.context + step.nodes)
+    rows = step.rows * shape.heads * shape.head_dim * 2 * shape.dtype.itemsize
+    seen = step.rows * (step.context + (step.nodes + 1) / 2)
+    yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim), shape.dtype)

@@ -1,0 +1,1 @@
+"""ranking: the largest of a row, and their shares of the whole."""

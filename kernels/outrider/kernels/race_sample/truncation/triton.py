@@ -1,0 +1,186 @@
+"""Truncation in Triton, without sorting: the least logit that a row keeps is found digit by digit.
+
+Floats are seen as unsigned integers in the same order. Eight turns of four bits each count (top-k) or weigh (top-p),
+in all blocks of a row together, the logits with each next digit; integers add up to the same in any order.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from outrider.kernels.elementary.triton import log, mass
+from outrider.kernels.launch import launch
+from outrider.kernels.race_sample.draws import GREEDY_BELOW, Draws
+from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG
+from outrider.kernels.race_sample.truncation.reference import SHARE_BITS
+from torch import Tensor
+
+_TURNS, _DIGITS = 8, 16
+
+_TURNS_TL, _DIGITS_TL = tl.constexpr(_TURNS), tl.constexpr(_DIGITS)
+_GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
+_SHARE_BITS, _SHARE_UNIT = tl.constexpr(SHARE_BITS), tl.constexpr(2.0**SHARE_BITS)
+_SHARE_MASK = tl.constexpr((1 << SHARE_BITS) - 1)
+_LEAST_SHARE = tl.constexpr(2.0**-100)
+
+
+@triton.jit(do_not_specialize=["vocabulary", "blocks"])
+def _peak(scaled, peaks, vocabulary, blocks, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    tl.store(peaks + row * blocks + block, tl.max(_finite(scaled, row, block, vocabulary, BLOCK)))
+
+
+@triton.jit
+def _finite(scaled, row, block, vocabulary, BLOCK: tl.constexpr):
+    entries = block * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(scaled + row * vocabulary + entries, entries < vocabulary, other=float("-inf"))
+    return tl.where(x == x, x, float("-inf"))
+
+
+@triton.jit
+def _row_peak(peaks, row, blocks, BLOCKS: tl.constexpr):
+    places = tl.arange(0, BLOCKS)
+    peak = tl.max(tl.load(peaks + row * blocks + places, places < blocks, other=float("-inf")))
+    return tl.where(peak > float("-inf"), peak, 0.0)
+
+
+@triton.jit
+def _order(x):
+    bits = tl.where(x == 0, 0.0, x).to(tl.int32, bitcast=True)
+    return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _unorder(order):
+    signed = order.to(tl.uint32).to(tl.int32, bitcast=True)
+    return (signed ^ (~(signed >> 31) | -2147483648)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _wanted(counts, shares, row, vocabulary, temperature, SHARE: tl.constexpr):
+    """How much is to be kept, and whether that drops anything: entries, or units of 2**-24 of the mass."""
+    hot = temperature >= _GREEDY_BELOW
+    if SHARE:
+        top_p = tl.load(shares + row)
+        units = (tl.minimum(tl.maximum(top_p, 0.0), 1.0) * _SHARE_UNIT).to(tl.int64)
+        wanted = tl.maximum(units, 1)
+        drops = hot & (top_p < 1.0)
+    else:
+        wanted = tl.load(counts + row).to(tl.int64)
+        drops = hot & (wanted > 0) & (wanted < vocabulary)
+    return wanted, drops
+
+
+@triton.jit
+def _prefix(tallies, turns, wanted, SHARE: tl.constexpr):
+    """The first ``turns`` digits of the least number of the largest that together reach what is wanted."""
+    digits = tl.arange(0, _DIGITS_TL)
+    prefix = wanted * 0
+    for turn in range(turns):
+        sums = tl.load(tallies + turn * _DIGITS_TL + digits)
+        reached = tl.sum(tl.where(digits[None, :] >= digits[:, None], sums[None, :], 0), 1)
+        if SHARE:
+            total = tl.sum(sums)
+            share = (total >> _SHARE_BITS) * wanted + (((total & _SHARE_MASK) * wanted + _SHARE_MASK) >> _SHARE_BITS)
+            wanted = tl.where(turn == 0, share, wanted)
+        digit = tl.maximum(tl.sum((reached >= wanted).to(tl.int64)) - 1, 0)
+        wanted -= tl.sum(tl.where(digits > digit, sums, 0))
+        prefix = prefix * _DIGITS_TL + digit
+    return prefix
+
+
+@triton.jit(do_not_specialize=["vocabulary", "blocks", "turn"])
+def _tally(
+    scaled,
+    least,
+    tallies,
+    peaks,
+    temperatures,
+    counts,
+    shares,
+    vocabulary,
+    blocks,
+    turn,
+    SHARE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    wanted, drops = _wanted(counts, shares, row, vocabulary, tl.load(temperatures + row), SHARE)
+    if drops:
+        mine = tallies + row * (_TURNS_TL * _DIGITS_TL)
+        above = (_prefix(mine, turn, wanted, SHARE) * _DIGITS_TL).to(tl.uint32)
+        x = _finite(scaled, row, block, vocabulary, BLOCK)
+        digit = (_order(x) >> (28 - 4 * turn).to(tl.uint32)) - above
+        counted = (digit < _DIGITS_TL) & (block * BLOCK + tl.arange(0, BLOCK) < vocabulary)
+        if SHARE:
+            counted &= x >= tl.load(least + row)
+        if tl.max(counted.to(tl.int32)) > 0:
+            weight = counted.to(tl.int64)
+            if SHARE:
+                weight *= mass(x - _row_peak(peaks, row, blocks, BLOCKS))
+            digits = tl.arange(0, _DIGITS_TL)
+            sums = tl.zeros([_DIGITS_TL], tl.int64)
+            for place in tl.static_range(_DIGITS_TL):
+                sums = tl.where(digits == place, tl.sum(tl.where(digit == place, weight, 0)), sums)
+            tl.atomic_add(mine + turn * _DIGITS_TL + digits, sums, mask=sums != 0, sem="relaxed")
+
+
+@triton.jit(do_not_specialize=["vocabulary"])
+def _settle(least, tallies, temperatures, counts, shares, vocabulary, SHARE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    wanted, drops = _wanted(counts, shares, row, vocabulary, tl.load(temperatures + row), SHARE)
+    if drops:
+        order = _prefix(tallies + row * (_TURNS_TL * _DIGITS_TL), _TURNS_TL, wanted, SHARE)
+        tl.store(least + row, _unorder(order))
+
+
+@triton.jit(do_not_specialize=["blocks"])
+def _floor(least, peaks, temperatures, floors, blocks, BLOCKS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    share = tl.load(floors + row)
+    if (tl.load(temperatures + row) >= _GREEDY_BELOW) & (share > 0):
+        peak = _row_peak(peaks, row, blocks, BLOCKS)
+        floor = tl.minimum(peak + log(tl.minimum(tl.maximum(share, _LEAST_SHARE), 1.0)), peak)
+        tl.store(least + row, tl.maximum(tl.load(least + row), floor))
+
+
+def least_kept(scaled: Tensor, draws: Draws) -> Tensor:
+    """The least number of each row of ``scaled`` that is kept; float32 [n], minus infinity in greedy rows."""
+    rows, vocabulary = scaled.shape
+    blocks = triton.cdiv(vocabulary, BLOCK)
+    least = torch.full((rows,), float("-inf"), device=scaled.device)
+    peaks = torch.empty(rows, blocks, device=scaled.device)
+    padded = {"BLOCKS": triton.next_power_of_2(blocks)}
+    if draws.top_p is not None or draws.min_p is not None:
+        args: dict[str, Tensor | int | float] = {"scaled": scaled, "peaks": peaks}
+        launch(_peak, (rows, blocks), args | {"vocabulary": vocabulary, "blocks": blocks}, {"BLOCK": BLOCK}, CONFIG)
+    if draws.top_k is not None:
+        _select(scaled, least, peaks, draws, share=False)
+    if draws.top_p is not None:
+        _select(scaled, least, peaks, draws, share=True)
+    if draws.min_p is not None:
+        args = {"least": least, "peaks": peaks, "temperatures": draws.temperatures, "floors": draws.min_p}
+        launch(_floor, (rows,), args | {"blocks": blocks}, padded, CONFIG)
+    return least
+
+
+def _select(scaled: Tensor, least: Tensor, peaks: Tensor, draws: Draws, share: bool) -> None:
+    rows, vocabulary = scaled.shape
+    blocks = triton.cdiv(vocabulary, BLOCK)
+    args: dict[str, Tensor | int | float] = {
+        "least": least,
+        "tallies": torch.zeros(rows, _TURNS, _DIGITS, dtype=torch.int64, device=scaled.device),
+        "temperatures": draws.temperatures,
+        "counts": least if draws.top_k is None else draws.top_k,
+        "shares": least if draws.top_p is None else draws.top_p,
+        "vocabulary": vocabulary,
+    }
+    tallied = args | {"scaled": scaled, "peaks": peaks, "blocks": blocks}
+    constants = {"SHARE": share, "BLOCK": BLOCK, "BLOCKS": triton.next_power_of_2(blocks)}
+    for turn in range(_TURNS):
+        launch(_tally, (rows, blocks), tallied | {"turn": turn}, constants, CONFIG)
+    launch(_settle, (rows,), args, {"SHARE": share}, CONFIG)

@@ -1,0 +1,84 @@
+"""What the kernels' benchmark measures, and that both sides of a measurement compute the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from outrider.kernels.bench import cpu
+from outrider.kernels.bench.cases import STEPS, Case, Step, Work, cases
+from outrider.kernels.bench.pairs import PAIRS
+from outrider.kernels.bench.roofline import DEVICES, predict
+from outrider.kernels.shapes import SHAPES, ModelShape
+
+from tests.kernels.device import DEVICE
+
+TOY = ModelShape("toy", 48, 4, 2, 64, 40, 64, 2, torch.float32, torch.float32)
+STEP = Step("toy", 2, 6, 9)
+
+
+@pytest.mark.parametrize("op", PAIRS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_both_sides_of_a_measurement_give_the_same(op: str, dtype: torch.dtype) -> None:
+    shape = replace(TOY, dtype=dtype, kv_dtype=dtype)
+    for case in cases([shape], [STEP]):
+        if case.op == op:
+            torch.manual_seed(0)
+            pair = PAIRS[op](case, DEVICE)
+            ours = pair.ours().clone().float()
+            torch.testing.assert_close(ours, pair.theirs(*pair.inputs).float(), atol=4e-3, rtol=4e-3)
+
+
+def test_both_sides_of_a_measurement_on_cpu_give_the_same() -> None:
+    for ours, theirs in zip(*cpu.linear(24, 40, torch.float32, 3, 2), strict=True):
+        torch.testing.assert_close(ours(), theirs())
+    for rows in (1, 6):
+        for ours, theirs in zip(*cpu.attention(TOY, rows, 21), strict=True):
+            torch.testing.assert_close(ours(), theirs()[0].transpose(0, 1).flatten(1))
+
+
+def test_work_is_counted_once_a_byte_and_twice_a_product() -> None:
+    shape = replace(SHAPES["llama-3.1-8b"], kv_dtype=torch.int8)
+    found = {(case.op, case.part): case.work for case in cases([shape], [STEPS["decode"]])}
+    assert found["linear", "qkv"] == Work(2 * (4096 * 6144 + 4096 + 6144), 2 * 4096 * 6144, torch.bfloat16)
+    tokens = 4097 * 2 * 8 * (128 + 4)
+    assert found["tree_attention", ""] == Work(tokens + 2 * 4096 * 2, 4 * 4097 * 4096, torch.bfloat16)
+    assert found["rms_norm", ""].flops == 0
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_the_slower_of_memory_and_products_bounds_a_case(name: str) -> None:
+    device = DEVICES[name]
+    flops = device.flops[torch.bfloat16]
+    for moved, products, seconds, bound in ((2.0, 1.0, 2.0, "memory"), (1.0, 3.0, 3.0, "products")):
+        work = Work(int(moved * device.bandwidth), int(products * flops))
+        least = predict(Case("", "", SHAPES["pocket"], STEPS["decode"], work), device)
+        assert (round(least.seconds, 6), least.bound) == (seconds, bound)
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "outrider.kernels.bench", *arguments]
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
+    done = bench("--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in done.stdout
+    written = json.loads((tmp_path / "roofline-a100.json").read_text())
+    assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet, without sparsity"
+    assert {row["op"] for row in written["rows"]} >= {"rms_norm", "linear logits", "tree_attention"}
+    assert (tmp_path / "roofline-a100.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_step_that_is_not_known_is_refused_by_name() -> None:
+    done = bench("--steps", "decode,march")
+    assert done.returncode == 2
+    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in done.stderr

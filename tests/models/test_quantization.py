@@ -1,0 +1,45 @@
+"""Targets whose weights are quantized when they are loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from outrider.kernels.batch import SequenceRows
+from outrider.models.errors import ModelError
+from outrider.models.llama import LlamaModel
+
+from tests.models.checkpoints import save, tokens
+from tests.models.runs import PAGE_SIZE, chunks, step, whole
+
+_LENGTH = 60
+
+
+@pytest.mark.parametrize(("quantization", "loss"), [("int8", 0.03), ("int4", 0.35)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_logits_stay_close(quantization: str, loss: float, dtype: str, tmp_path: Path) -> None:
+    """Within a share of what the logits vary by; four bits lose more of such small and random weights."""
+    save("llama with biases", tmp_path)
+    expected = whole(LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH))
+    model = LlamaModel.load(tmp_path, dtype=dtype, quantization=quantization)  # type: ignore[arg-type]
+    difference = whole(model, tokens(_LENGTH)) - expected
+    assert 0 < difference.square().mean().sqrt() < loss * expected.std()
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_strict_bits_do_not_depend_on_how_tokens_come(quantization: str, tmp_path: Path) -> None:
+    save("llama 3", tmp_path)
+    model = LlamaModel.load(tmp_path, dtype="bfloat16", determinism="strict", quantization=quantization)  # type: ignore[arg-type]
+    ids, pool = tokens(_LENGTH), model.new_pool(16, PAGE_SIZE)
+    expected = whole(model, ids)
+    assert torch.equal(chunks(model, pool, ids, [1, 7, 32, 1, 19], range(16)), expected)
+    step(model, pool, [(ids[:50], SequenceRows(50, 0, range(16)))])
+    [tree] = step(model, pool, [(ids[[50, 3, 51, 4, 52]], SequenceRows(5, 50, range(16), [-1, 0, 0, 2, 2]))])
+    assert torch.equal(tree[[0, 2, 4]], expected[50:53])
+
+
+def test_what_this_device_cannot_multiply_is_refused(tmp_path: Path) -> None:
+    save("llama 3", tmp_path)
+    with pytest.raises(ModelError, match='quantization = "fp8" needs a GPU'):
+        LlamaModel.load(tmp_path, quantization="fp8")

@@ -1,0 +1,102 @@
+"""Sampling parameters off the wire: taken as they are said, or refused by name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from outrider.mesh.errors import InvalidRequest
+from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation, TokenSequence
+from outrider.v1.verifier_pb2 import SubmitRequest
+from outrider.verifier.convert import Served, request_from_proto
+from outrider.verifier.edits import Edits
+from outrider.verifier.sequence import Request
+from outrider.wire.ids import pack_ids
+
+SERVED = Served(50, 100, frozenset({1}), frozenset({"ngram"}))
+
+
+def read(**params: Any) -> Request:
+    message = SubmitRequest(
+        request_id="r",
+        tenant="t",
+        prompt=pack_ids([1, 2, 3]),
+        sampling=SamplingParams(**{"max_tokens": 10} | params),
+        speculation=Speculation(),
+    )
+    return request_from_proto(message, SERVED)
+
+
+def test_parameters_that_are_not_said_change_nothing() -> None:
+    plain = read()
+    assert not plain.edits
+    assert plain.edits == Edits()
+    assert (plain.logprobs, plain.echo, plain.grammar) == (None, False, None)
+
+
+def test_what_is_said_arrives() -> None:
+    asked = read(
+        repetition_penalty=1.5,
+        frequency_penalty=-0.5,
+        presence_penalty=2,
+        logit_bias={7: 2.5, 3: -100},
+        bad_words=[TokenSequence(ids=pack_ids([4, 5])), TokenSequence(ids=pack_ids([6]))],
+        min_tokens=4,
+        logprobs=0,
+        echo=True,
+        stop_token_ids=[8],
+    )
+    assert asked.edits == Edits(1.5, -0.5, 2.0, {3: -100.0, 7: 2.5}, ((4, 5), (6,)), 4)
+    assert (asked.logprobs, asked.echo) == (0, True)
+    assert asked.stop_ids == {1, 8}
+    assert read(ignore_eos=True, stop_token_ids=[8]).stop_ids == {8}
+    assert read(max_tokens=0, echo=True).max_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.0),
+        ("repetition_penalty", math.nan),
+        ("frequency_penalty", 2.5),
+        ("presence_penalty", -2.5),
+        ("presence_penalty", math.nan),
+        ("logit_bias", {50: 1.0}),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+        ("bad_words", [TokenSequence()]),
+        ("bad_words", [TokenSequence(ids=b"123")]),
+        ("bad_words", [TokenSequence(ids=pack_ids([50]))]),
+        ("min_tokens", -1),
+        ("min_tokens", 11),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("max_tokens", 0),
+        ("stop_token_ids", [50]),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(param: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(**{param: value})
+    assert caught.value.param == param
+
+
+def test_a_bias_out_of_range_is_refused_by_its_token() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(logit_bias={7: 101})
+    assert caught.value.param == "logit_bias.7"
+
+
+@pytest.mark.parametrize(("param", "value"), [("ignore_eos", True), ("min_tokens", 2)])
+def test_nothing_but_a_grammar_says_where_its_answer_ends(param: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(grammar=Grammar(regex="a"), **{param: value})
+    assert caught.value.param == param
+
+
+def test_the_least_length_must_fit_in_the_context() -> None:
+    assert read(max_tokens=1000, min_tokens=97).max_tokens == 97
+    with pytest.raises(InvalidRequest, match="at most the 97 tokens"):
+        read(max_tokens=1000, min_tokens=98)
