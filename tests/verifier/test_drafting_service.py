@@ -44,7 +44,7 @@ class Mesh:
     """A verifier that weighs guesses by rejection, a proposer with a model and one without."""
 
     def __init__(self, nats_url: str, directory: Path, logs: Path) -> None:
-        self.log, self.metrics = logs / "verifier.log", free_port()
+        self.log, self.ports = logs / "verifier.log", {"judge": free_port(), "p-model": free_port()}
         common = {"nats_url": nats_url, "model": directory}
         self._services = [
             ServiceProcess(
@@ -53,11 +53,13 @@ class Mesh:
                 instance="judge",
                 acceptance="rejection",
                 page_size=8,
-                metrics_port=self.metrics,
+                metrics_port=self.ports["judge"],
                 drafters='["ngram"]',
                 **common,
             ),
-            ServiceProcess("proposer", logs / "model.log", instance="p-model", **common),
+            ServiceProcess(
+                "proposer", logs / "model.log", instance="p-model", metrics_port=self.ports["p-model"], **common
+            ),
             ServiceProcess("proposer", logs / "suffix.log", instance="p-suffix", drafter="suffix", **common),
         ]
 
@@ -70,9 +72,9 @@ class Mesh:
         for service in self._services:
             service.stop()
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, instance: str = "judge", **labels: str) -> float:
         """Sum over all label values that are not given."""
-        text = httpx.get(f"http://127.0.0.1:{self.metrics}/metrics").text
+        text = httpx.get(f"http://127.0.0.1:{self.ports[instance]}/metrics").text
         lines = [line for line in text.splitlines() if line.startswith((f"outrider_{name}{{", f"outrider_{name} "))]
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(part in line for part in wanted))
@@ -149,12 +151,12 @@ async def test_greedy_requests_take_guesses_of_every_drafter_and_say_the_same(st
 
 async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) -> None:
     await answer(stub, "counted", 0.0)
-    for drafter in ("model",):
-        drafted, bought, accepted = (
-            mesh.metric(f"spec_{kind}_tokens_total", drafter=drafter) for kind in ("drafted", "bought", "accepted")
-        )
-        assert drafted >= bought >= accepted > 0
-        assert mesh.metric("spec_bought_tokens_total", drafter=drafter, depth="1") > 0
+    kinds = ("drafted", "bought", "accepted")
+    drafted, bought, accepted = (mesh.metric(f"spec_{kind}_tokens_total", drafter="model") for kind in kinds)
+    assert drafted >= bought >= accepted > 0
+    assert mesh.metric("spec_bought_tokens_total", drafter="model", depth="1") > 0
+    assert mesh.metric("spec_hidden_drafting_seconds_total", "p-model", drafter="model") > 0
+    assert mesh.metric("spec_proposed_tokens_total", "p-model", drafter="model") >= accepted
     assert mesh.metric("spec_step_seconds_total", kind="predicted") > 0
     assert mesh.metric("spec_step_seconds_total", kind="real") > 0
     assert mesh.metric("spec_exposed_drafting_seconds_total", drafter="ngram") > 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-WIDTH = 64
+WIDTH = 256
 """Most tokens that a proposal distribution gives a chance."""
 
 _CONFIDENCES = (0.6, 0.2, 0.1, 0.04)
