@@ -11,7 +11,7 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.text import Tokenizer
 from outrider.proposer.guess_tree import GuessTree
 from outrider.proposer.model_drafter import ModelDrafter
@@ -62,7 +62,7 @@ def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> li
     for _ in range(count):
         fresh = ModelDrafter.__new__(ModelDrafter)
         fresh.__dict__.update(made.__dict__, _sessions={}, _pages=type(made._pages)(made._shape.pages))
-        fresh.open(1, tokens + said, GREEDY, 1)
+        fresh.open(1, Opening(tokens + said, GREEDY, 1))
         said.append(settle(fresh, 1)[1].tokens[0])
         fresh.close(1)
     return said
@@ -72,7 +72,7 @@ def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> li
 def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: Sampling) -> None:
     made, dice = drafter(directory), random.Random(0)
     tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
-    made.open(1, tokens, sampling, 31)
+    made.open(1, Opening(tokens, sampling, 31))
     for _ in range(15):
         tree = settle(made, dice.randint(1, 6)).get(1)
         decided = best_path(tree)[: dice.randint(0, 4)] if tree is not None else []
@@ -81,7 +81,7 @@ def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: S
         tokens += decided
     kept = settle(made)[1]
     anew = drafter(directory)
-    anew.open(1, tokens, sampling, 31)
+    anew.open(1, Opening(tokens, sampling, 31))
     fresh = settle(anew)[1]
     assert kept.length == fresh.length == len(tokens)
     assert best_path(kept)[:4] == best_path(fresh)[:4]
@@ -90,14 +90,14 @@ def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: S
 
 def test_the_likeliest_path_is_what_the_model_says(directory: Path) -> None:
     made = drafter(directory, least_value=0.0)
-    made.open(1, [3, 1, 4, 1, 5], GREEDY, 63)
+    made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 63))
     said = greedy_continuation(drafter(directory), [3, 1, 4, 1, 5], 3)
     assert best_path(settle(made)[1])[:3] == said
 
 
 def test_the_drafter_rolls_the_dice_of_the_token_it_guesses(directory: Path) -> None:
     made, tokens = drafter(directory), [3, 1, 4, 1, 5]
-    made.open(1, tokens, WARM, 31)
+    made.open(1, Opening(tokens, WARM, 31))
     tree = settle(made)[1]
     model, path = made._model, best_path(tree)[:2]
     for depth, guess in enumerate(path):
@@ -112,38 +112,38 @@ def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path
     together = drafter(directory)
     prompts = {session: [session, 7, 7, session] * session for session in range(1, 5)}
     for session, tokens in prompts.items():
-        together.open(session, tokens, GREEDY, 31)
+        together.open(session, Opening(tokens, GREEDY, 31))
     trees = settle(together, 60)
     for session, tokens in prompts.items():
         alone = drafter(directory)
-        alone.open(session, tokens, GREEDY, 31)
+        alone.open(session, Opening(tokens, GREEDY, 31))
         assert best_path(trees[session])[:3] == best_path(settle(alone, 60)[session])[:3]
 
 
 def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:
     made = drafter(directory, pages=40, page_size=8)
     for session in range(6):
-        made.open(session, [1, 2, 3] * 20, GREEDY, 31)
+        made.open(session, Opening([1, 2, 3] * 20, GREEDY, 31))
     trees = settle(made)
     assert 0 < len(trees) < 6
     for session in range(6):
         made.close(session)
     made._pages.check([])
-    made.open(9, [1, 2, 3], GREEDY, 31)
+    made.open(9, Opening([1, 2, 3], GREEDY, 31))
     assert settle(made)
 
 
 def test_a_sequence_beyond_the_drafts_context_is_left_alone(directory: Path) -> None:
     made = drafter(directory)
-    made.open(1, [1] * 256, GREEDY, 31)
+    made.open(1, Opening([1] * 256, GREEDY, 31))
     assert made.draft() == []
-    made.open(2, [1] * 254, GREEDY, 31)
+    made.open(2, Opening([1] * 254, GREEDY, 31))
     assert max(len(best_path(tree)) for tree in settle(made).values()) <= 3
 
 
 def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
     made = drafter(directory)
-    made.open(1, [1, 2, 3], GREEDY, 31)
+    made.open(1, Opening([1, 2, 3], GREEDY, 31))
     settle(made)
     made.commit(1, 9, [4])
     assert made.draft() == []

@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 import pytest
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, Opening
 from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.speculation.suffix_drafter import SuffixDrafter
 
 Make = Callable[[DrafterContext], Drafter]
 
 
-@pytest.fixture(params=[NgramDrafter, RandomDrafter])
+@pytest.fixture(params=[NgramDrafter, RandomDrafter, SuffixDrafter])
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
@@ -23,7 +24,7 @@ def test_trees_hang_from_the_current_end_and_hold_known_ids(make: Make) -> None:
     drafter, dice = make(DrafterContext("v", 5, 1000)), random.Random(1)
     lengths = dict.fromkeys(range(3), 20)
     for session in lengths:
-        drafter.open(session, [dice.randrange(5) for _ in range(20)], Sampling(), 31)
+        drafter.open(session, Opening([dice.randrange(5) for _ in range(20)], Sampling(), 31))
     made = 0
     for _ in range(30):
         for session, tree in drafter.draft():
@@ -40,7 +41,7 @@ def test_trees_hang_from_the_current_end_and_hold_known_ids(make: Make) -> None:
 
 def test_a_closed_or_unknown_session_is_silent(make: Make) -> None:
     drafter = make(DrafterContext("v", 5, 1000))
-    drafter.open(1, [1, 2, 1, 2, 1], Sampling(), 31)
+    drafter.open(1, Opening([1, 2, 1, 2, 1], Sampling(), 31))
     drafter.close(1)
     drafter.commit(1, 5, [2])
     drafter.commit(7, 3, [2])
@@ -55,7 +56,7 @@ def test_an_unknown_option_is_refused(make: Make) -> None:
 
 def test_ngram_copies_what_followed_the_last_time() -> None:
     drafter = NgramDrafter(DrafterContext("v", 100, 1000))
-    drafter.open(1, [1, 2, 3, 4, 5, 9, 2, 3], Sampling(), 31)
+    drafter.open(1, Opening([1, 2, 3, 4, 5, 9, 2, 3], Sampling(), 31))
     [(session, tree)] = drafter.draft()
     assert (session, list(tree.tokens)) == (1, [4, 5, 9, 2, 3])
     drafter.commit(1, 8, [4])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
-from outrider.models.speculation import Drafter
+from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.answer import Answers
 from outrider.verifier.budget import CostCurve
@@ -37,6 +37,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         guesses: int = 512,
         determinism: str = "strict",
         cost: CostCurve = ALWAYS_PAYS,
+        rule: Acceptance | None = None,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
@@ -44,6 +45,6 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         model = LlamaModel.load(directory, dtype="float32", determinism=determinism)
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, model.config.context_length)
         scheduler = Scheduler(limits, PageTable(pages), b"toy")
-        return Engine(Runner(model, pages, 8), scheduler, cost, Answers(Tokenizer.load(directory)), drafters)
+        return Engine(Runner(model, pages, 8, rule), scheduler, cost, Answers(Tokenizer.load(directory)), drafters)
 
     return make

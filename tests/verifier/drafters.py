@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import DraftTree
+from outrider.models.speculation import DraftTree, Opening
 
 
 class EverythingDrafter:
@@ -27,8 +26,8 @@ class EverythingDrafter:
         self._tokens, self._parents = tokens, parents
         self._lengths: dict[int, int] = {}
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
-        self._lengths[session] = len(tokens)
+    def open(self, session: int, opening: Opening) -> None:
+        self._lengths[session] = len(opening.tokens)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         self._lengths[session] = length + len(tokens)

@@ -75,3 +75,8 @@ def test_confidence_is_corrected_by_what_comes_true() -> None:
         calibrator.learn(0.9, outcome % 2 == 0)
     assert abs(calibrator(0.9) - 0.5) < 0.05
     assert abs(calibrator(0.2) - 0.2) < 0.06
+
+
+def test_a_tenant_gets_no_more_than_its_cap_over_all_its_sequences() -> None:
+    bought = buy([CHAIN, WIDE, WIDE], [63] * 3, 3, 64, FLAT, tenants=["a", "a", "b"], tenant_cap=3)
+    assert [len(tree) for tree in bought] == [2, 1, 2]

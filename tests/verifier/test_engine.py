@@ -5,17 +5,23 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext
+from outrider.models.speculation import DrafterContext, Opening
 from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.text import Tokenizer
+from outrider.proposer.model_drafter import ModelDrafter
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Finish, Frame
 
+from tests.toy_model import save_toy
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
 
@@ -179,3 +185,56 @@ def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
         engine.submit(third)
     assert set(run(engine, [])) == {first.id, second.id}
     assert engine.load == 0
+
+
+class Watcher(EverythingDrafter):
+    """Keeps what the target shows of its hidden states, beside the tokens that they follow."""
+
+    def __init__(self) -> None:
+        super().__init__(VOCABULARY, 2)
+        self.tokens: list[int] = []
+        self.seen: list[tuple[list[int], torch.Tensor]] = []
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.tokens = list(opening.tokens)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        super().commit(session, length, tokens)
+        assert length == len(self.tokens)
+        self.tokens = [*self.tokens, *tokens]
+
+    def see(self, session: int, hidden: torch.Tensor) -> None:
+        self.seen.append((self.tokens, hidden.clone()))
+
+
+@pytest.mark.parametrize("prompt", [3, 20])
+def test_drafters_see_the_hidden_state_that_decided_the_newest_token(make_engine: MakeEngine, prompt: int) -> None:
+    watcher = Watcher()
+    engine = make_engine(VOCABULARY, [watcher], prefill_rows=8, guesses=4000)
+    run(engine, [Request("r", "t", list(range(prompt)), Sampling(1.0, seed=2), 12)])
+    model = engine._runner.model
+    assert len(watcher.seen) > 3
+    for tokens_so_far, hidden in watcher.seen:
+        before = tokens_so_far[:-1]
+        pages = range(-(-len(before) // 8))
+        batch = RaggedBatch.build([SequenceRows(len(before), 0, pages)], 8)
+        whole = model.forward(torch.tensor(before), batch, model.new_pool(len(pages), 8))
+        assert torch.equal(whole[-1], hidden)
+
+
+def test_a_drafter_of_a_shorter_context_guesses_up_to_there_and_is_silent_then(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    directory = save_toy(tmp_path / "short", VOCABULARY, context=40)
+    fingerprint = Tokenizer.load(directory).fingerprint
+    draft = ModelDrafter(DrafterContext(fingerprint, VOCABULARY, 256, directory, dtype="float32"))
+    assert draft.context_length == 40
+    wanted = [Request(f"r{length}", "t", [7] * length, Sampling(1.0, seed=length), 60) for length in (3, 30, 39, 45)]
+    frames = run(make_engine(VOCABULARY, [draft]), wanted)
+    assert {name: tokens(each) for name, each in frames.items()} == said(make_engine(VOCABULARY), wanted)
+    for request in wanted:
+        by = [name for frame in frames[request.id] for name in frame.guessed_by]
+        inside = max(41 - len(request.prompt), 0)
+        assert not any(by[inside:])
+        assert any(by[:inside]) or inside < 4

@@ -15,7 +15,7 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DraftTree, MergedTree
+from outrider.models.speculation import Drafter, DrafterContext, DraftTree, MergedTree, Opening
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
@@ -134,8 +134,8 @@ class Copier:
         self._answers = dict(enumerate(answers, start=1))
         self._spans: dict[int, tuple[int, int]] = {}
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
-        self._spans[session] = (len(tokens), len(tokens))
+    def open(self, session: int, opening: Opening) -> None:
+        self._spans[session] = (len(opening.tokens), len(opening.tokens))
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         self._spans[session] = (self._spans[session][0], length + len(tokens))

@@ -52,10 +52,11 @@ def drawn(engine: Engine, truncation: Truncation) -> Counter[tuple[int, ...]]:
 
 def chi_square(law: dict[tuple[int, ...], float], counts: Counter[tuple[int, ...]]) -> tuple[float, int]:
     """Statistic and degrees of freedom, cells that expect fewer than 8 taken together."""
-    common = [key for key, p in law.items() if p * DRAWS >= 5]
+    draws = counts.total()
+    common = [key for key, p in law.items() if p * draws >= 5]
     rest = 1 - sum(law[key] for key in common)
-    cells = [(counts[key], law[key] * DRAWS) for key in common]
-    cells.append((DRAWS - sum(count for count, _ in cells), max(rest * DRAWS, 1.0)))
+    cells = [(counts[key], law[key] * draws) for key in common]
+    cells.append((draws - sum(count for count, _ in cells), max(rest * draws, 1.0)))
     return sum((count - expected) ** 2 / expected for count, expected in cells), len(cells) - 1
 
 

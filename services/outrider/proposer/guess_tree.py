@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.models.speculation import DraftTree
+from outrider.models.speculation import DraftTree, Proposal
 
 
 @dataclass(slots=True)
@@ -29,10 +29,14 @@ class Node:
 
 @dataclass(slots=True)
 class GuessTree:
-    """Guesses behind one sequence. A node is *grown* once the model has run on it and its children are known."""
+    """Guesses behind one sequence. A node is *grown* once the model has run on it and its children are known.
+
+    Where children are drawn, ``proposals`` has what from, by node; -1 is the sequence.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     grown: list[int] = field(default_factory=list)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def add(self, parent: int, tokens: Sequence[int], confidences: Sequence[float]) -> None:
         """Hangs children below ``parent``."""
@@ -86,6 +90,7 @@ class GuessTree:
                 rest.nodes.append(
                     Node(node.token, renamed[node.parent], node.confidence, value, node.depth - top.depth)
                 )
+        rest.proposals = {renamed[node]: q for node, q in self.proposals.items() if node in renamed}
         rows = []
         for index in self.grown:
             if index in renamed and index != root:
@@ -104,4 +109,5 @@ class GuessTree:
             [renamed[self.nodes[index].parent] for index in kept],
             [self.nodes[index].confidence for index in kept],
             drafter,
+            {renamed[node]: q for node, q in self.proposals.items() if node in renamed},
         )

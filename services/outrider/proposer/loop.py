@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
+from outrider.mesh.telemetry import counter
 from outrider.models.speculation import Drafter, DraftTree
+
+_HIDDEN = counter("spec_hidden_drafting_seconds", "Time of drafting that no step waits for.", ["drafter"])
+_DRAFTED = counter(
+    "spec_proposed_tokens", "Guesses in the trees that were made, again in each that improves on one.", ["drafter"]
+)
 
 
 class DrafterThread(threading.Thread):
@@ -40,6 +47,13 @@ class DrafterThread(threading.Thread):
         self._stopping = True
         self._wake.set()
 
+    def _draft(self) -> list[tuple[int, DraftTree]]:
+        began = time.perf_counter()
+        trees = self._drafter.draft()
+        _HIDDEN.labels(self._drafter.name).inc(time.perf_counter() - began)
+        _DRAFTED.labels(self._drafter.name).inc(sum(len(tree.tokens) for _, tree in trees))
+        return trees
+
     def run(self) -> None:
         """The thread's body."""
         try:
@@ -47,7 +61,7 @@ class DrafterThread(threading.Thread):
                 self._wake.clear()
                 while self._inbox:
                     self._inbox.popleft()(self._drafter)
-                trees = self._drafter.draft()
+                trees = self._draft()
                 if trees:
                     self._deliver(trees)
                 elif not self._inbox:

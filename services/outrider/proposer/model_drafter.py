@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -12,7 +13,9 @@ from outrider.kernels.race_sample import race_topk
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
-from outrider.models.speculation import DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation.proposals import confidence, own_seed, propose
+from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
 from outrider.proposer.guess_tree import GuessTree
 from torch import Tensor
@@ -54,6 +57,7 @@ class _Session:
     sampling: Sampling
     dice: Dice | None
     max_nodes: int
+    proposes: bool = False
     cached: int = 0
     pages: list[int] = field(default_factory=list)
     tree: GuessTree = field(default_factory=GuessTree)
@@ -87,27 +91,33 @@ class ModelDrafter:
     def __init__(self, context: DrafterContext) -> None:
         if context.model is None:
             raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
+        options = dict(context.options)
+        table = options.pop("vocabulary_map", None)
         try:
-            self._shape = Shape(**context.options)
+            self._shape = Shape(**options)
         except TypeError:
-            allowed = ", ".join(Shape.__dataclass_fields__)
-            raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(context.options)}") from None
-        vocabulary = Tokenizer.load(context.model).fingerprint
-        if vocabulary != context.vocabulary:
-            raise DrafterError(
-                f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]})"
-            )
+            allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
+            raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
+        if table is None:
+            _check_vocabulary(context, context.model)
         self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
         self.context_length = min(self._model.config.context_length, context.context_length)
         self._pool = self._model.new_pool(self._shape.pages, self._shape.page_size)
         self._pages = PageTable(self._shape.pages)
         self._sessions: dict[int, _Session] = {}
+        self._vocabulary = context.vocabulary_size
+        own = self._model.config.vocab_size
+        self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+    def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
         self.close(session)
-        dice = None if sampling.greedy else Dice(sampling.seed, self._model.config.vocab_size, self._model.device)
-        self._sessions[session] = _Session(session, list(tokens), sampling, dice, max_nodes)
+        sampling = opening.sampling
+        proposes = opening.proposes and not sampling.greedy
+        seed = own_seed(sampling.seed) if proposes else sampling.seed
+        dice = None if sampling.greedy else Dice(seed, self._vocabulary, self._model.device)
+        tokens = list(opening.tokens)
+        self._sessions[session] = _Session(session, tokens, sampling, dice, opening.max_nodes, proposes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Moves on behind what the target decided, keeping the part of the tree that came true."""
@@ -148,7 +158,8 @@ class ModelDrafter:
         if not works:
             return []
         batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device=self._model.device)
-        ids = torch.tensor([token for work in works for token in work.tokens], device=self._model.device)
+        tokens = [token for work in works for token in work.tokens]
+        ids = torch.tensor(tokens if self._map is None else self._map.read(tokens), device=self._model.device)
         hidden = self._model.forward(ids, batch, self._pool)
         start = 0
         improved = []
@@ -209,11 +220,26 @@ class ModelDrafter:
     def _hang(self, work: _Work, hidden: Tensor) -> None:
         session = work.session
         nodes = [-1] if work.nodes is None else work.nodes
-        logits = session.sampling.shape(self._model.logits(hidden[-len(nodes) :]))
+        logits = self._model.logits(hidden[-len(nodes) :])
+        logits = session.sampling.shape(logits if self._map is None else self._map.spread(logits))
         rolls = None
         if session.dice is not None:
             depths = [session.tree.nodes[node].depth if node >= 0 else 0 for node in nodes]
             rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
+        if session.proposes and rolls is not None:
+            for node, (drawn, proposal) in zip(nodes, propose(logits, rolls, self._shape.children), strict=True):
+                session.tree.add(node, drawn, [confidence(place) for place in range(len(drawn))])
+                session.tree.proposals[node] = proposal
+            return
         tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
         for node, guesses, sure in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
             session.tree.add(node, guesses, sure)
+
+
+def _check_vocabulary(context: DrafterContext, model: Path) -> None:
+    vocabulary = Tokenizer.load(model).fingerprint
+    if vocabulary != context.vocabulary:
+        raise DrafterError(
+            f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]}); "
+            "the option vocabulary_map can say which token is which"
+        )

@@ -20,7 +20,7 @@ from outrider.models import pocket
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.text import TextError, Tokenizer
 from outrider.proposer.loop import DrafterThread
 from outrider.proposer.settings import ProposerSettings
@@ -74,7 +74,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             if settings.model == "pocket":
                 pocket.verify(model)
             vocabulary = Tokenizer.load(target).fingerprint
-            config = ModelConfig.load(model)
+            config = ModelConfig.load(target if (target / "config.json").is_file() else model)
             self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
                 DrafterContext(
                     vocabulary,
@@ -168,8 +168,15 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._close(stream, request.closes)
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
-        tokens, sampling, most = unpack_ids(opened.tokens), _sampling(opened.sampling), opened.max_nodes
-        self._thread.post(lambda drafter: drafter.open(number, tokens, sampling, most))
+        opening = Opening(
+            unpack_ids(opened.tokens),
+            _sampling(opened.sampling),
+            opened.max_nodes,
+            opened.tenant,
+            opened.prompt,
+            opened.proposes,
+        )
+        self._thread.post(lambda drafter: drafter.open(number, opening))
 
     def _close(self, stream: _Stream, sessions: Any) -> None:
         numbers = [stream.numbers.pop(session) for session in sessions if session in stream.numbers]
@@ -191,6 +198,10 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                     tokens=pack_ids(tree.tokens),
                     parents=pack_ids(tree.parents),
                     confidences=pack_floats(tree.confidences),
+                    proposals=[
+                        pb.Proposal(node=node, tokens=pack_ids(q.tokens), probabilities=pack_floats(q.probabilities))
+                        for node, q in tree.proposals.items()
+                    ],
                 )
                 stream.news.set()
 

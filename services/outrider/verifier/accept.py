@@ -1,9 +1,12 @@
-"""The race rule: walk the target's own draws through the tree of guesses."""
+"""Walking the decided tokens through the tree of guesses, and the race rule, by which the target's draws decide."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +22,32 @@ class Accepted:
     tokens: list[int]
 
 
-def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -> Accepted:
-    """Follows the target from the sequence's end for as long as someone guessed what it drew.
+class Race:
+    """The target's own draws decide, whoever guessed what: the same tokens as without guesses."""
 
-    Row 0 of a verified tree is the sequence's last token; row ``i + 1`` is guess ``i``. What comes out is what one
-    draw after another would have emitted, whatever the guesses are.
+    name = "race"
+    lossy = False
+    needs_proposals = False
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if options:
+            raise AcceptanceError(f"the race rule takes no options, not {', '.join(sorted(options))}")
+
+    def decide(self, verified: VerifiedTree) -> list[int]:
+        """What was drawn."""
+        return verified.drawn
+
+
+def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -> Accepted:
+    """Follows the decided tokens from the sequence's end for as long as someone guessed them.
+
+    Row 0 of a verified tree is the sequence's last token; row ``i + 1`` is guess ``i``. Where the target's draws
+    decide, what comes out is what one draw after another would have emitted, whatever the guesses are.
 
     Args:
         guesses: guessed tokens.
         parents: index of each guess's parent, -1 for the sequence's end.
-        drawn: the token that the target draws at each row, one more than there are guesses.
+        drawn: the token that is decided at each row, one more than there are guesses.
     """
     named = enumerate(zip(parents, guesses, strict=True), start=1)
     children = {(parent + 1, token): row for row, (parent, token) in named}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -130,6 +131,8 @@ def buy(
     limit: int,
     cost: CostCurve,
     surcharge: float = 1.0,
+    tenants: Sequence[str] | None = None,
+    tenant_cap: int = 0,
 ) -> list[MergedTree]:
     """The guesses worth verifying in a step.
 
@@ -140,6 +143,8 @@ def buy(
         limit: most guesses in the step.
         cost: seconds of a step by rows.
         surcharge: factor on the seconds of a step with guesses, beside one without.
+        tenants: whose each sequence is, where what a tenant buys is capped.
+        tenant_cap: most guesses of one tenant.
 
     Returns:
         A sub-tree for each sequence; all empty when no guess pays.
@@ -150,10 +155,15 @@ def buy(
     taken: list[set[int]] = [set() for _ in candidates]
     bought, best, expected, count = 0, len(candidates) / cost(rows), float(len(candidates)), 0
     order = []
+    spent: Counter[str] = Counter()
     for value, owner, node in ranked:
         parent = candidates[owner].parents[node]
         if len(taken[owner]) >= caps[owner] or count >= limit or (parent >= 0 and parent not in taken[owner]):
             continue
+        if tenants is not None:
+            if spent[tenants[owner]] >= tenant_cap:
+                continue
+            spent[tenants[owner]] += 1
         taken[owner].add(node)
         order.append((owner, node))
         count, expected = count + 1, expected - value

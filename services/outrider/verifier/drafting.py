@@ -1,7 +1,8 @@
 """Remote drafting: links to proposers, which never hold up a step.
 
 The verifier's engine says what it decided and takes whatever trees have arrived; this is what carries them. Every
-sequence is a session on one proposer. When a proposer goes, its sessions move to another or wait for one to come.
+sequence is a session on one proposer of each drafter that there is. When a proposer goes, its sessions move to another
+of the same drafter or wait for one to come.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
-from outrider.models.speculation import DraftTree
+from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.verifier.convert import sampling_to_proto
@@ -35,7 +36,7 @@ _log = get_logger("drafting")
 class _Session:
     opened: Opened
     tokens: list[int]
-    link: Link | None = None
+    links: dict[str, Link] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -71,13 +72,23 @@ class RemoteDrafting:
         registry: where proposers are found.
         tasks: what links run on.
         offer: called in the event loop with the trees of one message and the name of their source.
+        met: called in the event loop with the name of each drafter that is reached.
     """
 
-    def __init__(self, instance: str, vocabulary: str, registry: Registry, tasks: Tasks, offer: Offer) -> None:
+    def __init__(
+        self,
+        instance: str,
+        vocabulary: str,
+        registry: Registry,
+        tasks: Tasks,
+        offer: Offer,
+        met: Callable[[str], None] = lambda drafter: None,
+    ) -> None:
         self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
-        self._spawn, self._offer = tasks.spawn, offer
+        self._spawn, self._offer, self._met = tasks.spawn, offer, met
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
+        self._quiet: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
@@ -98,43 +109,65 @@ class RemoteDrafting:
 
     def tell(self, outcome: Outcome) -> None:
         """Hands on what a step decided."""
+        self._hush(outcome.quiet)
         for opened in outcome.opened:
-            self._sessions[opened.number] = session = _Session(opened, opened.tokens)
+            self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
             self._place(session)
         for committed in outcome.committed:
             self._commit(committed)
         for number in outcome.closed:
-            if (closed := self._sessions.pop(number, None)) is not None and closed.link is not None:
-                closed.link.sessions -= 1
-                closed.link.outgoing.closes.append(number)
-                closed.link.news.set()
+            closed = self._sessions.pop(number, None)
+            for link in closed.links.values() if closed is not None else ():
+                self._leave(number, link)
+
+    def _hush(self, quiet: frozenset[str]) -> None:
+        """Ends the sessions of drafters that are not to guess, and begins those of drafters that are to again."""
+        if quiet == self._quiet:
+            return
+        self._quiet = quiet
+        for number, session in self._sessions.items():
+            for drafter in quiet & session.links.keys():
+                self._leave(number, session.links.pop(drafter))
+            self._place(session)
+
+    def _leave(self, number: int, link: Link) -> None:
+        link.sessions -= 1
+        link.outgoing.closes.append(number)
+        link.news.set()
 
     def _commit(self, committed: Committed) -> None:
         session = self._sessions.get(committed.number)
         if session is None:
             return
         session.tokens.extend(committed.tokens)
-        if (link := session.link) is None:
-            self._place(session)
-            return
-        link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=pack_ids(committed.tokens))
-        link.behind += 1
-        link.news.set()
-        if link.behind > _MOST_BEHIND and link.call is not None:
-            link.call.cancel()
+        tokens = pack_ids(committed.tokens)
+        for link in session.links.values():
+            link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=tokens)
+            link.behind += 1
+            link.news.set()
+            if link.behind > _MOST_BEHIND and link.call is not None:
+                link.call.cancel()
 
     def _place(self, session: _Session) -> None:
+        """Opens the session at the least loaded proposer of each drafter that it has none of."""
         admitted = session.opened.drafters
-        able = [link for link in self._links.values() if link.ready and (admitted is None or link.drafter in admitted)]
-        if not able:
-            return
-        link = session.link = min(able, key=lambda link: link.sessions)
+        for drafter in self.drafters - session.links.keys() - self._quiet:
+            if admitted is None or drafter in admitted:
+                able = [link for link in self._links.values() if link.drafter == drafter]
+                self._open(session, min(able, key=lambda link: link.sessions))
+
+    def _open(self, session: _Session, link: Link) -> None:
+        session.links[link.drafter] = link
         link.sessions += 1
+        opening = session.opened.opening
         link.outgoing.opens.add(
             session=session.opened.number,
             tokens=pack_ids(session.tokens),
-            sampling=sampling_to_proto(session.opened.sampling),
-            max_nodes=session.opened.max_nodes,
+            sampling=sampling_to_proto(opening.sampling),
+            max_nodes=opening.max_nodes,
+            tenant=opening.tenant,
+            prompt=opening.prompt,
+            proposes=opening.proposes,
         )
         link.news.set()
 
@@ -186,18 +219,18 @@ class RemoteDrafting:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
             self._links[link.member.instance] = link
+            self._met(link.drafter)
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
-                if session.link is None:
-                    self._place(session)
+                self._place(session)
         self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
 
     def _lose(self, link: Link) -> None:
         if self._links.get(link.member.instance) is link:
             del self._links[link.member.instance]
         for session in self._sessions.values():
-            if session.link is link:
-                session.link = None
+            if session.links.get(link.drafter) is link:
+                del session.links[link.drafter]
                 self._place(session)
 
 
@@ -212,6 +245,7 @@ def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftT
                     unpack_ids(tree.parents),
                     unpack_floats(tree.confidences),
                     drafter,
+                    {q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities)) for q in tree.proposals},
                 ),
             )
         except ValueError as error:

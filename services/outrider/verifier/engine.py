@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DraftTree, MergedTree, merge
+from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
-from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.budget import CostCurve
+from outrider.verifier.guessing import Counts, Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
@@ -23,12 +23,10 @@ _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A sequence that drafters may start to guess at."""
+    """A sequence that drafters may start to guess at; ``drafters`` are those that may, None for all."""
 
     number: int
-    tokens: list[int]
-    sampling: Sampling
-    max_nodes: int
+    opening: Opening
     drafters: frozenset[str] | None
 
 
@@ -43,12 +41,16 @@ class Committed:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did, for others to hear: frames for readers, the rest for drafters."""
+    """What a step did, for others to hear: frames for readers, the rest for drafters.
+
+    ``quiet`` names the drafters that are not to guess at present.
+    """
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    quiet: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -59,8 +61,17 @@ class Tally:
     rows: int = 0
     tokens: int = 0
     prefilled: int = 0
-    guessed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    accepted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    guesses: Counts = field(default_factory=Counts)
+
+    @property
+    def guessed(self) -> Counter[str]:
+        """Guesses verified, by drafter."""
+        return _by_drafter(self.guesses.bought)
+
+    @property
+    def accepted(self) -> Counter[str]:
+        """Guesses that came true, by drafter."""
+        return _by_drafter(self.guesses.accepted)
 
 
 class Engine:
@@ -77,17 +88,15 @@ class Engine:
         answers: Answers,
         drafters: Seq[Drafter] = (),
     ) -> None:
-        self._runner, self._cost, self._answers = runner, cost, answers
+        self._runner, self._answers = runner, answers
+        self.guessing = Guessing(runner, scheduler, cost, drafters)
         self.scheduler = scheduler
-        self._local = list(drafters)
-        self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._pace = Pace()
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
-        self.tally = Tally()
+        self.tally = Tally(guesses=self.guessing.counts)
 
     @property
     def busy(self) -> bool:
@@ -109,6 +118,7 @@ class Engine:
         """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
         ahead = len(self.scheduler.waiting)
         sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
+        sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
         self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
@@ -117,17 +127,8 @@ class Engine:
         if (finish := self._streams[number].replay(request.emitted)) is not None:
             self._end(sequence, finish, self._streams[number].frame([], [], []))
         elif request.speculates:
-            self._open(sequence)
+            self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
         return ahead
-
-    def _open(self, sequence: Sequence) -> None:
-        request = sequence.request
-        most = 2 * (request.max_nodes or self.scheduler.limits.guesses_each)
-        tokens = list(sequence.tokens)
-        self._said.opened.append(Opened(sequence.number, tokens, request.sampling, min(most, 63), request.drafters))
-        for drafter in self._local:
-            if request.admits(drafter.name):
-                drafter.open(sequence.number, sequence.tokens, request.sampling, min(most, 63))
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""
@@ -140,19 +141,15 @@ class Engine:
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
-        sequence = self._sequences.get(number)
-        if sequence is None or not sequence.request.admits(tree.drafter):
-            return
-        behind = len(sequence.tokens) - tree.length
-        current = tree.after(sequence.tokens[tree.length :]) if behind >= 0 else None
-        if current is not None:
-            sequence.trees[source] = current
+        if (sequence := self._sequences.get(number)) is not None:
+            self.guessing.offer(sequence, tree, source)
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
         began = time.perf_counter()
         plan = self.scheduler.plan()
-        works = self._works(plan, self._guess(plan))
+        self.guessing.draft(self._sequences)
+        works = self._works(plan, self.guessing.buy(plan))
         try:
             drawn = self._runner.run(works) if works else []
         except BrokenLogits as error:
@@ -161,33 +158,11 @@ class Engine:
             for work, result in zip(works, drawn, strict=True):
                 self._commit(work, result)
             self._count(works)
-            self._time(plan, works, time.perf_counter() - began)
+            rows = sum(len(work.tokens) for work in works)
+            self.guessing.time(plan, rows, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
+        said.quiet = self.guessing.quiet
         return said
-
-    def _guess(self, plan: Plan) -> list[MergedTree]:
-        for drafter in self._local:
-            for number, tree in drafter.draft():
-                self.offer(number, tree, f"local:{drafter.name}")
-        limits = self.scheduler.limits
-        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
-        candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
-        caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
-        surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
-        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge)
-        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
-
-    def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
-        depth = min(sequence.left - 1, self.scheduler.limits.context_length - len(sequence.tokens) - 1)
-        if depth <= 0 or not sequence.trees:
-            return MergedTree()
-        greedy = sequence.request.sampling.greedy
-        merged = merge(sequence.trees.values(), depth, lambda drafter: self._calibrators[drafter, greedy], least)
-        return merged if sequence.guide is None else sequence.guide.prune(merged)
-
-    def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
-        room = self.scheduler.room_for_guesses(sequence, len(tree))
-        return tree if room == len(tree) else tree.take(range(room))
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
@@ -210,7 +185,7 @@ class Engine:
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
         self._runner.keep(sequence, accepted.rows)
         cached = sequence.cached + len(accepted.rows)
-        self._learn(sequence, guesses, accepted)
+        self.guessing.learn(sequence, guesses, accepted)
         self._decide(sequence, accepted, guesses, drawn)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)
@@ -239,37 +214,24 @@ class Engine:
         right = sum(name != "" for name in by)
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
-        for name in filter(None, by):
-            self.tally.accepted[name] += 1
         self.tally.tokens += len(tokens)
         frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn))
         if finish is not None:
             self._end(sequence, finish, frame, _NO_TOKEN if finish is Finish.REFUSED else None)
             return
         self._said.frames.append((sequence.request, frame))
-        self._follow(sequence, length, tokens)
+        self._follow(sequence, length, tokens, accepted.rows[-1])
 
     def _spent(self, sequence: Sequence, length: int) -> Finish | None:
         full = length >= self.scheduler.limits.context_length
         done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
         return Finish.LENGTH if full or done else None
 
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
         if not sequence.request.speculates:
             return
-        trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
-        sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
         self._said.committed.append(Committed(sequence.number, length, tokens))
-        for drafter in self._local:
-            drafter.commit(sequence.number, length, tokens)
-
-    def _learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
-        reached = set(accepted.rows)
-        greedy = sequence.request.sampling.greedy
-        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
-            self.tally.guessed[drafter] += 1
-            if parent + 1 in reached:
-                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
+        self.guessing.follow(sequence, length, tokens, row)
 
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
@@ -280,17 +242,11 @@ class Engine:
         self._said.frames.append((sequence.request, last))
         if sequence.request.speculates:
             self._said.closed.append(number)
-            for drafter in self._local:
-                drafter.close(number)
+            self.guessing.close(sequence)
 
     def _fail(self, works: Seq[Work], why: str) -> None:
         for sequence in [work.sequence for work in works]:
             self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
-
-    def _time(self, plan: Plan, works: Seq[Work], seconds: float) -> None:
-        if plan.decoding and not plan.prefilling:
-            rows = sum(len(work.tokens) for work in works)
-            self._pace.learn(len(plan.decoding), rows > plan.rows, self._cost(rows), seconds)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1
@@ -303,3 +259,10 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for (drafter, _), count in counts.items():
+        sums[drafter] += count
+    return sums

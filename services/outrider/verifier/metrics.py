@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import time
 
-from outrider.mesh.telemetry import counter, gauge
+from outrider.mesh.telemetry import counter, gauge, get_logger
 from outrider.models.pages import PageTable
+from outrider.models.speculation import Acceptance
 from outrider.verifier.engine import Engine, Tally
+from outrider.verifier.guessing import Counts
 
 _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")
 _TOKENS = counter("verifier_tokens", "Tokens generated.")
 _PREFILLED = counter("verifier_prefilled_tokens", "Prompt tokens computed.")
-_GUESSED = counter("spec_bought_tokens", "Guesses verified.", ["drafter"])
-_ACCEPTED = counter("spec_accepted_tokens", "Guesses that the target agreed with.", ["drafter"])
+_BY = ["drafter", "depth"]
+_DRAFTED = counter(
+    "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the next but one token.", _BY
+)
+_BOUGHT = counter("spec_bought_tokens", "Guesses verified.", _BY)
+_ACCEPTED = counter("spec_accepted_tokens", "Guesses that came true.", _BY)
+_UNUSABLE = counter("spec_unusable_trees", "Trees that the rule of acceptance has no use for.", ["drafter"])
+_EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", ["drafter"])
+_STEP = counter("spec_step_seconds", "Time of steps of decoding alone, as predicted and as it was.", ["kind"])
+_ASKED = gauge(
+    "spec_drafter_asked", "1 where a drafter guesses, 0 where it is left alone since it did not pay.", ["drafter"]
+)
+_LOSSY = gauge("spec_lossy", "1 where the rule of acceptance changes the answers' law.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")
 _WAITING = gauge("verifier_waiting_requests", "Requests in the queue.")
 _FREE = gauge("verifier_free_pages", "KV pages that could be allocated.")
 
 _MOST_RETRY_S = 30.0
+
+_log = get_logger("verifier")
 
 
 class Metrics:
@@ -37,17 +52,37 @@ class Metrics:
         _ROWS.inc(tally.rows - seen.rows)
         _TOKENS.inc(tally.tokens - seen.tokens)
         _PREFILLED.inc(tally.prefilled - seen.prefilled)
-        for drafter, count in list(tally.guessed.items()):
-            _GUESSED.labels(drafter).inc(count - seen.guessed[drafter])
-            seen.guessed[drafter] = count
-        for drafter, count in list(tally.accepted.items()):
-            _ACCEPTED.labels(drafter).inc(count - seen.accepted[drafter])
-            seen.accepted[drafter] = count
+        self._guesses(tally.guesses, seen.guesses, engine.guessing.quiet)
         seen.steps, seen.rows, seen.tokens, seen.prefilled = tally.steps, tally.rows, tally.tokens, tally.prefilled
         self._waiting = len(engine.scheduler.waiting)
         _RUNNING.set(len(engine.scheduler.running))
         _WAITING.set(self._waiting)
         _FREE.set(pages.available)
+
+    def _guesses(self, now: Counts, seen: Counts, quiet: frozenset[str]) -> None:
+        pairs = ((_DRAFTED, now.drafted, seen.drafted), (_BOUGHT, now.bought, seen.bought))
+        for metric, counts, before in (*pairs, (_ACCEPTED, now.accepted, seen.accepted)):
+            for (drafter, depth), count in list(counts.items()):
+                metric.labels(drafter, str(depth)).inc(count - before[drafter, depth])
+                before[drafter, depth] = count
+                _ASKED.labels(drafter).set(drafter not in quiet)
+        for drafter, trees in list(now.unusable.items()):
+            if not seen.unusable[drafter]:
+                _log.warning("guesses are not used: the rule needs what they were drawn from", drafter=drafter)
+            _UNUSABLE.labels(drafter).inc(trees - seen.unusable[drafter])
+            seen.unusable[drafter] = trees
+        for drafter, seconds in list(now.exposed.items()):
+            _EXPOSED.labels(drafter).inc(seconds - seen.exposed[drafter])
+            seen.exposed[drafter] = seconds
+        _STEP.labels("predicted").inc(now.predicted - seen.predicted)
+        _STEP.labels("real").inc(now.real - seen.real)
+        seen.predicted, seen.real = now.predicted, now.real
+
+    def rule(self, rule: Acceptance) -> None:
+        """Notes the rule by which guesses are accepted."""
+        _LOSSY.set(rule.lossy)
+        if rule.lossy:
+            _log.warning("guesses are accepted by a rule that changes the answers' distribution", acceptance=rule.name)
 
     def finished(self) -> None:
         """Notes the end of a request."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -14,7 +15,8 @@ from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.race_sample import race_sample
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling
-from outrider.models.speculation import MergedTree
+from outrider.models.speculation import Acceptance, MergedTree, VerifiedTree
+from outrider.verifier.accept import Race
 from outrider.verifier.budget import CostCurve
 from outrider.verifier.edits import EditBatch
 from outrider.verifier.likelihood import Score, score
@@ -64,10 +66,11 @@ class Drawn:
 class Runner:
     """The target model, its pages of keys and values, and the draws."""
 
-    def __init__(self, model: LlamaModel, pages: int, page_size: int) -> None:
-        self.model = model
+    def __init__(self, model: LlamaModel, pages: int, page_size: int, rule: Acceptance | None = None) -> None:
+        self.model, self.rule = model, rule or Race({})
         self.pool = model.new_pool(pages, page_size)
         self._page_size = page_size
+        self._hidden: dict[int, Tensor] = {}
 
     def dice(self, sampling: Sampling) -> Dice | None:
         """A sequence's dice; None where it is greedy."""
@@ -79,12 +82,36 @@ class Runner:
         batch = self._batch([self._rows(work) for work in works])
         ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
+        parts = hidden.split_with_sizes([len(work.tokens) for work in works])
+        self._hidden = {
+            work.sequence.number: part if work.guesses is not None else part[-1:]
+            for work, part in zip(works, parts, strict=True)
+        }
         results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
         wanted, draws = self._draws(works)
         if draws:
             logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
-            _fill(results, works, logits, _draw(logits, draws, _edits(works, logits.shape[-1])))
+            _fill(
+                results,
+                works,
+                logits,
+                _draw(logits, draws, _edits(works, logits.shape[-1]), partial(self._accept, works)),
+            )
         return results
+
+    def _accept(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
+        """What the rule decides at each row that draws, in place of ``drawn`` where it has guesses to judge."""
+        row, decided = 0, []
+        for work in works:
+            end = row + _draw_count(work)
+            tokens, dice = drawn[row:end], work.sequence.dice
+            if work.guesses is not None and len(work.guesses) and dice is not None:
+                sampling, position = work.sequence.request.sampling, work.sequence.cached + 1
+                verified = VerifiedTree(work.guesses, logits[row:end], sampling, dice, position, tokens)
+                tokens = self.rule.decide(verified)
+            decided += tokens
+            row = end
+        return decided
 
     def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
         """Scores of the prompt's tokens behind each work's rows, where they are asked for."""
@@ -98,6 +125,10 @@ class Runner:
             else:
                 yield []
             start += len(work.tokens)
+
+    def hidden(self, sequence: Sequence, row: int) -> Tensor:
+        """The target's last hidden state, float32 [hidden_size], at one of the rows of the last step that draw."""
+        return self._hidden[sequence.number][row]
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
@@ -170,15 +201,20 @@ def _fill(results: Seq[Drawn], works: Seq[Work], logits: Tensor, drawn: list[int
         row = end
 
 
-def _draw(logits: Tensor, draws: Seq[tuple[Sequence, int]], edits: EditBatch) -> list[int]:
+def _draw(
+    logits: Tensor,
+    draws: Seq[tuple[Sequence, int]],
+    edits: EditBatch,
+    decide: Callable[[Tensor, list[int]], list[int]],
+) -> list[int]:
     """Tokens drawn at rows of ``logits``, each for its sequence at its absolute position; float32 [n, V]."""
     if logits.amax(-1).isnan().any():
         raise BrokenLogits("the target's logits are not numbers")
     if not edits:
-        return _draw_all(logits, draws)
+        return decide(logits, _draw_all(logits, draws))
     edited = edits.apply(logits)
     empty = edited.amax(-1).isneginf().tolist()
-    tokens = _draw_all(edited, draws)
+    tokens = decide(edited, _draw_all(edited, draws))
     return [NOTHING if none else token for token, none in zip(tokens, empty, strict=True)]
 
 

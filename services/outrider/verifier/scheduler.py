@@ -27,6 +27,7 @@ class Limits:
         guesses_each: most guesses a sequence.
         page_size: tokens a page.
         context_length: most tokens of a sequence.
+        guesses_tenant: most guesses in a step over one tenant's sequences; 0 for no such limit.
     """
 
     running: int
@@ -36,6 +37,7 @@ class Limits:
     guesses_each: int
     page_size: int
     context_length: int
+    guesses_tenant: int = 0
 
 
 @dataclass(slots=True)

@@ -69,6 +69,7 @@ class Sequence:
         guide: what the grammar allows next, where the request has one.
         rules: what edits its logits.
         echoed: leading tokens of the prompt that need no telling any more.
+        lossy: whether its guesses are accepted by a rule that changes the answer's law.
     """
 
     request: Request
@@ -88,6 +89,7 @@ class Sequence:
     guide: Guide | None = None
     rules: list[Rule] = field(default_factory=list)
     echoed: int = 0
+    lossy: bool = False
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
@@ -124,4 +126,5 @@ class Sequence:
 
     def usage(self) -> Usage:
         """What the request has cost so far."""
-        return Usage(len(self.request.prompt), self.generated, self.reused, self.accepted, self.rejected, self.steps)
+        prompt = len(self.request.prompt)
+        return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy)

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 
 import grpc
 import torch
-from outrider.mesh import plugins
 from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree
+from outrider.models.speculation import DraftTree
 from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
 from outrider.verifier.convert import Served, request_from_proto
+from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.frame_log import FrameLog
@@ -54,6 +54,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._draining = False
         self._idle = asyncio.Event()
         self._started = False
+        self._drafters = set(_REMOTE_DRAFTERS)
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -62,7 +63,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
         self._drafting = RemoteDrafting(
-            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer
+            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
@@ -107,29 +108,24 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.max_nodes,
             settings.page_size,
             config.context_length,
+            settings.max_tenant_guesses,
         )
-        drafters = [self._drafter(name, model) for name in settings.drafters]
+        drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
+        self._drafters.update(drafter.name for drafter in drafters)
         self._served = Served(
             config.vocab_size,
             config.context_length,
             frozenset(config.eos_token_ids),
-            _REMOTE_DRAFTERS | {drafter.name for drafter in drafters},
+            self._drafters,
         )
         self._pages = PageTable(settings.pages)
-        runner = Runner(model, settings.pages, settings.page_size)
+        rule = make_rule(settings)
+        self._metrics.rule(rule)
+        runner = Runner(model, settings.pages, settings.page_size, rule)
         cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
-
-    def _drafter(self, name: str, model: LlamaModel) -> Drafter:
-        make = plugins.load("outrider.drafters", name)
-        context = DrafterContext(self._tokenizer.fingerprint, model.config.vocab_size, model.config.context_length)
-        try:
-            drafter: Drafter = make(context)
-        except DrafterError as error:
-            raise ConfigError(str(error)) from None
-        return drafter
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this verifier."""

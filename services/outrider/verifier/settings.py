@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from outrider.mesh.config import Settings
@@ -36,7 +36,19 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
     max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
     max_nodes: Annotated[int, Meta(ge=1, le=63, description="most guesses a sequence in a step")] = 31
+    max_tenant_guesses: Annotated[
+        int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no such limit")
+    ] = 0
+    acceptance: Annotated[
+        str,
+        Meta(description="rule by which guesses are accepted, by plug-in name: race, rejection, or typical (lossy)"),
+    ] = "race"
+    acceptance_options: Annotated[dict[str, Any], Meta(description="settings of that rule")] = {}
     drafters: Annotated[
         list[str],
         Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
     ] = field(default_factory=lambda: ["ngram"])
+    options: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),
+    ] = {}

@@ -28,16 +28,22 @@ class VerifierHello(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., vocabulary: _Optional[str] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ("session", "tokens", "sampling", "max_nodes")
+    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt", "proposes")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    PROPOSES_FIELD_NUMBER: _ClassVar[int]
     session: int
     tokens: bytes
     sampling: _sampling_pb2.SamplingParams
     max_nodes: int
-    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ...) -> None: ...
+    tenant: str
+    prompt: int
+    proposes: bool
+    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ..., proposes: _Optional[bool] = ...) -> None: ...
 
 class CommitTokens(_message.Message):
     __slots__ = ("session", "length", "tokens")
@@ -68,15 +74,27 @@ class ProposerHello(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., drafter: _Optional[str] = ..., context_length: _Optional[int] = ...) -> None: ...
 
 class Tree(_message.Message):
-    __slots__ = ("session", "length", "tokens", "parents", "confidences")
+    __slots__ = ("session", "length", "tokens", "parents", "confidences", "proposals")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCES_FIELD_NUMBER: _ClassVar[int]
+    PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     session: int
     length: int
     tokens: bytes
     parents: bytes
     confidences: bytes
-    def __init__(self, session: _Optional[int] = ..., length: _Optional[int] = ..., tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., confidences: _Optional[bytes] = ...) -> None: ...
+    proposals: _containers.RepeatedCompositeFieldContainer[Proposal]
+    def __init__(self, session: _Optional[int] = ..., length: _Optional[int] = ..., tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., confidences: _Optional[bytes] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ...) -> None: ...
+
+class Proposal(_message.Message):
+    __slots__ = ("node", "tokens", "probabilities")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    tokens: bytes
+    probabilities: bytes
+    def __init__(self, node: _Optional[int] = ..., tokens: _Optional[bytes] = ..., probabilities: _Optional[bytes] = ...) -> None: ...

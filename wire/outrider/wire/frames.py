@@ -22,7 +22,10 @@ class Finish(StrEnum):
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True):
-    """What a request cost, in tokens. ``steps`` is how many times the target ran for its generated tokens."""
+    """What a request cost, in tokens. ``steps`` is how many times the target ran for its generated tokens.
+
+    ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -30,6 +33,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     accepted_tokens: int = 0
     rejected_tokens: int = 0
     steps: int = 0
+    lossy: bool = False
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):

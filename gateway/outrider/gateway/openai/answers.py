@@ -41,7 +41,8 @@ class Writer:
         extras = [self._extra(frame, index, verifiers[index]) for index, frame in enumerate(frames)]
         extra = extras[0]
         if len(extras) > 1:
-            extra = Extra(steps=_total(frames).steps, seed=self._seed, choices=extras)
+            total = _total(frames)
+            extra = Extra(steps=total.steps, seed=self._seed, lossy=total.lossy or UNSET, choices=extras)
         return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
     def chunk(self, frame: Frame, index: int, verifier: str, usage: UnsetType | None) -> Answer | None:
@@ -79,6 +80,7 @@ class Writer:
         if frame.finish is not None:
             extra.steps = frame.usage.steps if frame.usage else UNSET
             extra.seed, extra.verifier = choice_seed(self._seed, index), verifier
+            extra.lossy = True if frame.usage and frame.usage.lossy else UNSET
         return extra
 
 
@@ -97,6 +99,7 @@ def _total(frames: Sequence[Frame]) -> Usage:
         sum(usage.accepted_tokens for usage in used),
         sum(usage.rejected_tokens for usage in used),
         sum(usage.steps for usage in used),
+        any(usage.lossy for usage in used),
     )
 
 

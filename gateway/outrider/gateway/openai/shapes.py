@@ -45,6 +45,7 @@ class Extra(msgspec.Struct, omit_defaults=True):
     steps: int | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     verifier: str | UnsetType = UNSET
+    lossy: bool | UnsetType = UNSET
     choices: list[Extra] | UnsetType = UNSET
 
 

@@ -1,6 +1,21 @@
-"""Guesses: draft trees, what a drafter is, and how trees are merged and cut. No torch, no transport."""
+"""Guesses: draft trees, what a drafter is, and how trees are merged and cut. No transport."""
 
-from outrider.models.speculation.drafter import Drafter, DrafterContext, DrafterError
+from outrider.models.speculation.acceptance import Acceptance, AcceptanceError, VerifiedTree
+from outrider.models.speculation.drafter import Drafter, DrafterContext, DrafterError, HiddenDrafter, Opening
+from outrider.models.speculation.proposals import Proposal
 from outrider.models.speculation.tree import DraftTree, MergedTree, merge
 
-__all__ = ["DraftTree", "Drafter", "DrafterContext", "DrafterError", "MergedTree", "merge"]
+__all__ = [
+    "Acceptance",
+    "AcceptanceError",
+    "DraftTree",
+    "Drafter",
+    "DrafterContext",
+    "DrafterError",
+    "HiddenDrafter",
+    "MergedTree",
+    "Opening",
+    "Proposal",
+    "VerifiedTree",
+    "merge",
+]

@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import torch
+from outrider.models.config import ModelConfig
 from outrider.models.sampling import Sampling
 from outrider.models.speculation.tree import DraftTree
+from torch import Tensor
 
 
 class DrafterError(ValueError):
     """A drafter cannot serve as configured; the message is one sentence for the operator."""
+
+
+class Target(Protocol):
+    """What a drafter that runs beside the target may use of it."""
+
+    config: ModelConfig
+    device: torch.device
+    dtype: torch.dtype
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Float32 [n, vocab_size] of rows [n, hidden_size] after the last norm."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +42,7 @@ class DrafterContext:
         device: where a model runs.
         dtype: of a model's weights: auto, float32, bfloat16 or float16.
         options: the operator's settings for this drafter; an unknown one is a `DrafterError`.
+        target: the target itself; None where the drafter runs in another process.
     """
 
     vocabulary: str
@@ -36,6 +52,29 @@ class DrafterContext:
     device: str = "cpu"
     dtype: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A sequence to guess at.
+
+    Attributes:
+        tokens: prompt and what has been generated so far.
+        sampling: how the target draws; its seed fixes the dice.
+        max_nodes: the largest tree that is of use.
+        tenant: whose request it is; nothing learnt from one tenant's text may show in another's guesses.
+        prompt: how many of ``tokens`` are the prompt.
+        proposes: whether guesses have to be drawn, with proposals in their trees (see
+            `outrider.models.speculation.proposals`); others are not used then.
+    """
+
+    tokens: Sequence[int]
+    sampling: Sampling
+    max_nodes: int
+    tenant: str = ""
+    prompt: int = 0
+    proposes: bool = False
 
 
 class Drafter(Protocol):
@@ -48,8 +87,8 @@ class Drafter(Protocol):
     name: str
     context_length: int
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
-        """Starts guessing for a sequence; ``max_nodes`` is the largest tree that is of use."""
+    def open(self, session: int, opening: Opening) -> None:
+        """Starts guessing for a sequence."""
         ...
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
@@ -62,4 +101,16 @@ class Drafter(Protocol):
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Does one short piece of work and returns the trees it made or improved; empty when all is done."""
+        ...
+
+
+@runtime_checkable
+class HiddenDrafter(Drafter, Protocol):
+    """A drafter that guesses from the target's own hidden states; it runs beside the target."""
+
+    def see(self, session: int, hidden: Tensor) -> None:
+        """The target's last hidden state, float32 [hidden_size], at the row that decided the newest token.
+
+        It follows the `commit` of that token.
+        """
         ...

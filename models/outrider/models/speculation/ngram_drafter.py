@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.models.sampling import Sampling
-from outrider.models.speculation.drafter import DrafterContext, DrafterError
+from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.tree import DraftTree
 
 _CONFIDENCES = {4: 0.7, 3: 0.5, 2: 0.3}
@@ -53,9 +52,9 @@ class NgramDrafter:
         self._sessions: dict[int, _Session] = {}
         self._stale: set[int] = set()
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+    def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
-        self._sessions[session] = _Session(list(tokens))
+        self._sessions[session] = _Session(list(opening.tokens))
         self._stale.add(session)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:

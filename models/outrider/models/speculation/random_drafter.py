@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from outrider.models.sampling import Sampling
-from outrider.models.speculation.drafter import DrafterContext, DrafterError
+from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.tree import DraftTree
 
 _NODES = 12
@@ -26,9 +25,9 @@ class RandomDrafter:
         self._stale: set[int] = set()
         self._random = random.Random(0)
 
-    def open(self, session: int, tokens: Sequence[int], sampling: Sampling, max_nodes: int) -> None:
+    def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
-        self._lengths[session] = len(tokens)
+        self._lengths[session] = len(opening.tokens)
         self._stale.add(session)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:

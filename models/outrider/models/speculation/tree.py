@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from outrider.models.speculation.proposals import Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class DraftTree:
         parents: index of each node's parent; -1 hangs from the sequence.
         confidences: estimate that a node is right given that its parent is, 0 to 1.
         drafter: name of who guessed.
+        proposals: for a tree whose guesses were drawn, what each node's children were drawn from, by node; -1 is the
+            sequence. Children stand in the order of the draw.
     """
 
     length: int
@@ -23,6 +27,7 @@ class DraftTree:
     parents: Sequence[int]
     confidences: Sequence[float]
     drafter: str
+    proposals: Mapping[int, Proposal] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.confidences):
@@ -60,6 +65,7 @@ class DraftTree:
             parents=[renamed[self.parents[node]] for node in kept],
             confidences=[self.confidences[node] for node in kept],
             drafter=self.drafter,
+            proposals={renamed[node]: q for node, q in self.proposals.items() if node in renamed},
         )
 
 
@@ -74,6 +80,7 @@ class MergedTree:
         depths: 1 at the top.
         confidences: each node's own estimate, as its drafter gave it.
         drafters: who guessed each node with the highest value.
+        proposals: what a node's children were drawn from, in their order; -1 is the sequence.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -82,6 +89,7 @@ class MergedTree:
     depths: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)
     drafters: list[str] = field(default_factory=list)
+    proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -95,6 +103,13 @@ class MergedTree:
         self.confidences.append(confidence)
         self.drafters.append(drafter)
 
+    def keep_order(self) -> None:
+        """Lowers values so that no node is worth more than its parent or an elder sibling: those are bought first."""
+        elder: dict[int, float] = {}
+        for node, parent in enumerate(self.parents):
+            above = self.values[parent] if parent >= 0 else 1.0
+            self.values[node] = elder[parent] = min(self.values[node], above, elder.get(parent, 1.0))
+
     def take(self, nodes: Iterable[int]) -> MergedTree:
         """The sub-tree of ``nodes``, which must hold every node's parent."""
         kept = sorted(nodes)
@@ -106,6 +121,7 @@ class MergedTree:
             [self.depths[n] for n in kept],
             [self.confidences[n] for n in kept],
             [self.drafters[n] for n in kept],
+            {renamed[n]: q for n, q in self.proposals.items() if n in renamed},
         )
 
 
@@ -155,3 +171,6 @@ def _add(
             merged.append(token, above, value, depth, confidence, drafter)
         elif value > values[place]:
             values[place], merged.confidences[place], merged.drafters[place] = value, confidence, drafter
+    for node, proposal in tree.proposals.items():
+        if (place := places[node] if node >= 0 else -1) >= 0 or node < 0:
+            merged.proposals.setdefault(place, proposal)

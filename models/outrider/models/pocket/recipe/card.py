@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.models.pocket.recipe.checkpoint import Clock
@@ -21,6 +21,7 @@ class Measured:
     late_bits: float
     draft: Agreement
     heads: Sequence[Agreement]
+    runs: Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ and target have in common, the chance that a token drafted at temperature 1 is a
 | Medusa head | {heads_header} | shared |
 |---|{heads_rule}---|
 {head_rows}
+
+Guesses of the heads alone that a greedy step accepts on average, by how many guesses each head has: {runs}.
 
 ## Limits
 
@@ -162,6 +165,7 @@ def card(corpus: Corpus, repeats: int, shapes: tuple[Shape, Shape], story: Story
         heads_header=heads_header,
         heads_rule=heads_rule,
         head_rows="\n".join(rows),
+        runs=", ".join(f"{length:.2f} with {k}" for k, length in measured.runs.items()),
         million=counts["target"] / 1e6,
         tokens=story.target.seen / 1e6,
     )

@@ -135,6 +135,7 @@ class Pipeline:
             late_bits=bits(by_position[512:]),
             draft=quality.draft_agreement(target, draft, short),
             heads=quality.head_agreement(target, heads, short),
+            runs=quality.head_runs(target, heads, short),
         )
 
     def _exported(self) -> tuple[Llama, Llama, Heads]:

@@ -71,6 +71,21 @@ def head_agreement(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, .
 
 
 @torch.no_grad()
+def head_runs(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] = (1, 4, 8)) -> dict[int, float]:
+    """Mean number of heads, from the first on, that hold the target's greedy choice among their ``k`` best."""
+    totals, count = dict.fromkeys(tops, 0), 0
+    for row in rows:
+        hidden = target.hidden(row[None, :-1])[0]
+        wanted, length = target.logits(hidden).argmax(-1), len(hidden) - len(heads)
+        ranked = [target.logits(head(hidden[:length])).topk(max(tops), -1).indices for head in heads]
+        hits = torch.stack([guess == wanted[1 + i : 1 + i + length, None] for i, guess in enumerate(ranked)])
+        for k in tops:
+            totals[k] += int(hits[..., :k].any(-1).long().cumprod(0).sum())
+        count += length
+    return {k: total / count for k, total in totals.items()}
+
+
+@torch.no_grad()
 def complete(model: Llama, prompt: list[int], count: int, temperature: float = 0.0, seed: int = 0) -> list[int]:
     """`count` ids after `prompt`, greedy at temperature 0; without a cache, for samples in the card."""
     generator = torch.Generator().manual_seed(seed)

@@ -1,0 +1,78 @@
+"""The drafters that run inside the verifier and the rule of acceptance, made as the settings say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from outrider.mesh import plugins
+from outrider.mesh.errors import ConfigError
+from outrider.models import pocket
+from outrider.models.llama import LlamaModel
+from outrider.models.speculation import Acceptance, AcceptanceError, Drafter, DrafterContext, DrafterError
+from outrider.verifier.settings import VerifierSettings
+
+_GROUP = "outrider.drafters"
+_RULES = "outrider.acceptance"
+_HEADS = "medusa"
+
+
+def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> list[Drafter]:
+    """The drafters of ``settings.drafters``, in its order.
+
+    Args:
+        settings: of the verifier.
+        vocabulary: the target's fingerprint.
+        model: the target.
+
+    Raises:
+        ConfigError: a drafter is not there, cannot serve this target, or is given options without being asked for.
+    """
+    if unasked := sorted(settings.options.keys() - set(settings.drafters)):
+        raise ConfigError(f"options names {', '.join(unasked)}, which drafters does not")
+    return [_make(name, settings, vocabulary, model) for name in settings.drafters]
+
+
+def make_rule(settings: VerifierSettings) -> Acceptance:
+    """The rule of acceptance; `ConfigError` when it is not there or its options are wrong."""
+    try:
+        rule: Acceptance = plugins.load(_RULES, settings.acceptance)(settings.acceptance_options)
+    except AcceptanceError as error:
+        raise ConfigError(str(error)) from None
+    return rule
+
+
+def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> Drafter:
+    options = dict(settings.options.get(name, {}))
+    shipped = settings.model == "pocket" and name == _HEADS
+    context = DrafterContext(
+        vocabulary,
+        model.config.vocab_size,
+        model.config.context_length,
+        _directory(name, options, shipped),
+        settings.device,
+        settings.dtype,
+        options,
+        model,
+    )
+    try:
+        drafter: Drafter = plugins.load(_GROUP, name)(context)
+    except DrafterError as error:
+        raise ConfigError(str(error)) from None
+    return drafter
+
+
+def _directory(name: str, options: dict[str, Any], shipped: bool) -> Path | None:
+    """The drafter's own model: its option ``model``, which is taken out of ``options``."""
+    asked = options.pop("model", "pocket" if shipped else None)
+    if asked is None:
+        return None
+    if not isinstance(asked, str):
+        raise ConfigError(f"options.{name}.model must be a directory, not {asked!r}")
+    if asked == "pocket" and name == _HEADS:
+        try:
+            pocket.verify(pocket.directory("medusa"))
+        except pocket.ManifestError as error:
+            raise ConfigError(str(error)) from None
+        return pocket.directory("medusa")
+    return Path(asked)

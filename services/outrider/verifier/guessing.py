@@ -1,0 +1,183 @@
+"""What the verifier guesses: drafters of its own, trees from elsewhere, and which of their guesses a step buys."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
+from outrider.verifier.accept import Accepted
+from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.runner import Runner
+from outrider.verifier.scheduler import Plan, Scheduler
+from outrider.verifier.sequence import Sequence
+from outrider.verifier.worth import Prices, Worth, Yield
+
+_MOST_NODES = 63
+
+
+@dataclass(slots=True)
+class Counts:
+    """Running totals since start.
+
+    Attributes:
+        drafted: guesses that a step could have bought, by drafter and depth; 1 is the token behind the next.
+        bought: guesses verified.
+        accepted: of those, how many came true.
+        unusable: trees that the rule of acceptance had no use for, since they came without proposals, by drafter.
+        exposed: seconds for which steps waited for a drafter of the verifier's own.
+        predicted: seconds that steps of decoding alone were expected to take.
+        real: seconds that they took.
+    """
+
+    drafted: Counter[tuple[str, int]] = field(default_factory=Counter)
+    bought: Counter[tuple[str, int]] = field(default_factory=Counter)
+    accepted: Counter[tuple[str, int]] = field(default_factory=Counter)
+    unusable: Counter[str] = field(default_factory=Counter)
+    exposed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    predicted: float = 0.0
+    real: float = 0.0
+
+
+class Guessing:
+    """Trees in, guesses to verify out; learns from what the target said. Called from the engine's thread."""
+
+    def __init__(self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter]) -> None:
+        self._runner, self._scheduler, self._cost = runner, scheduler, cost
+        self._local = list(drafters)
+        self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
+        self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
+        self._pace, self._worth = Pace(), Worth()
+        self._guessed: set[str] = set()
+        self._bought: Counter[str] = Counter()
+        self._accepted: Counter[str] = Counter()
+        self._waited: dict[str, float] = {}
+        self.counts = Counts()
+        self.quiet: frozenset[str] = frozenset()
+
+    def open(self, sequence: Sequence) -> Opening:
+        """Has the verifier's own drafters start; what those elsewhere have to know."""
+        request = sequence.request
+        most = min(2 * (request.max_nodes or self._scheduler.limits.guesses_each), _MOST_NODES)
+        tokens, proposes = list(sequence.tokens), self._weighs(sequence)
+        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes)
+        for drafter in self._local:
+            if request.admits(drafter.name):
+                drafter.open(sequence.number, opening)
+        return opening
+
+    def follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
+        """Moves on behind ``tokens``, decided after ``length`` others; the newest at ``row`` of the last step."""
+        trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
+        sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
+        for drafter in self._local:
+            drafter.commit(sequence.number, length, tokens)
+        for seeing in self._seeing:
+            seeing.see(sequence.number, self._runner.hidden(sequence, row))
+
+    def close(self, sequence: Sequence) -> None:
+        """Ends the sequence."""
+        for drafter in self._local:
+            drafter.close(sequence.number)
+
+    def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
+        """Takes in a tree for a sequence, in place of the last one from the same source."""
+        behind = len(sequence.tokens) - tree.length
+        if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
+            return
+        if self._weighs(sequence) and tree.tokens and not tree.proposals:
+            self.counts.unusable[tree.drafter] += 1
+            return
+        current = tree.after(sequence.tokens[tree.length :])
+        if current is not None:
+            sequence.trees[source] = current
+
+    def draft(self, sequences: dict[int, Sequence]) -> None:
+        """Has the verifier's own drafters guess, those that pay; sequences by number."""
+        self._waited = {}
+        for drafter in self._local:
+            if drafter.name in self.quiet:
+                continue
+            began = perf_counter()
+            for number, tree in drafter.draft():
+                if (sequence := sequences.get(number)) is not None:
+                    self.offer(sequence, tree, f"local:{drafter.name}")
+            self._waited[drafter.name] = perf_counter() - began
+            self.counts.exposed[drafter.name] += self._waited[drafter.name]
+
+    def buy(self, plan: Plan) -> list[MergedTree]:
+        """The guesses that the step verifies, for each sequence that decodes."""
+        self._guessed = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        limits = self._scheduler.limits
+        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
+        candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
+        caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
+        tenants = [sequence.request.tenant for sequence in plan.decoding] if limits.guesses_tenant else None
+        surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
+        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge, tenants, limits.guesses_tenant)
+        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
+
+    def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
+        depth = min(sequence.left - 1, self._scheduler.limits.context_length - len(sequence.tokens) - 1)
+        if depth <= 0 or not sequence.trees:
+            return MergedTree()
+        greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
+        trees: Iterable[DraftTree] = sequence.trees.values()
+        if weighs:
+            trees = [sequence.trees[min(sequence.trees)]]
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        if weighs:
+            merged.keep_order()
+        elif sequence.guide is not None:
+            merged = sequence.guide.prune(merged)
+        self.counts.drafted.update(zip(merged.drafters, merged.depths, strict=True))
+        return merged
+
+    def _weighs(self, sequence: Sequence) -> bool:
+        """Whether the rule weighs a sequence's guesses by what they were drawn from."""
+        return self._runner.rule.needs_proposals and not sequence.request.sampling.greedy
+
+    def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
+        room = self._scheduler.room_for_guesses(sequence, len(tree))
+        return tree if room == len(tree) else tree.take(range(room))
+
+    def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
+        """Takes in which of the bought guesses came true."""
+        reached = set(accepted.rows)
+        greedy = sequence.request.sampling.greedy
+        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
+            self._bought[drafter] += 1
+            if parent + 1 in reached:
+                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
+        right = [row - 1 for row in accepted.rows[1:]]
+        self._accepted.update(guesses.drafters[node] for node in right)
+        self.counts.bought.update(zip(guesses.drafters, guesses.depths, strict=True))
+        self.counts.accepted.update((guesses.drafters[node], guesses.depths[node]) for node in right)
+
+    def time(self, plan: Plan, rows: int, seconds: float) -> None:
+        """Takes in how long a step of ``rows`` rows took."""
+        if plan.decoding and not plan.prefilling:
+            count, guessing = len(plan.decoding), rows > plan.rows
+            plain = self._cost(plan.rows) * self._pace(count, False)
+            expected = self._cost(rows) * self._pace(count, guessing)
+            self._pace.learn(count, guessing, self._cost(rows), seconds)
+            self._weigh(plan, Prices(plain / count, max(expected - plain, 0.0) / max(rows - plan.rows, 1), seconds))
+            self.counts.predicted += expected
+            self.counts.real += seconds
+        self._bought, self._accepted = Counter(), Counter()
+
+    def _weigh(self, plan: Plan, prices: Prices) -> None:
+        admitted = {
+            name
+            for name in self._waited.keys() | self.quiet
+            if any(sequence.request.admits(name) for sequence in plan.decoding)
+        }
+        for name in self._guessed | admitted:
+            done = Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0))
+            self._worth.step(name, done, prices)
+        self.quiet = self._worth.quiet
+        for sequence in plan.decoding if self.quiet else ():
+            sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}

@@ -1,0 +1,92 @@
+"""Rejection: guesses that were drawn are taken as often as the target would have drawn them.
+
+Leviathan, Kalman, Matias 2023 (arXiv 2211.17192) for one guess; over the children of a node, drawn without
+replacement, as in SpecInfer (Miao et al. 2024, arXiv 2305.09781) and Sequoia (Chen et al. 2024, arXiv 2402.12374). The
+answers have the target's distribution, but which answer a seed gives depends on the drafter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
+from outrider.models.speculation.proposals import dense
+from torch import Tensor
+
+
+class Rejection:
+    """Multi-candidate rejection sampling over a tree of proposals."""
+
+    name = "rejection"
+    lossy = False
+    needs_proposals = True
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if options:
+            raise AcceptanceError(f"the rejection rule takes no options, not {', '.join(sorted(options))}")
+
+    def decide(self, verified: VerifiedTree) -> list[int]:
+        """At each row with proposals one of them or what is left of the target's distribution; elsewhere its draw."""
+        children = _children(verified)
+        tokens = list(verified.drawn)
+        rows = sorted(children)
+        if not rows:
+            return tokens
+        p = verified.sampling.shape(verified.logits[rows]).double().softmax(-1)
+        q = dense([verified.tree.proposals[row - 1] for row in rows], p.shape[-1], p)
+        law = outcomes(p, q, _padded([children[row] for row in rows], p))
+        positions = verified.positions()
+        rolls = torch.stack([verified.dice.at(positions[row]) for row in rows])
+        for row, token in zip(rows, (law.log() - rolls).argmax(-1).tolist(), strict=True):
+            tokens[row] = token
+        return tokens
+
+
+def outcomes(p: Tensor, q: Tensor, candidates: Tensor) -> Tensor:
+    """The law of the decided token, given what was proposed.
+
+    Candidate after candidate is taken with probability min(1, p / q); where it is not, p becomes the normalised rest
+    (p - q)+, and q loses the candidate. Averaged over the candidates' draw the law is p.
+
+    Args:
+        p: float64 [n, V], the target's distributions.
+        q: float64 [n, V], what the candidates were drawn from.
+        candidates: int64 [n, k] in the order of the draw, -1 where there are fewer.
+
+    Returns:
+        float64 [n, V].
+    """
+    law, left = torch.zeros_like(p), torch.ones_like(p[:, :1])
+    for place in range(candidates.shape[1]):
+        column = candidates[:, place : place + 1]
+        token = column.clamp(min=0)
+        ratio = (p.gather(1, token) / q.gather(1, token)).clamp(max=1.0)
+        there = (column >= 0) & (q.gather(1, token) > 0)
+        taken = torch.where(there, left * ratio, 0.0)
+        law.scatter_add_(1, token, taken)
+        left = left - taken
+        p = torch.where(there, _normalised((p - q).clamp(min=0.0), p), p)
+        q = torch.where(there, _normalised(q.scatter(1, token, 0.0), torch.zeros_like(q)), q)
+    return law + left * p
+
+
+def _normalised(weights: Tensor, otherwise: Tensor) -> Tensor:
+    total = weights.sum(1, keepdim=True)
+    return torch.where(total > 0, weights / total, otherwise)
+
+
+def _children(verified: VerifiedTree) -> dict[int, list[int]]:
+    """Candidates of each row that has a proposal, in the order of the draw."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for token, parent in zip(verified.tree.tokens, verified.tree.parents, strict=True):
+        if parent in verified.tree.proposals:
+            found[parent + 1].append(token)
+    return found
+
+
+def _padded(lists: list[list[int]], like: Tensor) -> Tensor:
+    width = max(map(len, lists))
+    return torch.tensor([tokens + [-1] * (width - len(tokens)) for tokens in lists], device=like.device)

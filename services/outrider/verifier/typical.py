@@ -1,0 +1,52 @@
+"""Typical acceptance: a guess is taken where the target finds it likely enough. It changes what is said.
+
+Cai et al. 2024, "Medusa" (arXiv 2401.10774), section 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
+
+
+class Typical:
+    """Takes guesses of at least min(epsilon, delta * exp(-entropy)) in the target's distribution.
+
+    Of several it takes the one that the longest run of guesses goes on from, the likeliest of those. Options:
+    ``epsilon`` (0.09) and ``delta`` (0.3), both above 0 and at most 1.
+    """
+
+    name = "typical"
+    lossy = True
+    needs_proposals = False
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        unknown = sorted(options.keys() - {"epsilon", "delta"})
+        if unknown:
+            raise AcceptanceError(f"the typical rule's options are epsilon and delta, not {', '.join(unknown)}")
+        self._epsilon, self._delta = (_share(options, *pair) for pair in (("epsilon", 0.09), ("delta", 0.3)))
+
+    def decide(self, verified: VerifiedTree) -> list[int]:
+        """At each row the best of the guesses that are likely enough, else the target's own draw."""
+        tree, tokens = verified.tree, list(verified.drawn)
+        p = verified.sampling.shape(verified.logits).softmax(-1)
+        floors = (torch.special.entr(p).sum(-1).neg().exp() * self._delta).clamp(max=self._epsilon)
+        rows = torch.tensor(tree.parents, device=p.device) + 1
+        chances = p[rows, torch.tensor(tree.tokens, device=p.device)]
+        able, chance = (chances >= floors[rows]).tolist(), chances.tolist()
+        best: list[tuple[int, float]] = [(0, 0.0)] * len(tokens)
+        for node in reversed(range(len(tree))):
+            parent, worth = tree.parents[node] + 1, (best[node + 1][0] + 1, chance[node])
+            if able[node] and worth > best[parent]:
+                best[parent], tokens[parent] = worth, tree.tokens[node]
+        return tokens
+
+
+def _share(options: Mapping[str, Any], name: str, default: float) -> float:
+    value = options.get(name, default)
+    if not isinstance(value, int | float) or not 0 < value <= 1:
+        raise AcceptanceError(f"the typical rule's {name} must be above 0 and at most 1, not {value!r}")
+    return float(value)

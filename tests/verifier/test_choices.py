@@ -1,0 +1,67 @@
+"""What an operator may choose of drafters and rules, and what is refused at start."""
+
+from __future__ import annotations
+
+import pytest
+from outrider.mesh.errors import ConfigError
+from outrider.models import pocket
+from outrider.models.llama import LlamaModel
+from outrider.verifier.drafters import make_drafters, make_rule
+from outrider.verifier.settings import VerifierSettings
+
+from tests.toy_model import save_toy
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
+    return LlamaModel.load(save_toy(tmp_path_factory.mktemp("models") / "toy", 50), dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("drafters", "options", "why"),
+    [
+        (["ngram"], {"medusa": {"children": 2}}, "options names medusa, which drafters does not"),
+        (["nobody"], {}, "no 'nobody' among outrider.drafters"),
+        (["medusa"], {}, "needs heads"),
+        (["medusa"], {"medusa": {"model": 3}}, "options.medusa.model must be a directory"),
+        (["medusa"], {"medusa": {"model": "/nowhere"}}, "/nowhere/config.json cannot be read"),
+        (["medusa"], {"medusa": {"model": "pocket"}}, "hidden_size is 256; it must be the target's, 32"),
+        (["suffix"], {"suffix": {"colour": 1}}, "colour"),
+    ],
+)
+def test_a_drafter_that_cannot_serve_is_refused(
+    toy: LlamaModel, drafters: list[str], options: dict[str, dict[str, object]], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_drafters(VerifierSettings(model="/toy", drafters=drafters, options=options), "v", toy)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "why"),
+    [
+        ("majority", {}, "no 'majority' among outrider.acceptance"),
+        ("typical", {"epsilon": 0}, "epsilon must be above 0"),
+        ("race", {"epsilon": 1}, "race rule takes no options, not epsilon"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused(rule: str, options: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_rule(VerifierSettings(acceptance=rule, acceptance_options=options))
+
+
+def test_drafters_are_made_with_their_options(toy: LlamaModel) -> None:
+    settings = VerifierSettings(model="/toy", drafters=["suffix", "ngram"], options={"suffix": {"nodes": 3}})
+    suffix, ngram = make_drafters(settings, "v", toy)
+    assert (suffix.name, ngram.name) == ("suffix", "ngram")
+    assert suffix._options.nodes == 3
+
+
+def test_the_shipped_target_has_the_shipped_heads() -> None:
+    model = LlamaModel.load(pocket.directory("target"), dtype="float32")
+    [medusa] = make_drafters(VerifierSettings(drafters=["medusa"], options={"medusa": {"nodes": 8}}), "v", model)
+    assert medusa.heads.count == 4
+
+
+def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:
+    rule = make_rule(VerifierSettings())
+    assert (rule.name, rule.lossy) == ("race", False)

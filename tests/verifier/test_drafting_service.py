@@ -1,0 +1,192 @@
+"""Drafters and rules over real processes: several proposers, rejection over the wire, plug-ins of other packages."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import channel, close_channels
+from outrider.v1 import sampling_pb2, verifier_pb2_grpc
+from outrider.v1 import verifier_pb2 as pb
+from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.ids import pack_ids
+
+from tests.processes import ServiceProcess, running
+from tests.toy_model import save_toy
+
+VOCABULARY = 50
+DOCS = Path(__file__).parents[2] / "docs" / "drafters.md"
+Stub = verifier_pb2_grpc.VerifierStub
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Mesh:
+    """A verifier that weighs guesses by rejection, a proposer with a model and one without."""
+
+    def __init__(self, nats_url: str, directory: Path, logs: Path) -> None:
+        self.log, self.metrics = logs / "verifier.log", free_port()
+        common = {"nats_url": nats_url, "model": directory}
+        self._services = [
+            ServiceProcess(
+                "verifier",
+                self.log,
+                instance="judge",
+                acceptance="rejection",
+                page_size=8,
+                metrics_port=self.metrics,
+                drafters='["ngram"]',
+                **common,
+            ),
+            ServiceProcess("proposer", logs / "model.log", instance="p-model", **common),
+            ServiceProcess("proposer", logs / "suffix.log", instance="p-suffix", drafter="suffix", **common),
+        ]
+
+    def __enter__(self) -> Mesh:
+        for service in self._services:
+            service.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for service in self._services:
+            service.stop()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Sum over all label values that are not given."""
+        text = httpx.get(f"http://127.0.0.1:{self.metrics}/metrics").text
+        lines = [line for line in text.splitlines() if line.startswith((f"outrider_{name}{{", f"outrider_{name} "))]
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(part in line for part in wanted))
+
+
+@pytest.fixture(scope="module")
+def mesh(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with Mesh(shared_nats, directory, tmp_path_factory.mktemp("logs")) as started:
+        yield started
+
+
+@pytest.fixture
+async def registry(bus: Bus) -> AsyncIterator[Registry]:
+    reader = Registry(bus, "test", "reader")
+    await reader.start()
+    yield reader
+    reader.leave()
+
+
+async def stub_of(registry: Registry, instance: str) -> Stub:
+    members = await registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 60)
+    return Stub(channel(next(member.address for member in members if member.instance == instance)))
+
+
+@pytest.fixture
+async def stub(registry: Registry, mesh: Mesh) -> AsyncIterator[Stub]:
+    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 60)
+    yield await stub_of(registry, "judge")
+    await close_channels()
+
+
+async def answer(stub: Stub, name: str, temperature: float, **speculation: object) -> list[Frame]:
+    request = pb.SubmitRequest(
+        request_id=name,
+        tenant="t",
+        prompt=pack_ids([1, 2, 3]),
+        sampling=sampling_pb2.SamplingParams(temperature=temperature, seed=17, max_tokens=200),
+        speculation=sampling_pb2.Speculation(**speculation),
+    )
+    await stub.Submit(request)
+    call = stub.Follow(pb.FollowRequest(request_id=name))
+    return [decode_frame(response.frame) async for response in call]
+
+
+def guessers(frames: list[Frame]) -> set[str]:
+    return {name for frame in frames for name in frame.guessed_by if name}
+
+
+async def test_only_guesses_that_were_drawn_are_used_where_a_sampled_request_is_judged_by_rejection(
+    stub: Stub, mesh: Mesh
+) -> None:
+    found: set[str] = set()
+    for attempt in range(60):
+        found |= guessers(await answer(stub, f"warm{attempt}", 1.0))
+        if found:
+            break
+    assert found == {"model"}
+    assert mesh.metric("spec_accepted_tokens_total", drafter="model") > 0
+    assert mesh.metric("spec_unusable_trees_total", drafter="ngram") > 0
+    assert "guesses are not used" in mesh.log.read_text()
+
+
+async def test_greedy_requests_take_guesses_of_every_drafter_and_say_the_same(stub: Stub, mesh: Mesh) -> None:
+    plain = [token for frame in await answer(stub, "plain", 0.0, off=True) for token in frame.tokens]
+    for names in (["suffix"], ["model"], []):
+        for attempt in range(10):
+            frames = await answer(stub, f"cold-{'-'.join(names)}-{attempt}", 0.0, drafters=names)
+            assert [token for frame in frames for token in frame.tokens] == plain
+            if guessers(frames) >= set(names):
+                break
+        else:
+            pytest.fail(f"{names} never guessed right")
+
+
+async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) -> None:
+    await answer(stub, "counted", 0.0)
+    for drafter in ("model",):
+        drafted, bought, accepted = (
+            mesh.metric(f"spec_{kind}_tokens_total", drafter=drafter) for kind in ("drafted", "bought", "accepted")
+        )
+        assert drafted >= bought >= accepted > 0
+        assert mesh.metric("spec_bought_tokens_total", drafter=drafter, depth="1") > 0
+    assert mesh.metric("spec_step_seconds_total", kind="predicted") > 0
+    assert mesh.metric("spec_step_seconds_total", kind="real") > 0
+    assert mesh.metric("spec_exposed_drafting_seconds_total", drafter="ngram") > 0
+    assert mesh.metric("spec_lossy") == 0
+
+
+def install_from_the_docs(sources: Path, target: Path) -> None:
+    """Builds and installs the package that the documentation shows, without a network."""
+    text = DOCS.read_text()
+    code, project = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
+    assert code
+    assert project
+    sources.mkdir()
+    (sources / "outrider_again.py").write_text(code[1])
+    (sources / "pyproject.toml").write_text(project[1])
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*command, "--disable-pip-version-check", "--target", target, sources], check=True, timeout=60)
+
+
+async def test_a_drafter_from_another_package_is_used(
+    registry: Registry, shared_nats: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_from_the_docs(tmp_path / "sources", tmp_path / "installed")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "installed"), os.environ.get("PYTHONPATH", "")]))
+    settings = {"nats_url": shared_nats, "model": directory, "page_size": 8, "drafters": '["again"]'}
+    with ExitStack() as stack:
+        log = tmp_path / "verifier.log"
+        stack.enter_context(running("verifier", log, instance="third", acceptance="typical", **settings))
+        stub = await stub_of(registry, "third")
+        frames = await answer(stub, "again", 20.0, drafters=["again"])
+    await close_channels()
+    usage = frames[-1].usage
+    assert usage is not None
+    assert guessers(frames) == {"again"}
+    assert usage.lossy

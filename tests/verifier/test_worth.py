@@ -1,0 +1,113 @@
+"""Drafters whose guesses do not pay are left alone and tried again; the others are always asked."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+
+import pytest
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import DraftTree, Opening
+from outrider.verifier.engine import Engine
+from outrider.verifier.sequence import Request
+from outrider.verifier.worth import Prices, Worth, Yield
+
+from tests.verifier.conftest import MakeEngine
+from tests.verifier.drafters import EverythingDrafter
+
+PRICES = Prices(token=1.0, row=0.1, step=1.0)
+GOOD, BAD, SLOW = Yield(8, 2, 0.0), Yield(8, 0, 0.0), Yield(4, 1, 2.0)
+
+
+def quiet_steps(worth: Worth, done: Yield, steps: int) -> list[bool]:
+    """Whether the drafter was left alone, step by step."""
+    found = []
+    for _ in range(steps):
+        worth.step("d", done, PRICES)
+        found.append("d" in worth.quiet)
+    return found
+
+
+def test_a_drafter_that_pays_is_always_asked() -> None:
+    assert not any(quiet_steps(Worth(), GOOD, 2000))
+
+
+@pytest.mark.parametrize("done", [BAD, SLOW, Yield()])
+def test_one_that_does_not_is_tried_now_and_then_and_seldomer_each_time(done: Yield) -> None:
+    quiet = quiet_steps(Worth(), done, 6000)
+    tries = [step for step in range(1, 6000) if quiet[step - 1] and not quiet[step]]
+    gaps = [after - before for before, after in itertools.pairwise(tries)]
+    assert quiet.index(True) < 60
+    assert len(tries) >= 3
+    assert gaps == sorted(gaps)
+    assert sum(quiet) > 0.9 * len(quiet)
+
+
+def test_one_that_has_become_good_is_asked_again_for_good() -> None:
+    worth = Worth()
+    quiet_steps(worth, BAD, 200)
+    assert "d" in worth.quiet
+    assert not any(quiet_steps(worth, GOOD, 3000)[500:])
+
+
+class Slow(EverythingDrafter):
+    """Takes its time, for all guesses there are or for none."""
+
+    name = "slow"
+
+    def __init__(self, vocabulary: int, right: bool) -> None:
+        super().__init__(vocabulary if right else 0, 1)
+        self.calls = 0
+        self.openings: list[Opening] = []
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.openings.append(opening)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.calls += 1
+        time.sleep(0.002)
+        return super().draft()
+
+
+def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
+    said: dict[str, list[int]] = {}
+    for name in names:
+        engine.submit(Request(name, "t", [1, 2, 3], Sampling(1.0, seed=len(said)), 240))
+        while engine.busy:
+            for request, frame in engine.step().frames:
+                said.setdefault(request.id, []).extend(frame.tokens)
+    return said
+
+
+def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: MakeEngine) -> None:
+    slow, names = Slow(50, right=False), ["a", "b", "c"]
+    engine = make_engine(50, [slow])
+    said = answer(engine, names)
+    assert engine.tally.steps > 600
+    assert 60 < slow.calls < 250
+    assert engine.guessing.quiet == {"slow"}
+    assert said == answer(make_engine(50), names)
+    right = Slow(50, right=True)
+    engine = make_engine(50, [right])
+    assert answer(engine, names) == said
+    assert right.calls == engine.tally.steps
+
+
+def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
+    slow = Slow(50, right=False)
+    engine = make_engine(50, [slow])
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, drafters=frozenset({"another"})))
+    while engine.busy:
+        engine.step()
+    assert not engine.guessing.quiet
+    assert slow.openings == []
+
+
+def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(make_engine: MakeEngine) -> None:
+    slow = Slow(50, right=True)
+    engine = make_engine(50, [slow])
+    engine.submit(Request("a", "red", [1, 2, 3], Sampling(), 6, emitted=[4, 5]))
+    [opening] = slow.openings
+    assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
