@@ -45,7 +45,7 @@ def main() -> None:
 def _section(options: argparse.Namespace, console: Console) -> sections.Section:
     if options.cpu:
         shape = SHAPES[(options.shapes or _CPU_SHAPES)[0]]
-        title = f"{shape.name} on CPU, float32, {options.threads} threads, {_CPU_CONTEXT} tokens of context"
+        title = f"{shape.name} on CPU, {options.threads} threads, {_CPU_CONTEXT} tokens of context"
         return sections.on_cpu(cpu.measure(shape, _CPU_ROWS, _CPU_CONTEXT), title)
     shapes = [SHAPES[name] for name in options.shapes or _GPU_SHAPES]
     chosen = list(cases(shapes, (STEPS[name] for name in options.steps)))

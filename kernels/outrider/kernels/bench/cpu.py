@@ -46,24 +46,26 @@ class CpuTiming:
 
 
 def measure(shape: ModelShape, rows: Sequence[int], context: int) -> Iterator[CpuTiming]:
-    """Every product of ``shape``, and attention behind ``context`` tokens, in float32.
+    """Every product of ``shape`` in float32 and its own dtype, and attention behind ``context`` tokens in float32.
 
     As in a model's step, each layer has weights and pages of its own; times are of one layer.
     """
     with torch.inference_mode():
         for count in rows:
-            for name, (outputs, inputs) in shape.products.items():
-                layers = 1 if name == "logits" else shape.layers
-                yield _timing(f"linear {name}", count, *linear(outputs, inputs, count, layers))
+            for dtype in dict.fromkeys((torch.float32, shape.dtype)):
+                for name, (outputs, inputs) in shape.products.items():
+                    layers = 1 if name == "logits" else shape.layers
+                    op = f"linear {name} {str(dtype).removeprefix('torch.')}"
+                    yield _timing(op, count, *linear(outputs, inputs, dtype, count, layers))
             yield _timing("tree_attention", count, *attention(shape, count, context))
 
 
-def linear(outputs: int, inputs: int, rows: int, layers: int) -> Pair:
+def linear(outputs: int, inputs: int, dtype: torch.dtype, rows: int, layers: int) -> Pair:
     """A product with each layer's weight, ours and torch's."""
     generator = torch.Generator().manual_seed(0)
-    weights = [torch.randn(outputs, inputs, generator=generator) for _ in range(layers)]
+    weights = [torch.randn(outputs, inputs, generator=generator).to(dtype) for _ in range(layers)]
     packed = [pack(weight, single_rows=True) for weight in weights]
-    x = torch.randn(rows, inputs, generator=generator)
+    x = torch.randn(rows, inputs, generator=generator).to(dtype)
     return [partial(form, x) for form in packed], [partial(functional.linear, x, weight) for weight in weights]
 
 

@@ -11,16 +11,16 @@ from torch import Tensor
 _BLOCK = 1024
 
 
-@triton.jit(do_not_specialize=["width"])
-def _swiglu(gate_up, out, width, BLOCK: tl.constexpr):
+@triton.jit
+def _swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < width
-    gate = tl.load(gate_up + row * 2 * width + column, inside, other=0.0).to(tl.float32)
-    up = tl.load(gate_up + row * 2 * width + width + column, inside, other=0.0).to(tl.float32)
+    inside = column < WIDTH
+    gate = tl.load(gate_up + row * 2 * WIDTH + column, inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + column, inside, other=0.0).to(tl.float32)
     decay = tl.exp(-tl.abs(gate))
     share = tl.where(gate >= 0, 1.0, decay) / (1 + decay)
-    tl.store(out + row * width + column, gate * share * up, inside)
+    tl.store(out + row * WIDTH + column, gate * share * up, inside)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -34,5 +34,6 @@ def swiglu(gate_up: Tensor) -> Tensor:
     rows, width = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty(rows, width, dtype=gate_up.dtype, device=gate_up.device)
     grid = (rows, triton.cdiv(width, _BLOCK))
-    launch(_swiglu, grid, {"gate_up": gate_up, "out": out, "width": width}, {"BLOCK": _BLOCK}, Config(warps=4))
+    constants = {"WIDTH": width, "BLOCK": _BLOCK}
+    launch(_swiglu, grid, {"gate_up": gate_up, "out": out}, constants, Config(warps=4))
     return out

@@ -320,10 +320,10 @@ def block_shape(dtype: torch.dtype, head_dim: int, rows: int, strict: bool) -> B
     if dtype == torch.float32:
         return BlockShape(16, 32, Config(4, 2 if head_dim <= 64 else 1, fused=False))
     if head_dim > 128:
-        return BlockShape(32, 32, Config(8, 2, fused=False))
+        return BlockShape(32, 64, Config(8, 1, fused=False))
     if strict or rows > 16:
         return BlockShape(64, 64, Config(8, 2, fused=False))
-    return BlockShape(16, 64, Config(4, 2, fused=False), folds=False)
+    return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
 
 
 def _check(pool: KvPool, heads: int, dtype: torch.dtype) -> None:
