@@ -6,6 +6,9 @@ import pytest
 from outrider.mesh.errors import ConfigError
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import Opening
+from outrider.models.text import Tokenizer
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.settings import VerifierSettings
 
@@ -27,6 +30,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
         (["medusa"], {"medusa": {"model": "/nowhere"}}, "/nowhere/config.json cannot be read"),
         (["medusa"], {"medusa": {"model": "pocket"}}, "hidden_size is 256; it must be the target's, 32"),
         (["suffix"], {"suffix": {"colour": 1}}, "colour"),
+        (["model"], {"model": {"model": "/nowhere"}}, "/nowhere"),
+        (["model"], {"model": {"model": "pocket"}}, "vocabulary .* is not the target's"),
     ],
 )
 def test_a_drafter_that_cannot_serve_is_refused(
@@ -56,10 +61,14 @@ def test_drafters_are_made_with_their_options(toy: LlamaModel) -> None:
     assert suffix._options.nodes == 3
 
 
-def test_the_shipped_target_has_the_shipped_heads() -> None:
-    model = LlamaModel.load(pocket.directory("target"), dtype="float32")
-    [medusa] = make_drafters(VerifierSettings(drafters=["medusa"], options={"medusa": {"nodes": 8}}), "v", model)
+def test_the_shipped_target_has_the_shipped_heads_and_draft() -> None:
+    directory = pocket.directory("target")
+    model, vocabulary = LlamaModel.load(directory, dtype="float32"), Tokenizer.load(directory).fingerprint
+    settings = VerifierSettings(dtype="float32", drafters=["medusa", "model"], options={"medusa": {"nodes": 8}})
+    medusa, draft = make_drafters(settings, vocabulary, model)
     assert medusa.heads.count == 4
+    draft.open(1, Opening([1, 2, 3], Sampling(), 9))
+    assert len(draft.draft()[0][1].tokens) == 4
 
 
 def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:

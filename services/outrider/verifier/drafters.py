@@ -8,13 +8,14 @@ from typing import Any
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError
 from outrider.models import pocket
-from outrider.models.llama import LlamaModel
+from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.speculation import Acceptance, AcceptanceError, Drafter, DrafterContext, DrafterError
+from outrider.models.text import TextError
 from outrider.verifier.settings import VerifierSettings
 
 _GROUP = "outrider.drafters"
 _RULES = "outrider.acceptance"
-_HEADS = "medusa"
+_SHIPPED = {"medusa": pocket.directory("medusa"), "model": pocket.directory("draft")}
 
 
 def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> list[Drafter]:
@@ -44,7 +45,7 @@ def make_rule(settings: VerifierSettings) -> Acceptance:
 
 def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> Drafter:
     options = dict(settings.options.get(name, {}))
-    shipped = settings.model == "pocket" and name == _HEADS
+    shipped = settings.model == "pocket" and name in _SHIPPED
     context = DrafterContext(
         vocabulary,
         model.config.vocab_size,
@@ -57,7 +58,7 @@ def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaMo
     )
     try:
         drafter: Drafter = plugins.load(_GROUP, name)(context)
-    except DrafterError as error:
+    except (DrafterError, ModelError, TextError) as error:
         raise ConfigError(str(error)) from None
     return drafter
 
@@ -69,10 +70,10 @@ def _directory(name: str, options: dict[str, Any], shipped: bool) -> Path | None
         return None
     if not isinstance(asked, str):
         raise ConfigError(f"options.{name}.model must be a directory, not {asked!r}")
-    if asked == "pocket" and name == _HEADS:
-        try:
-            pocket.verify(pocket.directory("medusa"))
-        except pocket.ManifestError as error:
-            raise ConfigError(str(error)) from None
-        return pocket.directory("medusa")
-    return Path(asked)
+    if asked != "pocket" or name not in _SHIPPED:
+        return Path(asked)
+    try:
+        pocket.verify(_SHIPPED[name])
+    except pocket.ManifestError as error:
+        raise ConfigError(str(error)) from None
+    return _SHIPPED[name]
