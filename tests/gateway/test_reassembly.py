@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from outrider.gateway.reassembly import Reassembly, join
-from outrider.wire.frames import Finish, Frame
+from outrider.wire.frames import Finish, Frame, Likelihood
 
 _LENGTH = 12
 _spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lambda pair: (pair[0], max(pair)))
@@ -14,7 +14,16 @@ _spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lam
 def _frame(start: int, end: int) -> Frame:
     numbers = range(start, end)
     finish = Finish.LENGTH if end == _LENGTH else None
-    return Frame("r", start, list(numbers), [f"<{n}>" for n in numbers], ["d" * (n % 2) for n in numbers], finish)
+    likely = [Likelihood(-float(n), b"", []) for n in numbers]
+    return Frame(
+        "r",
+        start,
+        list(numbers),
+        [f"<{n}>" for n in numbers],
+        ["d" * (n % 2) for n in numbers],
+        finish,
+        likelihoods=likely or None,
+    )
 
 
 @given(st.lists(_spans, max_size=30))
@@ -54,3 +63,15 @@ def test_a_source_that_repeats_the_past_is_behind() -> None:
     assert not held.reaches(_frame(2, 5))
     assert held.reaches(_frame(2, 6))
     assert held.reaches(_frame(6, 8))
+
+
+def test_an_echoed_prompt_stands_before_the_generated_tokens() -> None:
+    held = Reassembly(prompt=3)
+    assert held.next_index == -3
+    assert held.take(Frame("r", -3, [7, 8], ["", ""], ["", ""])) is not None
+    assert not held.fits(Frame("r", 0, [1], [""], [""]))
+    fresh = held.take(Frame("r", -2, [8, 9, 1], ["", "", ""], ["", "", "d"]))
+    assert fresh == Frame("r", -1, [9, 1], ["", ""], ["", "d"])
+    assert (held.tokens, held.generated, held.guessed, held.frames) == ([7, 8, 9, 1], [1], 1, 0)
+    held.take(Frame("r", 1, [2], [""], [""]))
+    assert held.frames == 1

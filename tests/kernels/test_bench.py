@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.kernels.bench import cpu
+from outrider.kernels.bench.bars import bars
 from outrider.kernels.bench.cases import STEPS, Case, Step, Work, cases
+from outrider.kernels.bench.gpu import Ceiling, Timing
 from outrider.kernels.bench.pairs import PAIRS
 from outrider.kernels.bench.roofline import DEVICES, predict
 from outrider.kernels.shapes import SHAPES, ModelShape
@@ -82,3 +84,34 @@ def test_a_step_that_is_not_known_is_refused_by_name() -> None:
     done = bench("--steps", "decode,march")
     assert done.returncode == 2
     assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in done.stderr
+
+
+def timing(shape: str, op: str, part: str, step: str, microseconds: float) -> Timing:
+    [case] = [c for c in cases([SHAPES[shape]], [STEPS[step]]) if (c.op, c.part) == (op, part)]
+    seconds = microseconds * 1e-6
+    return Timing(case, seconds, seconds, case.work.moved / seconds, case.work.flops / seconds, 0.5)
+
+
+def test_figures_are_held_to_their_bars() -> None:
+    most = Ceiling(4e12, {})
+    found = {
+        bar.name.split()[0]: bar
+        for bar in bars(
+            [
+                timing("llama-3.1-8b", "tree_attention", "", "decode-8k", 10.0),
+                timing("llama-3.1-8b", "tree_attention", "", "decode-32k", 35.0),
+                timing("llama-3.1-8b", "tree_attention", "", "decode", 1e9),
+                timing("llama-3.1-8b", "linear", "qkv", "decode", 20.0),
+                timing("llama-3.1-8b", "linear", "qkv", "tree-64-8k", 24.0),
+                timing("llama-3.1-8b-int4", "linear", "qkv", "decode", 5.0),
+            ],
+            most,
+        )
+    }
+    assert set(found) == {"attention's", "a", "int4"}
+    assert found["attention's"].worst == pytest.approx(8193 * 2 * 8 * 128 * 2 / 4e12 / 10e-6, rel=1e-2)
+    assert found["attention's"].met
+    assert found["a"].worst == pytest.approx(1.2)
+    assert not found["a"].met
+    assert found["int4"].worst == pytest.approx(4.0)
+    assert found["int4"].met

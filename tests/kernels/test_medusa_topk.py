@@ -68,8 +68,8 @@ def test_float32_candidates_are_those_of_the_definition(op: Op) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_of_equal_tokens_the_lowest_ids_come_first(op: Op) -> None:
-    blocks, biases, outputs = weights(1, 8, 400)
-    outputs[0] = outputs[0, :5].repeat(80, 1)
+    blocks, biases, outputs = weights(1, 8, 2100)
+    outputs[0] = outputs[0, :5].repeat(420, 1)
     ids, values = poisoned(op, noise(2, 8), MedusaHeads.pack(blocks, biases, outputs), MOST)
     for row in range(2):
         first = int(ids[row, 0, 0])
@@ -80,7 +80,7 @@ def test_of_equal_tokens_the_lowest_ids_come_first(op: Op) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_large_logits_neither_overflow_nor_lose_the_sum(op: Op) -> None:
-    blocks, biases, outputs = weights(1, 8, 500)
+    blocks, biases, outputs = weights(1, 8, 2100)
     ids, values = poisoned(op, noise(3, 8) * 100, MedusaHeads.pack(blocks, biases, outputs * 100), 3)
     expected = reference.medusa_topk(noise(3, 8) * 100, blocks, biases, outputs * 100, 3)
     assert torch.equal(ids, expected[0])

@@ -12,6 +12,7 @@ from outrider.kernels import elementary
 from outrider.kernels.race_sample import Truncation, truncate
 from outrider.kernels.race_sample.logits.triton import BLOCK, scaled
 from outrider.kernels.race_sample.truncation import least_kept, triton
+from outrider.kernels.race_sample.truncation.reference import share
 from torch import Tensor
 
 from tests.kernels.device import DEVICE, noise, poison
@@ -25,10 +26,10 @@ def kept_by_definition(logits: Tensor, truncation: Truncation) -> set[int]:
     if 0 < truncation.top_k < len(values):
         alive = {e for e in alive if sum(values[o] > values[e] for o in alive) < truncation.top_k}
     masses = elementary.mass(logits - logits.max()).tolist()
-    share = Fraction(float(torch.tensor(truncation.top_p)))
-    if share < 1:
+    top_p = Fraction(float(torch.tensor(truncation.top_p)))
+    if top_p < 1:
         total = sum(masses[e] for e in alive)
-        alive = {e for e in alive if sum(masses[o] for o in alive if values[o] > values[e]) < share * total}
+        alive = {e for e in alive if sum(masses[o] for o in alive if values[o] > values[e]) < top_p * total}
     return alive
 
 
@@ -44,14 +45,21 @@ def test_top_k_and_top_p_keep_what_their_definitions_keep(halves: list[int], top
     assert set(torch.nonzero(kept > NEVER)[:, 0].tolist()) == kept_by_definition(logits[0], Truncation(top_k, top_p))
 
 
+@given(total=st.integers(1, 2**58), top_p=st.floats(0, 1, width=32))
+def test_a_share_of_a_mass_is_rounded_up_and_never_nothing(total: int, top_p: float) -> None:
+    units = max(1, int(Fraction(top_p) * 2**24))
+    expected = -(-total * units // 2**24)
+    assert share(torch.tensor([total]), torch.tensor([top_p])).tolist() == [expected]
+
+
 @settings(max_examples=40, deadline=None)
 @given(min_p=st.floats(1e-4, 1.0), seed=st.integers(0, 1000))
 def test_min_p_drops_what_is_clearly_below_and_keeps_what_is_clearly_above(min_p: float, seed: int) -> None:
     logits = noise(1, 50, seed=seed).cpu() * 3
-    share = (logits - logits.max()).double().exp()
+    ratio = (logits - logits.max()).double().exp()
     kept = truncate(logits, Truncation(min_p=min_p)) > NEVER
-    assert kept[share > min_p * (1 + 1e-5)].all()
-    assert not kept[share < min_p * (1 - 1e-5)].any()
+    assert kept[ratio > min_p * (1 + 1e-5)].all()
+    assert not kept[ratio < min_p * (1 - 1e-5)].any()
 
 
 def test_the_likeliest_is_always_kept() -> None:
@@ -65,6 +73,12 @@ def test_no_order_of_summing_shows() -> None:
     order = torch.randperm(5000, generator=torch.Generator().manual_seed(2))
     truncation = Truncation(top_p=0.93)
     assert torch.equal(truncate(logits[:, order], truncation), truncate(logits, truncation)[:, order])
+
+
+def test_logits_are_divided_by_their_temperature_with_one_rounding() -> None:
+    logits, draws = noise(6, 500) * 7, parameters(6, 500)
+    by = torch.where(draws.temperatures > 0, draws.temperatures, 1.0)
+    assert torch.equal(scaled(logits, draws), logits / by[:, None])
 
 
 def assert_kept_alike(logits: Tensor, *ways: str, seed: int) -> None:
@@ -92,7 +106,7 @@ def test_kernels_find_the_least_kept_digit_by_digit(vocabulary: int, ways: list[
 @pytest.mark.parametrize("ways", [("top_k",), ("top_p",), ("top_k", "top_p", "min_p")])
 def test_ties_and_nuclei_across_blocks_are_found(ways: tuple[str, ...]) -> None:
     assert_kept_alike(noise(2, BLOCK + 1) * 2, *ways, seed=1)
-    assert_kept_alike((noise(2, 2 * BLOCK + 5) * 2).round(), *ways, seed=2)
+    assert_kept_alike((noise(2, 2 * BLOCK + 5) * 2).round() - 90, *ways, seed=2)
 
 
 def test_zeros_of_both_signs_are_one_value() -> None:

@@ -202,6 +202,8 @@ def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, direc
         tree.append(token, parent, 0.5, 1, 0.5, "d")
     kept = guide.prune(tree)
     assert (kept.tokens, kept.parents) == ([a, b, b, b, a], [-1, 0, 1, -1, 3])
+    ending = grammars.compile(pb.Grammar(regex="(ab|ba)b")).guide([5, 5], 2, frozenset({EOS, b}))
+    assert ending.prune(tree).tokens == [a]
     batch = EditBatch(381)
     guide.edit(batch, 4, kept)
     allowed = batch._allowed

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import torch
 from outrider.kernels.linear import Quantization
 
+HEADS = 4
+"""Medusa's, beside any model."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
@@ -64,6 +67,7 @@ class ModelShape:
 _SHAPES = (
     ModelShape("pocket", 256, 4, 2, 64, 704, 4096, 8),
     ModelShape("llama-3.1-8b", 4096, 32, 8, 128, 14336, 128256, 32),
+    ModelShape("llama-3.1-8b-int8", 4096, 32, 8, 128, 14336, 128256, 32, quantization="int8"),
     ModelShape("llama-3.1-8b-int4", 4096, 32, 8, 128, 14336, 128256, 32, kv_dtype=torch.int8, quantization="int4"),
     ModelShape(
         "qwen3-32b-fp8",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 class _Log:
     frames: list[bytes] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    size: int = 0
     done_at: float | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -23,16 +24,19 @@ class FrameLog:
     Args:
         keep_s: seconds that a finished request's frames are kept.
         keep: most finished requests that are kept.
+        keep_bytes: most bytes of their frames.
     """
 
-    def __init__(self, keep_s: float = 60.0, keep: int = 4096) -> None:
-        self._keep_s, self._keep = keep_s, keep
+    def __init__(self, keep_s: float = 60.0, keep: int = 4096, keep_bytes: int = 256 << 20) -> None:
+        self._keep_s, self._keep, self._keep_bytes = keep_s, keep, keep_bytes
+        self._bytes = 0
         self._logs: dict[str, _Log] = {}
         self._done: OrderedDict[str, float] = OrderedDict()
 
     def open(self, request: str) -> None:
         """Starts a log, in place of a finished one of the same name."""
-        self._done.pop(request, None)
+        if self._done.pop(request, None) is not None:
+            self._bytes -= self._logs[request].size
         self._logs[request] = _Log()
 
     def running(self, request: str) -> bool:
@@ -44,8 +48,10 @@ class FrameLog:
         log = self._logs[request]
         log.frames.append(frame)
         log.ends.append(end)
+        log.size += len(frame)
         if last:
             log.done_at = self._done[request] = time.monotonic()
+            self._bytes += log.size
             self._forget()
         log.news.set()
 
@@ -55,9 +61,13 @@ class FrameLog:
 
     def _forget(self) -> None:
         horizon = time.monotonic() - self._keep_s
-        while self._done and (len(self._done) > self._keep or next(iter(self._done.values())) < horizon):
+        while len(self._done) > 1 and (self._full or next(iter(self._done.values())) < horizon):
             request, _ = self._done.popitem(last=False)
-            del self._logs[request]
+            self._bytes -= self._logs.pop(request).size
+
+    @property
+    def _full(self) -> bool:
+        return len(self._done) > self._keep or self._bytes > self._keep_bytes
 
     async def follow(self, request: str, start: int) -> AsyncIterator[bytes]:
         """Frames that hold tokens from index ``start`` on, and the last one; `KeyError` for an unknown request."""

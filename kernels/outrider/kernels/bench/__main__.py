@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from outrider.kernels.bench import cpu, sections
+from outrider.kernels.bench.bars import bars
 from outrider.kernels.bench.cases import STEPS, Case, cases
 from outrider.kernels.bench.roofline import DEVICES
 from outrider.kernels.launch import INTERPRETED
@@ -22,7 +23,7 @@ from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
 
 _CPU_SHAPES = ["pocket"]
-_GPU_SHAPES = ["llama-3.1-8b", "qwen3-32b-fp8"]
+_GPU_SHAPES = ["llama-3.1-8b", "llama-3.1-8b-int8", "llama-3.1-8b-int4", "qwen3-32b-fp8"]
 _CPU_ROWS = [1, 4, 8, 16, 32]
 _CPU_CONTEXT = 300
 _WIDTH = 140
@@ -63,6 +64,9 @@ def _measured(chosen: list[Case]) -> sections.Section:
     with torch.inference_mode():
         most = gpu.ceiling(device, (case.work.factors for case in chosen))
         timings = list(gpu.measure(chosen, device, most))
+    for bar in bars(timings, most):
+        sign, verdict = ("≥" if bar.least else "≤"), ("met" if bar.met else "missed")
+        print(f"{bar.name}: {bar.worst:.3g} ({bar.case}), to be {sign} {bar.limit:g}: {verdict}")
     return sections.measured(timings, torch.cuda.get_device_name(), most)
 
 

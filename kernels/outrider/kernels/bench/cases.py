@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.kv_codes import CODES
-from outrider.kernels.shapes import ModelShape
+from outrider.kernels.shapes import HEADS, ModelShape
 
 MOVED = 4
 """Rows of a verified tree that are moved behind the context."""
+
+MOST_DRAWN = 64
+"""Rows of a sequence that draw a token each; of more, a piece of a prompt, one does at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,13 @@ STEPS = {
         Step("decode-32", 32, 1, 4096),
         Step("tree-8x16", 8, 16, 4096),
         Step("prompt-512", 1, 512, 4096),
+        Step("decode-8k", 1, 1, 8192),
+        Step("tree-64-8k", 1, 64, 8192),
+        Step("decode-32k", 1, 1, 32768),
+        Step("tree-64-32k", 1, 64, 32768),
     )
 }
-"""One token, a batch of them, a batch of draft trees, and a piece of a prompt."""
+"""One token, a batch of them, a batch of draft trees, and a piece of a prompt; a token and a large tree far behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +152,18 @@ def _tree_attention(shape: ModelShape, step: Step) -> Parts:
     rows = step.rows * shape.heads * shape.head_dim * 2 * shape.dtype.itemsize
     seen = step.rows * (step.context + (step.nodes + 1) / 2)
     yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim), shape.dtype)
+
+
+@_op
+def _race_sample(shape: ModelShape, step: Step) -> Parts:
+    """The logits once, of every row."""
+    if step.nodes <= MOST_DRAWN:
+        yield "", Work(step.rows * shape.vocabulary * shape.dtype.itemsize)
+
+
+@_op
+def _medusa_topk(shape: ModelShape, step: Step) -> Parts:
+    """One row a sequence is proposed behind."""
+    weights = HEADS * shape.hidden * (shape.hidden + shape.vocabulary)
+    if step.nodes == 1:
+        yield "", Work(weights * shape.dtype.itemsize, 2 * step.rows * weights, shape.dtype)

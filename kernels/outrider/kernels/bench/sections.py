@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from outrider.kernels.bench import bars as held
 from outrider.kernels.bench.cases import Case
 from outrider.kernels.bench.cpu import CpuTiming
 from outrider.kernels.bench.gpu import Ceiling, Timing
@@ -88,7 +89,9 @@ def measured(timings: Iterable[Timing], gpu: str, most: Ceiling) -> Section:
     """Times on the GPU at hand, over what it was seen to reach."""
     rates = ", ".join(f"{str(dtype)[6:]} {rate / 1e12:.0f} TFLOP/s" for dtype, rate in most.flops.items())
     title = f"Kernels on {gpu}: copies {most.bandwidth / 1e12:.2f} TB/s, products in {rates}"
-    section = Section("gpu", title, "share of the ceiling", 1.0, {"copy_bytes_a_second": most.bandwidth})
+    timings = list(timings)
+    facts = {"copy_bytes_a_second": most.bandwidth, "bars": [asdict(bar) for bar in held.bars(timings, most)]}
+    section = Section("gpu", title, "share of the ceiling", 1.0, facts)
     for timing in timings:
         theirs = timing.of_ceiling * timing.seconds / timing.torch_seconds
         figures: dict[str, Cell] = {

@@ -18,6 +18,7 @@ from torch import Tensor
 _MOST_SHARES = 64
 """Of a head's vocabulary: with four heads, some two programs for each multiprocessor of an H100 or H200."""
 _ROWS = 16
+_Args = dict[str, Tensor | int | float]
 _KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
@@ -52,7 +53,7 @@ def _logits(
             used &= (place < WIDTH)[None, :]
         right = tl.load(inner + row[:, None] * WIDTH + place[None, :], used, other=0.0)
         total = tl.dot(left.to(KIND), right.to(KIND).T, total, input_precision="ieee")
-    total = tl.minimum(tl.maximum(tl.where(total == total, total, -1e38), -1e38), 1e38)
+    total = tl.minimum(tl.maximum(total, -1e38), 1e38)
     return tl.where((token < tokens)[:, None], total, float("-inf"))
 
 
@@ -140,12 +141,12 @@ def medusa_topk(hidden: Tensor, heads: MedusaHeads, k: int) -> tuple[Tensor, Ten
     values = hidden.new_empty(rows, count, shares, MOST, dtype=torch.float32)
     ids = torch.empty_like(values, dtype=torch.int32)
     peaks = hidden.new_empty(rows, count, shares, dtype=torch.float32)
-    candidates = {"values": values, "ids": ids, "peaks": peaks, "sums": torch.empty_like(peaks)}
-    sides = {"inner": _inner(hidden, heads), "weight": heads.outputs, "rows": rows, "tokens": tokens}
+    candidates: _Args = {"values": values, "ids": ids, "peaks": peaks, "sums": torch.empty_like(peaks)}
+    sides: _Args = {"inner": _inner(hidden, heads), "weight": heads.outputs, "rows": rows, "tokens": tokens}
     launch(_scan, (triton.cdiv(rows, _ROWS), shares, count), sides | candidates, constants, config)
     out_ids = hidden.new_empty(rows, count, k, dtype=torch.int64)
     out_values = hidden.new_empty(rows, count, k, dtype=torch.float32)
-    outs = {"out_ids": out_ids, "out_values": out_values, "k": k, "tokens": tokens}
+    outs: _Args = {"out_ids": out_ids, "out_values": out_values, "k": k, "tokens": tokens}
     launch(_merge, (rows * count,), candidates | outs, {"SHARES": shares, "TOP": MOST}, Config(warps=4))
     return out_ids, out_values
 
@@ -154,7 +155,7 @@ def _inner(hidden: Tensor, heads: MedusaHeads) -> Tensor:
     """[heads, n, hidden]."""
     count, _, width = heads.outputs.shape
     out = hidden.new_empty(count, len(hidden), width)
-    args = {"hidden": hidden, "inner": features(hidden, heads), "out": out, "rows": len(hidden)}
+    args: _Args = {"hidden": hidden, "inner": features(hidden, heads), "out": out, "rows": len(hidden)}
     grid = (len(hidden), count, triton.cdiv(width, 1024))
     launch(_residual, grid, args, {"WIDTH": width, "BLOCK": 1024}, Config(warps=4))
     return out
@@ -170,4 +171,4 @@ def _tile(outputs: Tensor) -> tuple[dict[str, Any], Config]:
         "TOP": MOST,
         "KIND": _KINDS[product_dtype(outputs.dtype)],
     }
-    return constants, Config(warps=4, stages=1 if wide else 4)
+    return constants, Config(warps=8, stages=1) if wide else Config(warps=4, stages=4)

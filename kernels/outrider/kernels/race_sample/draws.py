@@ -16,6 +16,9 @@ MOST_GUESSES = 16
 GREEDY_BELOW = 1e-6
 """Temperatures below count as 0."""
 
+BROKEN_FROM = 1e30
+"""Logits from here on count as infinite; over the least temperature, what is below stays finite."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Penalties:
@@ -110,12 +113,12 @@ class Drawn:
     """What the rows drew.
 
     Attributes:
-        tokens: int32 [n]; -1 where nothing can be drawn: a logit is NaN or infinite, before or after penalties, or
-            every token is impossible or forbidden.
+        tokens: int32 [n]; -1 where nothing can be drawn: a logit is NaN or 1e30 or more, before or after penalties,
+            or every token is impossible or forbidden.
         logprobs: float32 [n], of the tokens under the model's own distribution: the softmax of the logits as they
             came, before penalties, mask, temperature and truncation. Minus infinity for -1.
         top_tokens: int32 [n, top], the likeliest under that distribution, best first, the lowest id first on a tie;
-            -1 where there are no more, and where a logit is NaN or infinite.
+            -1 where there are no more, and where a logit is NaN or 1e30 or more.
         top_logprobs: float32 [n, top]; minus infinity for -1.
     """
 

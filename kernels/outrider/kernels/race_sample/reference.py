@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 from outrider.kernels import elementary
 from outrider.kernels.philox import log_exponentials
-from outrider.kernels.race_sample.draws import GREEDY_BELOW, Drawn, Draws, Penalties
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws, Penalties
 from outrider.kernels.race_sample.truncation import least_kept
 from torch import Tensor
-
-LARGEST = 1e30
-"""What logits divided by a temperature are cut off at, so that they stay finite."""
 
 _NEVER = float("-inf")
 
@@ -74,7 +71,7 @@ def _scores(logits: Tensor, draws: Draws) -> Tensor:
     raw = logits.float()
     changed = raw if draws.penalties is None else _penalised(raw, draws.penalties)
     hot = (draws.temperatures >= GREEDY_BELOW)[:, None]
-    scaled = (changed / torch.where(hot, draws.temperatures[:, None], 1.0)).clamp(max=LARGEST)
+    scaled = changed / torch.where(hot, draws.temperatures[:, None], 1.0)
     if draws.allowed is not None:
         scaled = scaled.masked_fill(~_allowed(draws.allowed, logits.shape[1]), _NEVER)
     scaled = scaled.masked_fill(_broken(raw) | _broken(changed), _NEVER)
@@ -85,7 +82,7 @@ def _scores(logits: Tensor, draws: Draws) -> Tensor:
 
 
 def _broken(logits: Tensor) -> Tensor:
-    return ~(logits < float("inf")).all(-1, keepdim=True)
+    return ~(logits < BROKEN_FROM).all(-1, keepdim=True)
 
 
 def _penalised(logits: Tensor, penalties: Penalties) -> Tensor:

@@ -14,16 +14,15 @@ import triton.language as tl
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.philox.triton import log_exponential, word, words
 from outrider.kernels.race_sample.draws import GREEDY_BELOW, MOST_GUESSES, MOST_TOP, Drawn, Draws
-from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, divided, opened, scaled
+from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, opened, scaled
 from outrider.kernels.race_sample.ranking.triton import Args, ranked
-from outrider.kernels.race_sample.reference import LARGEST
 from outrider.kernels.race_sample.truncation.triton import least_kept
 from torch import Tensor
 
 _FINISH = Config(warps=1, fused=False)
 _PLAIN: dict[str, bool | int] = {"SCALED": False, "MASKED": False, "TRUNCATED": False, "BLOCK": BLOCK}
 
-_GREEDY_BELOW, _LARGEST = tl.constexpr(GREEDY_BELOW), tl.constexpr(LARGEST)
+_GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
 _NOBODY = tl.constexpr(2**31 - 1)
 _LESS, _MORE = tl.constexpr(1 - 1e-6), tl.constexpr(1 + 1e-6)
 _LN2_PER_BIT, _SLACK = tl.constexpr(-math.log(2) * 2.0**-23), tl.constexpr(math.log(2) * (127 + 32) + 1e-3)
@@ -43,16 +42,19 @@ def _bound(logit, least_factor, most_factor, drawn):
 def _score(logits, entry, seed, position, by, SCALED: tl.constexpr):
     x = tl.load(logits + entry).to(tl.float32)
     if not SCALED:
-        x = divided(x, by)
+        x = tl.math.div_rn(x, by)
     return x - log_exponential(word(seed, position, entry))
 
 
 @triton.jit
 def _winner(bound, highest, entries, logits, seed, position, by, SCALED: tl.constexpr):
-    """The best score of a block and the lowest entry that has it: looks at entries until no bound reaches the best."""
+    """The best score of a block and the lowest entry that has it: looks at entries until no bound reaches the best.
+
+    At none where a bound is infinite: the row is broken.
+    """
     best = tl.full((), float("-inf"), tl.float32)
     best_entry = tl.full((), _NOBODY, tl.int32)
-    while (highest >= best) & (highest > float("-inf")):
+    while (highest >= best) & (highest > float("-inf")) & (highest < float("inf")):
         entry = tl.min(tl.where(bound == highest, entries, _NOBODY))
         score = _score(logits, entry, seed, position, by, SCALED)
         better = (score > best) | ((score == best) & (entry < best_entry))
@@ -86,23 +88,18 @@ def _race(
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    value = opened(value, row, block, vocabulary, allowed, least, masks, MASKED, TRUNCATED, BLOCK)
+    value = opened(value, row, block, vocabulary, allowed, least, masks, SCALED, MASKED, TRUNCATED, BLOCK)
     temperature = tl.load(temperatures + row)
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
         factor = 1.0 if SCALED else 1.0 / temperature
         bound = _bound(value, factor * _LESS, factor * _MORE, words(seed, position, block * BLOCK, BLOCK))
         highest = tl.max(bound)
-        broken = tl.full((), float("-inf"), tl.float32)
-        if highest == float("inf"):
-            broken = tl.max(value)
-        highest = tl.where(broken == float("inf"), float("-inf"), highest)
         best, entry = _winner(bound, highest, entries, values + row * stride, seed, position, temperature, SCALED)
-        best = tl.where(broken == float("inf"), broken, best)
+        best = tl.where(highest < float("inf"), best, highest)
     else:
         best = tl.max(value)
-        entry = tl.min(tl.where(tl.minimum(value, _LARGEST) == tl.minimum(best, _LARGEST), entries, _NOBODY))
-        best = tl.where(best == float("inf"), best, tl.minimum(best, _LARGEST))
+        entry = tl.min(tl.where(value == best, entries, _NOBODY))
     tl.store(scores + row * blocks + block, best)
     tl.store(winners + row * blocks + block, entry)
 

@@ -6,8 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.launch import Config, launch
-from outrider.kernels.race_sample.draws import GREEDY_BELOW, Draws, Penalties
-from outrider.kernels.race_sample.reference import LARGEST
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Draws, Penalties
 from torch import Tensor
 
 BLOCK = 4096
@@ -17,19 +16,13 @@ CONFIG = Config(warps=8, fused=False)
 
 _CHUNK = 256
 
-_GREEDY_BELOW, _LARGEST = tl.constexpr(GREEDY_BELOW), tl.constexpr(LARGEST)
+_GREEDY_BELOW, _BROKEN_FROM = tl.constexpr(GREEDY_BELOW), tl.constexpr(BROKEN_FROM)
 
 
 @triton.jit
 def divisor(temperature):
     """What a row's logits are divided by; 1 where it is greedy."""
     return tl.where(temperature >= _GREEDY_BELOW, temperature, 1.0)
-
-
-@triton.jit
-def divided(logit, by):
-    """A logit over the temperature, cut off where it would be infinite."""
-    return tl.minimum(tl.math.div_rn(logit, by), _LARGEST)
 
 
 @triton.jit
@@ -47,12 +40,13 @@ def opened(
     allowed,
     least,
     masks,
+    SCALED: tl.constexpr,
     MASKED: tl.constexpr,
     TRUNCATED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """A block's values, with minus infinity where mask or truncation forbids an entry, and infinity where broken."""
-    sound = value < float("inf")
+    sound = value < (float("inf") if SCALED else _BROKEN_FROM)
     if MASKED:
         forbidden = ~_block_allows(allowed, row, block, vocabulary, masks, BLOCK)
         value = tl.where(forbidden & sound, float("-inf"), value)
@@ -70,8 +64,9 @@ def _block_allows(allowed, row, block, vocabulary, masks, BLOCK: tl.constexpr):
 @triton.jit
 def _settled(logit, open_, temperature):
     """What is kept of a logit: NaN marks a row as broken."""
-    kept = tl.where(open_, divided(tl.where(logit < float("inf"), logit, 0.0), divisor(temperature)), float("-inf"))
-    return tl.where(logit < float("inf"), kept, float("nan"))
+    sound = logit < _BROKEN_FROM
+    scaled = tl.math.div_rn(tl.where(sound, logit, 0.0), divisor(temperature))
+    return tl.where(sound, tl.where(open_, scaled, float("-inf")), float("nan"))
 
 
 @triton.jit(do_not_specialize=["stride", "vocabulary", "words"])
@@ -115,7 +110,7 @@ def _penalise(
         factor = tl.load(factors + places, inside, other=1.0)
         changed = tl.where(logit > 0, tl.math.div_rn(logit, factor), logit * factor)
         changed = changed + tl.load(biases + places, inside, other=0.0)
-        changed = tl.where(logit < float("inf"), changed, float("nan"))
+        changed = tl.where(logit < _BROKEN_FROM, changed, float("nan"))
         open_ = inside
         if MASKED:
             open_ = _allows(allowed + row * words, token, inside)

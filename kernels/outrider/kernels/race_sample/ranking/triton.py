@@ -12,7 +12,7 @@ from outrider.kernels.elementary.triton import exp, log
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.philox.triton import log_exponential, words
 from outrider.kernels.race_sample.draws import GREEDY_BELOW
-from outrider.kernels.race_sample.logits.triton import CONFIG, divided, divisor, opened
+from outrider.kernels.race_sample.logits.triton import CONFIG, divisor, opened
 from torch import Tensor
 
 Args = Mapping[str, Tensor | int | float]
@@ -51,13 +51,13 @@ def _tops(
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    x = opened(value, row, block, vocabulary, allowed, least, masks, MASKED, TRUNCATED, BLOCK)
+    x = opened(value, row, block, vocabulary, allowed, least, masks, SCALED, MASKED, TRUNCATED, BLOCK)
     broken = tl.max(x) == float("inf")
     x = tl.where(x < float("inf"), x, float("-inf"))
     if RACE:
         temperature = tl.load(temperatures + row)
         if not SCALED:
-            x = divided(x, divisor(temperature))
+            x = tl.math.div_rn(x, divisor(temperature))
         if temperature >= _GREEDY_BELOW:
             drawn = words(tl.load(seeds + row), tl.load(positions + row), block * BLOCK, BLOCK)
             x -= log_exponential(drawn)

@@ -48,7 +48,7 @@ def _row_peak(peaks, row, blocks, BLOCKS: tl.constexpr):
 
 @triton.jit
 def _order(x):
-    bits = tl.where(x == 0, 0.0, x).to(tl.int32, bitcast=True)
+    bits = x.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
 
