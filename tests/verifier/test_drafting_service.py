@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
@@ -16,8 +17,14 @@ import pytest
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
+from outrider.mesh.tasks import Tasks
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import Opening
+from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.drafting import RemoteDrafting
+from outrider.verifier.engine import Opened, Outcome
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 
@@ -161,6 +168,38 @@ async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) 
     assert mesh.metric("spec_step_seconds_total", kind="real") > 0
     assert mesh.metric("spec_exposed_drafting_seconds_total", drafter="ngram") > 0
     assert mesh.metric("spec_lossy") == 0
+
+
+async def sessions(registry: Registry, instance: str, count: int) -> None:
+    """Returns once a proposer says that it has ``count`` sessions."""
+    await registry.wait_for(
+        "proposer", lambda all_: any(m.instance == instance and m.status["load"] == count for m in all_), 10
+    )
+
+
+async def test_a_drafter_that_is_left_alone_has_its_sessions_ended_and_begun_again(
+    registry: Registry, mesh: Mesh, directory: Path
+) -> None:
+    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 60)
+    vocabulary = Tokenizer.load(directory).fingerprint
+    drafting = RemoteDrafting("tester", vocabulary, registry, Tasks(), lambda trees, source: None)
+    drafting.start()
+    async with asyncio.timeout(10):
+        while drafting.drafters != {"model", "suffix"}:
+            await asyncio.sleep(0.02)
+    opening = Opening([1, 2, 3], Sampling(), 31)
+    drafting.tell(Outcome(opened=[Opened(1, opening, None), Opened(2, opening, frozenset({"suffix"}))]))
+    await sessions(registry, "p-model", 1)
+    await sessions(registry, "p-suffix", 2)
+    drafting.tell(Outcome(quiet=frozenset({"suffix"})))
+    await sessions(registry, "p-suffix", 0)
+    await sessions(registry, "p-model", 1)
+    drafting.tell(Outcome())
+    await sessions(registry, "p-suffix", 2)
+    drafting.tell(Outcome(closed=[1, 2]))
+    await sessions(registry, "p-model", 0)
+    await sessions(registry, "p-suffix", 0)
+    await drafting.stop()
 
 
 def install_from_the_docs(sources: Path, target: Path) -> None:
