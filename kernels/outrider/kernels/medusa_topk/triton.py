@@ -53,7 +53,7 @@ def _logits(
             used &= (place < WIDTH)[None, :]
         right = tl.load(inner + row[:, None] * WIDTH + place[None, :], used, other=0.0)
         total = tl.dot(left.to(KIND), right.to(KIND).T, total, input_precision="ieee")
-    total = tl.minimum(tl.maximum(total, -1e38), 1e38)
+    total = tl.minimum(tl.maximum(tl.where(total == total, total, -1e38), -1e38), 1e38)
     return tl.where((token < tokens)[:, None], total, float("-inf"))
 
 

@@ -75,7 +75,7 @@ def rms_norm(
         "WEIGHTED": weight is not None,
         "ADDED": add is not None,
     }
-    launch(_rms_norm, (rows, heads), tensors, constants, Config(warps=min(max(block // 512, 1), 16)))
+    launch(_rms_norm, (rows, heads), tensors, constants, Config(warps=min(max(block // 1024, 1), 16)))
     return out
 
 

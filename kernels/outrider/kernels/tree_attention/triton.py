@@ -123,22 +123,17 @@ def _attend(
     span = tl.load(item + 5)
     kind = tl.load(item + 6)
     lane = tl.arange(0, GROUP_ROWS)
-    row = first + lane // GROUP
-    live = (lane // GROUP < rows) & (row < row_count)
-    live &= tl.where(span == 0, 0, tl.load(spans + row, live, other=-1)) == span
-    position = tl.load(positions + row, live, other=0).to(tl.int32)
+    row = tl.minimum(first + lane // GROUP, row_count - 1)
+    position = tl.load(positions + row).to(tl.int32)
     far_end = tl.maximum(position - (MOST_NODES - 1), 0) // UNIT * UNIT
-    live &= far_end > tl.where(kind == FAR, begin, -1)
     visible_from = tl.where(kind == FAR, begin, far_end)
     visible_to = tl.where(kind == FAR, tl.minimum(end, far_end) - 1, position)
     if WINDOW:
         visible_from = tl.maximum(visible_from, position - WINDOW + 1)
-    visible_to = tl.where(live, visible_to, -1)
-    bits = tl.load(ancestors + row, live, other=0)
+    bits = tl.load(ancestors + row)
     element = tl.arange(0, BLOCK_D)
     query = (row.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
-    used = live[:, None] & (element < DIM)[None, :]
-    q = tl.load(queries + query[:, None] * DIM + element[None, :], used, other=0.0).to(PRODUCT)
+    q = tl.load(queries + query[:, None] * DIM + element[None, :], (element < DIM)[None, :], other=0.0).to(PRODUCT)
     context = tl.load(contexts + sequence)
     path_from = tl.where(kind == PATH, context, end)
     tree_from = tl.where(kind == BITS, context, end)
@@ -160,10 +155,13 @@ def _attend(
             q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, path_from, tree_from, head,
             page_count, cap, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, CAPPED, PRODUCT, PRECISION,
         )  # fmt: skip
-    last = tl.load(counts + row, live, other=1) - 1
-    partial = tl.load(starts + row, live, other=0) + tl.where(kind == FAR, tl.load(item + 7), last)
+    last = tl.load(counts + row) - 1
+    partial = tl.load(starts + row) + tl.where(kind == FAR, tl.load(item + 7), last)
     out = (partial.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
-    tl.store(sums_out + out[:, None] * DIM + element[None, :], sums, used)
+    live = lane // GROUP < rows
+    live &= tl.where(span == 0, 0, tl.load(spans + row)) == span
+    live &= far_end > tl.where(kind == FAR, begin, -1)
+    tl.store(sums_out + out[:, None] * DIM + element[None, :], sums, live[:, None] & (element < DIM)[None, :])
     tl.store(stats_out + out * 2, top, live)
     tl.store(stats_out + out * 2 + 1, total, live)
 
@@ -231,7 +229,7 @@ class TritonPlan:
         _check(pool, heads, dtype)
         device, dim = pool.data.device, pool.head_dim
         group = heads // pool.kv_heads
-        shape = block_shape(dtype, dim, max(s.rows for s in batch.sequences) * group, strict)
+        shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
         self._tables = Tables.build(batch, Layout(shape.rows // group, strict, window), pool.pages)
         self.scale = dim**-0.5 * LOG2_E
         self._positions, self._pool, self._group = batch.positions, pool, group
@@ -313,14 +311,19 @@ class BlockShape:
     folds: bool = True
 
 
-def block_shape(dtype: torch.dtype, head_dim: int, rows: int, strict: bool) -> BlockShape:
-    """The shape for sequences of up to ``rows`` rows times heads, which matter only where bits may depend on them."""
-    if dtype == torch.float32 and head_dim > 128:
+def block_shape(dtype: torch.dtype, pool: KvPool, rows: int, strict: bool) -> BlockShape:
+    """The shape for sequences of up to ``rows`` rows times heads, which matter only where bits may depend on them.
+
+    Chosen so that no compiler of the supported range keeps registers in memory.
+    """
+    if dtype == torch.float32 and pool.head_dim > 128:
         return BlockShape(16, 16, Config(8, 1, fused=False))
     if dtype == torch.float32:
-        return BlockShape(16, 32, Config(4, 2 if head_dim <= 64 else 1, fused=False))
-    if head_dim > 128:
+        return BlockShape(16, 32, Config(4, 2 if pool.head_dim <= 64 else 1, fused=False))
+    if pool.head_dim > 128:
         return BlockShape(32, 64, Config(8, 1, fused=False))
+    if pool.scales is not None:
+        return BlockShape(32, 64, Config(8, 2, fused=False))
     if strict or rows > 16:
         return BlockShape(64, 64, Config(8, 2, fused=False))
     return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
