@@ -21,8 +21,8 @@ def test_a_packed_weight_gives_the_product(dtype: torch.dtype, biased: bool, row
     bias = random(21, seed=2).to(dtype) if biased else None
     expected = reference.linear(x, weight, bias)
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
-    for single_rows in (False, True):
-        product = pack(weight, bias, single_rows=single_rows)(x)
+    for few_rows in (False, True):
+        product = pack(weight, bias, few_rows=few_rows)(x)
         assert product.dtype == dtype
         torch.testing.assert_close(product.float(), expected, atol=tolerance, rtol=tolerance)
 

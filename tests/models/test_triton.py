@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from outrider.kernels import backend
 from outrider.kernels.batch import SequenceRows
+from outrider.kernels.shapes import SHAPES
+from outrider.models import pocket
+from outrider.models.errors import ModelError
 from outrider.models.llama import LlamaModel
 
 from tests.kernels.device import DEVICE
@@ -54,3 +58,15 @@ def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
     other = (ids[:7], SequenceRows(7, 0, range(8, 16)))
     _, tree = step(model, pool, [other, (nodes, SequenceRows(5, 33, range(8), parents))])
     assert torch.equal(tree[[0, 2, 4]], chunk[33:36])
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_pages_that_no_kernel_reads_are_refused(tmp_path: Path) -> None:
+    save("llama 3", tmp_path)
+    with pytest.raises(ModelError, match="pages hold 24 tokens; it must be a power of two"):
+        load(tmp_path, "fast").new_pool(2, 24)
+
+
+def test_the_shipped_targets_kernels_are_those_that_are_reported_on() -> None:
+    model = LlamaModel.load(pocket.directory("target"), dtype="bfloat16")
+    assert replace(model.kernel_shape(16), name="pocket") == SHAPES["pocket"]

@@ -12,7 +12,9 @@ from outrider.kernels.invariance import NotInvariant, invariant_tiling
 from outrider.kernels.linear import Linear, Quantization
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
-from outrider.kernels.tree_attention import Tiling, plan_attention
+from outrider.kernels.shapes import ModelShape
+from outrider.kernels.tree_attention import Tiling, check_attention, plan_attention
+from outrider.kernels.warm_up import warm_up
 from outrider.models import rotary
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import DTYPES, ModelConfig
@@ -39,6 +41,7 @@ class LlamaModel:
     def __init__(self, config: ModelConfig, loader: WeightLoader, strict: bool) -> None:
         self.config = config
         self._strict = strict
+        self._quantization = loader.quantization
         self.dtype = loader.dtype
         self.device = loader.device
         self._tiling = _tiling(config) if strict and not takes_triton(self.device) else None
@@ -91,10 +94,44 @@ class LlamaModel:
         return model
 
     def new_pool(self, pages: int, page_size: int) -> KvPool:
-        """Empty pages for this model's keys and values: in float32, but for Triton kernels in the weights' dtype."""
+        """Empty pages for this model's keys and values: in float32, but for Triton kernels in the weights' dtype.
+
+        On a GPU the kernels that a step with such pages launches are compiled now, not by the first request.
+
+        Raises:
+            ModelError: there are no kernels for such pages.
+        """
         config = self.config
-        dtype = self.dtype if takes_triton(self.device) else torch.float32
-        return KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device)
+        triton = takes_triton(self.device)
+        dtype = self.dtype if triton else torch.float32
+        pool = KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device)
+        if triton:
+            try:
+                check_attention(pool, config.heads, self.dtype)
+            except ValueError as error:
+                raise ModelError(str(error)) from None
+        if triton and self.device.type == "cuda":
+            warm_up(self.kernel_shape(page_size), self.device)
+        return pool
+
+    def kernel_shape(self, page_size: int) -> ModelShape:
+        """What the kernels of this model depend on."""
+        config = self.config
+        return ModelShape(
+            name="model",
+            hidden=config.hidden_size,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            intermediate=config.intermediate_size,
+            vocabulary=config.vocab_size,
+            layers=config.layers,
+            dtype=self.dtype,
+            kv_dtype=self.dtype,
+            page_size=page_size,
+            head_norm=config.query_key_norm,
+            quantization=self._quantization,
+        )
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:

@@ -25,6 +25,7 @@ class WeightLoader:
         config: of the model.
         dtype: of the weights it makes.
         device: where they go.
+        quantization: of the layers' products.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class WeightLoader:
         self.device = device
         self._checkpoint = checkpoint
         self._strict = strict
-        self._quantization = quantization
+        self.quantization = quantization
         self._row_ranges: dict[tuple[int, int, Quantization | None], RowRange] = {}
         self._folds = dtype == torch.float32
 
@@ -123,14 +124,14 @@ class WeightLoader:
     def _pack(self, weight: Tensor, bias: Tensor | None, norm: str | None = None) -> Linear:
         if norm is not None and self._folds:
             weight = weight.float() * self._take(norm, self.config.hidden_size).float()
-        return self._packed(weight, bias, self._quantization)
+        return self._packed(weight, bias, self.quantization)
 
     def _packed(self, weight: Tensor, bias: Tensor | None, quantization: Quantization | None) -> Linear:
         weight = weight.to(self.device, self.dtype).contiguous()
         if bias is not None:
             bias = bias.to(self.device, self.dtype)
         try:
-            linear = pack(weight, bias, single_rows=not self._strict, quantization=quantization)
+            linear = pack(weight, bias, few_rows=not self._strict, quantization=quantization)
         except ValueError as error:
             raise ModelError(str(error)) from None
         return self._invariant(linear, quantization) if self._strict and not takes_triton(self.device) else linear

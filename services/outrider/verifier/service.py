@@ -86,11 +86,11 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
                 determinism=settings.determinism,
                 quantization=None if settings.quantization == "none" else settings.quantization,
             )
+            self._engine = self._build(model)
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
         self._name = settings.served_name or ("pocket" if settings.model == "pocket" else directory.name)
         self._dtype = str(model.dtype).removeprefix("torch.")
-        self._engine = self._build(model)
         self._grammars = Grammars(directory / "tokenizer.json", model.config.vocab_size, self._served.eos_ids)
 
     def _build(self, model: LlamaModel) -> Engine:

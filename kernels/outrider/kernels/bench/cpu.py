@@ -64,7 +64,7 @@ def linear(outputs: int, inputs: int, dtype: torch.dtype, rows: int, layers: int
     """A product with each layer's weight, ours and torch's."""
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(outputs, inputs, generator=generator).to(dtype) for _ in range(layers)]
-    packed = [pack(weight, single_rows=True) for weight in weights]
+    packed = [pack(weight, few_rows=True) for weight in weights]
     x = torch.randn(rows, inputs, generator=generator).to(dtype)
     return [partial(form, x) for form in packed], [partial(functional.linear, x, weight) for weight in weights]
 

@@ -33,19 +33,19 @@ def pack(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    single_rows: bool = False,
+    few_rows: bool = False,
     quantization: Quantization | None = None,
 ) -> Linear:
     """The quickest form of a weight on its device.
 
-    Rows are in the weight's dtype whatever the quantization. On a GPU, without ``single_rows``, a row's bits do not
+    Rows are in the weight's dtype whatever the quantization. On a GPU, without ``few_rows``, a row's bits do not
     depend on the other rows or their number, and they are the same on every GPU of one compute capability; on a CPU
     see `outrider.kernels.invariance`.
 
     Args:
         weight: [out_features, in_features], float32, bfloat16 or float16.
         bias: [out_features].
-        single_rows: whether a single row, or few on a GPU, may go another way than several, and so get other last bits.
+        few_rows: whether few rows may go another way than many, and so get other last bits.
         quantization: ``int8`` (a scale for each output feature), ``int4`` (a scale and a zero point for each output
             feature and 128 input features), ``fp8`` (e4m3, as the rows of each product are too, with a scale for each
             row; on GPUs that multiply it), or None.
@@ -56,5 +56,5 @@ def pack(
     if quantization not in (None, *get_args(Quantization)):
         raise ValueError(f"quantization is {quantization!r}; it must be one of {', '.join(get_args(Quantization))}")
     if takes_triton(weight.device):
-        return gpu.pack(weight, bias, quantization, strict=not single_rows)
-    return cpu.pack(weight, bias, quantization, single_rows=single_rows)
+        return gpu.pack(weight, bias, quantization, strict=not few_rows)
+    return cpu.pack(weight, bias, quantization, few_rows=few_rows)

@@ -148,14 +148,14 @@ class Int4Linear:
 
 
 def pack(
-    weight: Tensor, bias: Tensor | None, quantization: Quantization | None = None, *, single_rows: bool = False
+    weight: Tensor, bias: Tensor | None, quantization: Quantization | None = None, *, few_rows: bool = False
 ) -> Linear:
     """See `outrider.kernels.linear.pack`; on a device that is no CPU the weight stays as it is."""
     if quantization is not None:
         return _quantized(weight, bias, quantization)
     if not _packs(weight):
         return PlainLinear(weight, bias)
-    if single_rows and bias is None and weight.dtype == torch.float32 and weight.numel() <= _COPIED_BELOW:
+    if few_rows and bias is None and weight.dtype == torch.float32 and weight.numel() <= _COPIED_BELOW:
         return FewRowsLinear(weight)
     return PackedLinear(weight, bias)
 

@@ -19,7 +19,10 @@ from outrider.kernels.tree_attention.cpu import CpuPlan
 from outrider.kernels.tree_attention.pieces import Tiling
 from torch import Tensor
 
-__all__ = ["AttentionPlan", "CpuPlan", "Tiling", "plan_attention"]
+__all__ = ["AttentionPlan", "CpuPlan", "Tiling", "check_attention", "plan_attention"]
+
+_MOST_GROUP = 16
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class AttentionPlan(Protocol):
@@ -64,3 +67,19 @@ def plan_attention(
 
         return TritonPlan(batch, pool, heads, dtype, strict=strict)
     return CpuPlan(batch, pool, heads, dtype, tiling if strict else None)
+
+
+def check_attention(pool: KvPool, heads: int, dtype: torch.dtype) -> None:
+    """Refuses what has no Triton kernel.
+
+    Raises:
+        ValueError: says what it is, and what is allowed.
+    """
+    if heads % pool.kv_heads:
+        raise ValueError(f"{heads} heads do not divide into groups of {pool.kv_heads} key heads")
+    if heads // pool.kv_heads > _MOST_GROUP:
+        raise ValueError(f"{heads // pool.kv_heads} heads share a key head; at most {_MOST_GROUP} can")
+    if dtype not in _DTYPES:
+        raise ValueError(f"queries are {dtype}; they must be one of {', '.join(map(str, _DTYPES))}")
+    if pool.page_size & (pool.page_size - 1):
+        raise ValueError(f"pages hold {pool.page_size} tokens; it must be a power of two")

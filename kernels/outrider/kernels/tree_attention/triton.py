@@ -18,7 +18,7 @@ from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.kv_codes.triton import decode, kind, raw, unit
 from outrider.kernels.launch import Config, launch, product_dtype
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import tables
+from outrider.kernels.tree_attention import check_attention, tables
 from outrider.kernels.tree_attention.spans import LOG2_E, MOST_NODES, UNIT
 from outrider.kernels.tree_attention.tables import ITEM, Layout, Tables
 from torch import Tensor
@@ -226,7 +226,7 @@ class TritonPlan:
         window: int = 0,
         soft_cap: float = 0.0,
     ) -> None:
-        _check(pool, heads, dtype)
+        check_attention(pool, heads, dtype)
         device, dim = pool.data.device, pool.head_dim
         group = heads // pool.kv_heads
         shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
@@ -327,14 +327,3 @@ def block_shape(dtype: torch.dtype, pool: KvPool, rows: int, strict: bool) -> Bl
     if strict or rows > 16:
         return BlockShape(64, 64, Config(8, 2, fused=False))
     return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
-
-
-def _check(pool: KvPool, heads: int, dtype: torch.dtype) -> None:
-    if heads % pool.kv_heads:
-        raise ValueError(f"{heads} heads do not divide into groups of {pool.kv_heads} key heads")
-    if heads // pool.kv_heads > 16:
-        raise ValueError(f"{heads // pool.kv_heads} heads share a key head; at most 16 can")
-    if dtype not in _PRODUCT:
-        raise ValueError(f"queries are {dtype}; they must be one of {', '.join(map(str, _PRODUCT))}")
-    if pool.page_size & (pool.page_size - 1):
-        raise ValueError(f"pages hold {pool.page_size} tokens; it must be a power of two")
