@@ -8,7 +8,6 @@ position: see `outrider.kernels.tree_attention.spans`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from outrider.kernels.kv_codes.triton import decode, kind, raw, unit
 from outrider.kernels.launch import Config, launch, product_dtype
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import check_attention, tables
+from outrider.kernels.tree_attention.blocks import block_shape
 from outrider.kernels.tree_attention.spans import LOG2_E, MOST_NODES, UNIT
 from outrider.kernels.tree_attention.tables import ITEM, Layout, Tables
 from torch import Tensor
@@ -292,38 +292,3 @@ class TritonPlan:
             "cap": self._cap,
         }
         launch(_attend, (len(items), pool.kv_heads), args, {**self._constants, "FOLDS": folds}, self._config)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """What one program takes.
-
-    Attributes:
-        rows: rows times heads of a group.
-        tile: positions loaded at once.
-        config: the same for every kind of work, lest a row's sums come in another order.
-        folds: whether sequences of this shape can be long enough to fold their spans themselves.
-    """
-
-    rows: int
-    tile: int
-    config: Config
-    folds: bool = True
-
-
-def block_shape(dtype: torch.dtype, pool: KvPool, rows: int, strict: bool) -> BlockShape:
-    """The shape for sequences of up to ``rows`` rows times heads, which matter only where bits may depend on them.
-
-    Chosen so that no compiler of the supported range keeps registers in memory.
-    """
-    if dtype == torch.float32 and pool.head_dim > 128:
-        return BlockShape(16, 16, Config(8, 1, fused=False))
-    if dtype == torch.float32:
-        return BlockShape(16, 32, Config(4, 2 if pool.head_dim <= 64 else 1, fused=False))
-    if pool.head_dim > 128:
-        return BlockShape(32, 64, Config(8, 1, fused=False))
-    if pool.scales is not None:
-        return BlockShape(32, 64, Config(8, 2, fused=False))
-    if strict or rows > 16:
-        return BlockShape(64, 64, Config(8, 2, fused=False))
-    return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
