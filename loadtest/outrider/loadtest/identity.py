@@ -46,6 +46,9 @@ MIXED: dict[str, dict[str, Any]] = {
 }
 """What may be mixed in, by name."""
 
+_LOCAL = ["random", "ngram", "suffix", "medusa"]
+"""Drafters of the verifier."""
+
 
 def main() -> int:
     """Runs every pass, prints a line each, and returns 1 if a strict answer differed."""
@@ -61,10 +64,10 @@ def main() -> int:
         count = sum(len(tokens) for told in wanted.values() for tokens, _ in told)
         print(f"off, one at a time: {len(wanted)} answers, {count} tokens", flush=True)
         different = _differ(url, options, wanted, "off", "off")
-        for drafters in (["model"], ["random"], ["ngram"]):
-            different += _differ(url, options, wanted, {"drafters": drafters}, drafters[0])
+        for drafter in ("model", *_LOCAL):
+            different += _differ(url, options, wanted, {"drafters": [drafter]}, drafter)
     with _mesh(options, verifiers=2) as url:
-        different += _differ(url, options, wanted, {"drafters": ["model", "ngram", "random"]}, "all, two verifiers")
+        different += _differ(url, options, wanted, {"drafters": ["model", *_LOCAL]}, "all, two verifiers")
     print(f"{options.determinism}, {options.dtype}: {different} answers differ")
     return int(different > 0 and options.determinism == "strict")
 
@@ -124,7 +127,7 @@ def _mesh(options: argparse.Namespace, verifiers: int) -> Iterator[str]:
     settings = {
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
-        "verifier.drafters": json.dumps(["ngram", "random"]),
+        "verifier.drafters": json.dumps(_LOCAL),
     }
     chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     command = [
