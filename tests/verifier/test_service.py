@@ -190,3 +190,29 @@ def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Pat
         log = process.log.read_text()
         assert "nowhere" in log
         assert "Traceback" not in log
+
+
+async def test_a_request_that_nobody_renews_is_cancelled(stub: Stub) -> None:
+    asked = message("leased")
+    asked.lease_ms = 1
+    await stub.Submit(asked)
+    last = (await follow(stub, "leased"))[-1]
+    assert last.finish is Finish.CANCELLED
+    assert last.verifier == "verifier-under-test"
+
+
+async def test_a_lease_counts_from_its_last_renewal(stub: Stub) -> None:
+    for name, granted, renewed in (("long", 20, 60_000), ("short", 60_000, 1)):
+        asked = message(name)
+        asked.lease_ms = granted
+        await stub.Submit(asked)
+        await stub.Renew(pb.RenewRequest(request_ids=[name, "unheard-of"], lease_ms=renewed))
+    assert (await follow(stub, "long"))[-1].finish is Finish.LENGTH
+    assert (await follow(stub, "short"))[-1].finish is Finish.CANCELLED
+
+
+async def test_a_lease_that_cannot_be_is_refused(stub: Stub) -> None:
+    asked = message("unleased")
+    asked.lease_ms = -1
+    assert "lease_ms" in (await refused(stub.Submit(asked))).message
+    assert "lease_ms" in (await refused(stub.Renew(pb.RenewRequest(request_ids=["a"])))).message

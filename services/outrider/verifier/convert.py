@@ -79,6 +79,12 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> R
     )
 
 
+def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
+    """How long the request lives without a renewal; 0 for ever."""
+    check(message.lease_ms >= 0, "lease_ms", f"must be at least 0, not {message.lease_ms}")
+    return message.lease_ms / 1e3
+
+
 def _ids(data: bytes, param: str, served: Served) -> list[int]:
     check(len(data) % 4 == 0, param, "must be whole little-endian int32 ids")
     return known(unpack_ids(data), param, served.vocabulary_size)

@@ -126,5 +126,5 @@ class Sequence:
 
     def usage(self) -> Usage:
         """What the request has cost so far."""
-        prompt = len(self.request.prompt)
-        return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy)
+        prompt, emitted = len(self.request.prompt), len(self.request.emitted)
+        return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy, emitted)

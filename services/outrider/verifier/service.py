@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
+import msgspec
 import torch
 from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
@@ -22,14 +23,16 @@ from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
-from outrider.verifier.convert import Served, request_from_proto
+from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.grammar import Grammars
+from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
+from outrider.verifier.parameters import check
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, QueueFull, Scheduler
 from outrider.verifier.settings import VerifierSettings
@@ -51,6 +54,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._settings = settings
         self._log = FrameLog()
         self._metrics = Metrics()
+        self._leases = Leases(self._on_expired)
         self._draining = False
         self._idle = asyncio.Event()
         self._started = False
@@ -155,7 +159,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Queues a request."""
         if self._draining:
             raise Unavailable("this verifier is draining")
-        request = request_from_proto(message, self._served)
+        request, lease_s = request_from_proto(message, self._served), lease_seconds(message)
         if message.sampling.HasField("grammar"):
             grammar = await asyncio.to_thread(self._grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
@@ -167,12 +171,24 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         except QueueFull:
             self._log.discard(request.id)
             raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
+        if lease_s and self._log.running(request.id):
+            self._leases.grant(request.id, lease_s)
         return pb.SubmitResponse(queued_ahead=ahead, instance=self._mesh.instance)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
         cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(message.request_id)))
         return pb.CancelResponse(cancelled=cancelled)
+
+    async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
+        """Puts off the end of leases."""
+        check(message.lease_ms >= 1, "lease_ms", f"must be at least 1, not {message.lease_ms}")
+        self._leases.renew(message.request_ids, message.lease_ms / 1e3)
+        return pb.RenewResponse()
+
+    def _on_expired(self, request_id: str) -> None:
+        _log.warning("nobody wants a request any more", request=request_id)
+        self._thread.call(lambda: self._engine.cancel(request_id))
 
     async def Follow(  # noqa: N802
         self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
@@ -204,6 +220,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     def _publish(self, outcome: Outcome) -> None:
         self._drafting.tell(outcome)
         for request, frame in outcome.frames:
+            if frame.finish is not None:
+                frame = msgspec.structs.replace(frame, verifier=self._mesh.instance)
+                self._leases.end(request.id)
             data = encode_frame(frame)
             self._mesh.bus.publish(token_subject(request.tenant, request.id), data)
             self._log.append(request.id, data, frame.first_index + len(frame.tokens), frame.finish is not None)

@@ -1,26 +1,29 @@
 from outrider.v1 import sampling_pb2 as _sampling_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation")
+    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "lease_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     EMITTED_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tenant: str
     prompt: bytes
     emitted: bytes
     sampling: _sampling_pb2.SamplingParams
     speculation: _sampling_pb2.Speculation
-    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ...) -> None: ...
+    lease_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("queued_ahead", "instance")
@@ -41,6 +44,18 @@ class CancelResponse(_message.Message):
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     cancelled: bool
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("request_ids", "lease_ms")
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    request_ids: _containers.RepeatedScalarFieldContainer[str]
+    lease_ms: int
+    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class RenewResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ("request_id", "from_index")

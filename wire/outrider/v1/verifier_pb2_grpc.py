@@ -44,6 +44,11 @@ class VerifierStub:
                 request_serializer=outrider_dot_v1_dot_verifier__pb2.CancelRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_verifier__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/outrider.v1.Verifier/Renew',
+                request_serializer=outrider_dot_v1_dot_verifier__pb2.RenewRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_verifier__pb2.RenewResponse.FromString,
+                _registered_method=True)
         self.Follow = channel.unary_stream(
                 '/outrider.v1.Verifier/Follow',
                 request_serializer=outrider_dot_v1_dot_verifier__pb2.FollowRequest.SerializeToString,
@@ -76,6 +81,14 @@ class VerifierServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Renew(self, request, context):
+        """Says that somebody still wants these requests: each is cancelled when its lease ends, counted from the last renewal.
+        Requests that are not there are no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Follow(self, request, context):
         """Frames of a request from a token index on, over gRPC: the way round the broker when it is away or a
         frame was lost. Kept for a while after the end. NOT_FOUND when the request is not known here.
@@ -103,6 +116,11 @@ def add_VerifierServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=outrider_dot_v1_dot_verifier__pb2.CancelRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_verifier__pb2.CancelResponse.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=outrider_dot_v1_dot_verifier__pb2.RenewRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_verifier__pb2.RenewResponse.SerializeToString,
             ),
             'Follow': grpc.unary_stream_rpc_method_handler(
                     servicer.Follow,
@@ -169,6 +187,33 @@ class Verifier:
             '/outrider.v1.Verifier/Cancel',
             outrider_dot_v1_dot_verifier__pb2.CancelRequest.SerializeToString,
             outrider_dot_v1_dot_verifier__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Verifier/Renew',
+            outrider_dot_v1_dot_verifier__pb2.RenewRequest.SerializeToString,
+            outrider_dot_v1_dot_verifier__pb2.RenewResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,6 +25,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     """What a request cost, in tokens. ``steps`` is how many times the target ran for its generated tokens.
 
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
+    ``emitted`` tokens were generated elsewhere before: nothing of what they cost is counted here.
     """
 
     prompt_tokens: int
@@ -34,6 +35,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     rejected_tokens: int = 0
     steps: int = 0
     lossy: bool = False
+    emitted: int = 0
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):
@@ -64,8 +66,9 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     ``texts[i]`` is the text that ``tokens[i]`` made final: empty while half a character or a possible stop string
     is held back. ``guessed_by[i]`` names the drafter that guessed ``tokens[i]``, or is empty where the target
     decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR`` and
-    ``Finish.REFUSED`` (the request's own parameters leave no token to draw). ``likelihoods`` has one for each of
-    ``tokens`` where they were asked for.
+    ``Finish.REFUSED`` (the request's own parameters leave no token to draw), and with a ``Finish.CANCELLED`` that is
+    meant for every reader, whoever they follow. ``likelihoods`` has one for each of ``tokens`` where they were asked
+    for. ``verifier`` is the process that ended the request, on the last frame.
     """
 
     request: str
@@ -77,6 +80,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     usage: Usage | None = None
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
+    verifier: str | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
