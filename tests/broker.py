@@ -13,9 +13,10 @@ NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
 
 class Broker:
-    """A nats-server on a free port that stays the same over its restarts."""
+    """A nats-server on a free port, which stays the same over its restarts as ``arguments`` do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -26,7 +27,7 @@ class Broker:
 
     def start(self, *arguments: str) -> None:
         """Starts it and waits until it listens."""
-        command = [str(NATS_SERVER), "--addr", "127.0.0.1", "--port", str(self.port), *arguments]
+        command = [str(NATS_SERVER), "--addr", "127.0.0.1", "--port", str(self.port), *self._arguments, *arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 20
         while not _listens(self.port):

@@ -36,9 +36,9 @@ def save_model(directory: Path) -> Path:
 class Stack:
     """Processes on one broker; those that are still there when the test is over are ended."""
 
-    def __init__(self, directory: Path, logs: Path) -> None:
+    def __init__(self, directory: Path, logs: Path, *, stores: bool = False) -> None:
         self.directory, self.logs = directory, logs
-        self.broker = Broker()
+        self.broker = Broker(*(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
         self.processes: list[ServiceProcess] = []
         self.port = free_port()
 
@@ -81,9 +81,9 @@ class Stack:
 
 
 @contextmanager
-def stack(directory: Path, logs: Path) -> Iterator[Stack]:
-    """A broker with nothing on it yet."""
-    made = Stack(directory, logs)
+def stack(directory: Path, logs: Path, *, stores: bool = False) -> Iterator[Stack]:
+    """A broker with nothing on it yet; it has JetStream where it ``stores``."""
+    made = Stack(directory, logs, stores=stores)
     made.broker.start()
     try:
         yield made
@@ -97,9 +97,9 @@ async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     async for data in response.aiter_bytes():
         *lines, waiting = (waiting + data).split(b"\n\n")
         for last in lines:
-            if last != b"data: [DONE]":
-                yield json.loads(last.removeprefix(b"data: "))
-    assert last == b"data: [DONE]"
+            if not last.startswith(b"data: [DONE]\nid: "):
+                yield json.loads(last.partition(b"\n")[0].removeprefix(b"data: "))
+    assert last.startswith(b"data: [DONE]\nid: ")
 
 
 class Streamed:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.gateway.reassembly import Reassembly, join
-from outrider.wire.frames import Finish, Frame, Likelihood
+from outrider.gateway.reassembly import Reassembly, join, split
+from outrider.wire.frames import Finish, Frame, Likelihood, Usage
 
 _LENGTH = 12
 _spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lambda pair: (pair[0], max(pair)))
@@ -40,7 +40,6 @@ def test_any_mixture_of_fitting_frames_gives_each_token_once(spans: list[tuple[i
     if taken:
         whole = join(taken)
         assert whole == _frame(0, held.next_index)
-        assert held.guessed == held.next_index // 2
 
 
 def test_a_frame_after_a_gap_does_not_fit() -> None:
@@ -72,6 +71,23 @@ def test_an_echoed_prompt_stands_before_the_generated_tokens() -> None:
     assert not held.fits(Frame("r", 0, [1], [""], [""]))
     fresh = held.take(Frame("r", -2, [8, 9, 1], ["", "", ""], ["", "", "d"]))
     assert fresh == Frame("r", -1, [9, 1], ["", ""], ["", "d"])
-    assert (held.tokens, held.generated, held.guessed, held.frames) == ([7, 8, 9, 1], [1], 1, 0)
-    held.take(Frame("r", 1, [2], [""], [""]))
-    assert held.frames == 1
+    assert (held.tokens, held.generated) == ([7, 8, 9, 1], [1])
+
+
+def test_what_a_lost_verifier_did_is_counted_with_what_the_last_one_tells() -> None:
+    held = Reassembly(prompt=1)
+    for start, end in ((-1, 0), (0, 3), (3, 4), (4, 7)):
+        held.take(_frame(start, end))
+    last = Frame("r", 7, [], [], [], Finish.STOP, Usage(5, 3, accepted_tokens=1, steps=2, emitted=4))
+    usage = held.complete(last).usage
+    assert usage is not None
+    assert (usage.completion_tokens, usage.accepted_tokens, usage.steps) == (7, 1 + 2, 2 + 2)
+    assert held.complete(_frame(0, 1)) == _frame(0, 1)
+
+
+@given(_spans, st.integers(0, _LENGTH))
+def test_a_split_frame_joins_to_what_it_was(span: tuple[int, int], count: int) -> None:
+    frame = _frame(*span)
+    head, rest = split(frame, min(count, len(frame.tokens)))
+    assert head.finish is None
+    assert join([head, rest]) == frame

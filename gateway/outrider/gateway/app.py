@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from outrider.gateway.edge import Edge
+from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
 from outrider.gateway.openai.routes import OpenAi
+from outrider.gateway.openai.streams import Streams
 from outrider.gateway.readiness import ready
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import Unavailable
@@ -16,8 +18,9 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 
-def make_app(generations: Generations, settings: GatewaySettings) -> ASGIApp:
+def make_app(flights: Flights, settings: GatewaySettings) -> ASGIApp:
     """All front doors over HTTP, and what operators ask."""
+    generations = Generations(flights, settings)
 
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -32,4 +35,5 @@ def make_app(generations: Generations, settings: GatewaySettings) -> ASGIApp:
         return Response(render(), media_type=CONTENT_TYPE)
 
     operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
-    return Edge(Router([*OpenAi(generations, settings).routes, *operations], redirect_slashes=False))
+    answering = [*OpenAi(generations, flights, settings).routes, *Streams(flights).routes]
+    return Edge(Router([*answering, *operations], redirect_slashes=False))

@@ -9,15 +9,20 @@ from contextlib import aclosing
 from outrider.gateway.stream import TokenStream
 from outrider.wire.frames import Frame
 
+_News = tuple[int, list[Frame]] | Exception | None
 
-async def merged(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, Frame], None]:
-    """Frames of all streams as they come, each with the place of its stream; the first failure of any is raised."""
+
+async def merged(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+    """Frames of all streams as they come, those of one stream that came together with its place.
+
+    The first failure of any is raised.
+    """
     if len(streams) == 1:
         async with aclosing(streams[0].frames()) as frames:
-            async for frame in frames:
-                yield 0, frame
+            async for batch in frames:
+                yield 0, batch
         return
-    news: asyncio.Queue[tuple[int, Frame] | Exception | None] = asyncio.Queue()
+    news: asyncio.Queue[_News] = asyncio.Queue()
     readers = [asyncio.create_task(_read(place, stream, news)) for place, stream in enumerate(streams)]
     reading = len(readers)
     try:
@@ -35,12 +40,12 @@ async def merged(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, Fr
         await asyncio.wait(readers)
 
 
-async def _read(place: int, stream: TokenStream, news: asyncio.Queue[tuple[int, Frame] | Exception | None]) -> None:
+async def _read(place: int, stream: TokenStream, news: asyncio.Queue[_News]) -> None:
     """Puts the stream's frames into ``news``, and how it ended: None, or the error."""
     try:
         async with aclosing(stream.frames()) as frames:
-            async for frame in frames:
-                news.put_nowait((place, frame))
+            async for batch in frames:
+                news.put_nowait((place, batch))
         news.put_nowait(None)
     except Exception as error:
         news.put_nowait(error)

@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from outrider.gateway import metrics
 from outrider.gateway.attempts import TRANSIENT, persist
 from outrider.gateway.encoder import Encoder
 from outrider.gateway.errors import ContextExceeded
+from outrider.gateway.flight import Flight
+from outrider.gateway.flights import Flights
+from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import Models, Served
 from outrider.gateway.request import Generation, Messages
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.stream import TokenStream
-from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.errors import InvalidRequest
-from outrider.mesh.service import Mesh
+from outrider.gateway.verifiers import Job
+from outrider.mesh.errors import InvalidRequest, OutriderError
 
 T = TypeVar("T")
 
 
 class Generations:
-    """Starts generations and keeps those in flight."""
+    """Starts generations."""
 
-    def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
-        self._bus, self._settings = mesh.bus, settings
-        self._verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost)
+    def __init__(self, flights: Flights, settings: GatewaySettings) -> None:
+        self._flights, self._settings = flights, settings
         self._encoder = Encoder(self.models)
-        self._streams: set[TokenStream] = set()
-        mesh.bus.on_change(self._on_bus)
 
     @property
     def models(self) -> Models:
         """What can be served."""
-        return self._verifiers.models
+        return self._flights.verifiers.models
 
-    def __len__(self) -> int:
-        return len(self._streams)
+    async def start(
+        self, request_id: str, generation: Generation, shape: bytes, *, resumable: bool, lingers: bool
+    ) -> Flight:
+        """Tokenizes and submits, a stream for each choice; the caller ends the flight, or leaves it.
 
-    async def start(self, request_id: str, generation: Generation) -> list[TokenStream]:
-        """Tokenizes and submits, a stream for each choice; the caller ends them.
-
-        `UnknownModel`, `InvalidRequest`, `Overloaded` when every verifier is full, `Unavailable` when services are
-        missing for longer than ``place_s``.
+        ``shape`` is what the caller wants to know should it be resumed. `UnknownModel`, `InvalidRequest`, `Overloaded`
+        when every verifier is full, `Unavailable` when services are missing for longer than ``place_s``.
         """
-        jobs = await self._jobs(request_id, generation)
-        streams = [TokenStream(job, self._verifiers, self._bus, self._settings) for job in jobs]
-        self._streams.update(streams)
-        metrics.streams.set(len(self))
+        jobs, seed = await self._jobs(request_id, generation), generation.sampling.seed
+        record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
         try:
-            await _all([stream.open() for stream in streams])
-        except BaseException as error:
-            await self.end(streams)
+            key = Key(generation.tenant, request_id)
+            return await self._flights.begin(key, jobs, record, resumable=resumable)
+        except OutriderError as error:
             raise _named(error, generation) from None
-        return streams
-
-    async def end(self, streams: Sequence[TokenStream]) -> None:
-        """Closes streams, wherever they stand."""
-        self._streams.difference_update(streams)
-        metrics.streams.set(len(self))
-        await asyncio.gather(*(stream.close() for stream in streams))
 
     async def _jobs(self, request_id: str, generation: Generation) -> list[Job]:
         served = await self._find(generation.model)
@@ -96,34 +83,13 @@ class Generations:
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
 
-    def _on_lost(self, instance: str) -> None:
-        for stream in self._streams:
-            if stream.verifier == instance:
-                stream.follow("lost")
 
-    def _on_bus(self, connected: bool) -> None:
-        if not connected:
-            for stream in self._streams:
-                stream.follow("disconnected")
-
-
-def _named(error: BaseException, generation: Generation) -> BaseException:
+def _named(error: OutriderError, generation: Generation) -> OutriderError:
     """``error``, by the client's own name of the parameter where a verifier has something against its grammar."""
     structure = generation.sampling.structure
     if structure is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
     return InvalidRequest(structure.param + error.message.removeprefix("grammar"), param=structure.param)
-
-
-async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Waits for all; the first failure ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(opening) for opening in openings]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 def _room(served: Served, generation: Generation, prompt: int) -> int:

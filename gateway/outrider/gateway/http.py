@@ -9,12 +9,15 @@ from typing import Any, TypeVar
 
 import msgspec
 from outrider.gateway.errors import TimedOut, TooLarge
+from outrider.gateway.request import DEFAULT_TENANT
+from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 _BODY_S = 60.0
+_ON_DISCONNECT = "x-outrider-on-disconnect"
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -32,6 +35,19 @@ async def read_body(request: Request, limit: int) -> bytes:
     except TimeoutError:
         raise TimedOut(f"the body did not arrive within {_BODY_S:g} s") from None
     return bytes(body)
+
+
+def tenant_of(request: Request) -> str:
+    """Whose request it is."""
+    return DEFAULT_TENANT
+
+
+def stays(request: Request) -> bool:
+    """Whether the generation is to go on for a while when its reader leaves; `InvalidRequest` for an unknown wish."""
+    wish = request.headers.get(_ON_DISCONNECT, "cancel")
+    if wish not in ("cancel", "continue"):
+        raise InvalidRequest(f"{_ON_DISCONNECT} must be cancel or continue, not {wish[:40]!r}", param=_ON_DISCONNECT)
+    return wish == "continue"
 
 
 def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -14,6 +15,7 @@ from outrider.wire.frames import Frame
 class Source(Enum):
     """Who brings frames."""
 
+    LOG = "log"
     BUS = "bus"
     VERIFIER = "verifier"
 
@@ -31,23 +33,35 @@ class Lost(msgspec.Struct, frozen=True):
     error: OutriderError
 
 
+class Replayed(msgspec.Struct, frozen=True):
+    """What was logged of the request has been brought."""
+
+
+Item = Arrival | Lost | Replayed
+
+
 class Inbox:
     """A queue with one reader that can also be looked through without waiting."""
 
     def __init__(self) -> None:
-        self._items: deque[Arrival | Lost] = deque()
+        self._items: deque[Item] = deque()
         self._news = asyncio.Event()
 
-    def put(self, item: Arrival | Lost) -> None:
+    def put(self, item: Item) -> None:
         """Appends; never waits."""
         self._items.append(item)
         self._news.set()
 
-    def get_nowait(self) -> Arrival | Lost | None:
+    def put_first(self, items: Sequence[Item]) -> None:
+        """Puts ``items`` before all that is there."""
+        self._items.extendleft(reversed(items))
+        self._news.set()
+
+    def get_nowait(self) -> Item | None:
         """The oldest item, or None."""
         return self._items.popleft() if self._items else None
 
-    async def get(self, timeout: float) -> Arrival | Lost | None:
+    async def get(self, timeout: float) -> Item | None:
         """The oldest item; None after ``timeout`` seconds without one."""
         if not self._items:
             self._news.clear()

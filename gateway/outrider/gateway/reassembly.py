@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import msgspec
 from outrider.wire.frames import Frame
 
@@ -15,8 +17,8 @@ class Reassembly:
     def __init__(self, prompt: int = 0) -> None:
         self._prompt = prompt
         self.tokens: list[int] = []
-        self.guessed = 0
-        self.frames = 0
+        self._guessed: list[bool] = []
+        self._starts: list[int] = []
 
     @property
     def next_index(self) -> int:
@@ -41,11 +43,25 @@ class Reassembly:
         known = self.next_index - frame.first_index
         if known >= len(frame.tokens) and frame.finish is None:
             return None
-        fresh = frame if known == 0 else _from(frame, known)
+        fresh = frame if known == 0 else split(frame, known)[1]
         self.tokens += fresh.tokens
-        self.guessed += sum(map(bool, fresh.guessed_by))
-        self.frames += fresh.first_index >= 0
+        self._guessed += map(bool, fresh.guessed_by[max(0, -fresh.first_index) :])
+        if fresh.first_index >= 0:
+            self._starts.append(fresh.first_index)
         return fresh
+
+    def complete(self, frame: Frame) -> Frame:
+        """``frame`` with a usage, if any, that counts what verifiers before the last one did."""
+        usage = frame.usage
+        if usage is None:
+            return frame
+        usage = msgspec.structs.replace(
+            usage,
+            completion_tokens=self.next_index,
+            accepted_tokens=usage.accepted_tokens + sum(self._guessed[: usage.emitted]),
+            steps=usage.steps + bisect_left(self._starts, usage.emitted),
+        )
+        return msgspec.structs.replace(frame, usage=usage)
 
 
 def join(frames: list[Frame]) -> Frame:
@@ -62,12 +78,17 @@ def join(frames: list[Frame]) -> Frame:
     )
 
 
-def _from(frame: Frame, known: int) -> Frame:
+def split(frame: Frame, count: int) -> tuple[Frame, Frame]:
+    """``frame`` as its first ``count`` tokens and the rest, which has the end."""
+    head = msgspec.structs.replace(_part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None)
+    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=frame.first_index + count)
+
+
+def _part(frame: Frame, places: slice) -> Frame:
     return msgspec.structs.replace(
         frame,
-        first_index=frame.first_index + known,
-        tokens=frame.tokens[known:],
-        texts=frame.texts[known:],
-        guessed_by=frame.guessed_by[known:],
-        likelihoods=None if frame.likelihoods is None else frame.likelihoods[known:],
+        tokens=frame.tokens[places],
+        texts=frame.texts[places],
+        guessed_by=frame.guessed_by[places],
+        likelihoods=None if frame.likelihoods is None else frame.likelihoods[places],
     )

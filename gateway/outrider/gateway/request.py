@@ -10,6 +10,9 @@ from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequ
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
 from outrider.wire.ids import pack_ids
 
+DEFAULT_TENANT = "default"
+"""Whose requests all are."""
+
 _SEED_MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -140,4 +143,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation = Speculation()
     max_tokens: int | None = None
     choices: int = 1
-    tenant: str = "default"
+    tenant: str = DEFAULT_TENANT

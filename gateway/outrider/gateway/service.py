@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from outrider.gateway.app import make_app
-from outrider.gateway.generations import Generations
+from outrider.gateway.flights import Flights
 from outrider.gateway.server import HttpServer
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.config import Settings
@@ -23,8 +23,9 @@ class GatewayService(Service):
 
     async def start(self, mesh: Mesh) -> None:
         """Listens; it is ready whether models are there or not: `/readyz` on the HTTP port tells."""
-        self._generations = Generations(mesh, self._settings)
-        self._http = HttpServer(make_app(self._generations, self._settings), self._settings.host, self._settings.port)
+        self._flights = Flights(mesh, self._settings)
+        await self._flights.open()
+        self._http = HttpServer(make_app(self._flights, self._settings), self._settings.host, self._settings.port)
         self._http.start(mesh.tasks)
 
     def rpc_port(self, settings: Settings) -> int:
@@ -33,7 +34,7 @@ class GatewayService(Service):
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this gateway."""
-        return {"http_port": self._http.port, "load": len(self._generations)}
+        return {"http_port": self._http.port, "load": len(self._flights)}
 
     async def drain(self) -> None:
         """Ends the streams in flight."""

@@ -21,3 +21,16 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0
+    lease_s: Annotated[
+        float,
+        Meta(gt=0, le=3600, description="seconds after which verifiers drop the requests of a gateway that died"),
+    ] = 10.0
+    linger_s: Annotated[
+        Seconds, Meta(description="seconds that a stream which asked for it goes on after its client has left")
+    ] = 30.0
+    replay_s: Annotated[
+        float, Meta(ge=1, description="seconds that a stream can be resumed, from its beginning on; needs JetStream")
+    ] = 3600.0
+    replay_bytes: Annotated[
+        int, Meta(ge=1 << 20, description="most bytes of tokens, and of requests, that JetStream keeps for resuming")
+    ] = 512 << 20

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import BUSY, TRANSIENT, persist
-from outrider.gateway.inbox import Arrival, Inbox, Lost, Source
-from outrider.gateway.reassembly import Reassembly, join
+from outrider.gateway.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
+from outrider.gateway.reassembly import Reassembly
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.bus import Bus, Message, Subscription
-from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Finish, Frame, Usage, decode_frame
+from outrider.wire.frames import Finish, Frame, decode_frame
 
 _log = get_logger("stream")
 _AGAIN_S = 0.1
@@ -30,10 +30,18 @@ class TokenStream:
     Frames come over the bus. When the bus is away, loses one or falls silent, the verifier itself is followed, until
     the bus has caught up. When the verifier is lost, the request goes on at another with the tokens so far. The
     same tokens come out whichever way they came: frames are told apart by index, and the target alone decides.
+    ``settled`` is called whenever a verifier has taken the request.
     """
 
-    def __init__(self, job: Job, verifiers: Verifiers, bus: Bus, settings: GatewaySettings) -> None:
-        self.job = job
+    def __init__(
+        self,
+        job: Job,
+        verifiers: Verifiers,
+        bus: Bus,
+        settings: GatewaySettings,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.job, self._settled = job, settled
         self._verifiers, self._bus, self._settings = verifiers, bus, settings
         self._inbox = Inbox()
         self._tokens = Reassembly(len(job.prompt) if job.sampling.echo else 0)
@@ -43,8 +51,9 @@ class TokenStream:
         self._follower: asyncio.Task[None] | None = None
         self._lost: OutriderError | None = None
         self._stuck_since: float | None = None
-        self._carried = Usage(0, 0)
-        self._finished = False
+        self.failed: OutriderError | None = None
+        self._began = time.monotonic()
+        self.finished = False
         self._subscribing: asyncio.Future[Subscription] | None = None
 
     @property
@@ -52,58 +61,86 @@ class TokenStream:
         """Instance that has the request."""
         return self._member.instance if self._member else ""
 
+    @property
+    def member(self) -> Member | None:
+        """The verifier that has the request, while there is more to come."""
+        return None if self.finished else self._member
+
     async def open(self) -> None:
         """Submits the request; when this fails, `close` still has to be called."""
-        self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
-        await asyncio.shield(self._subscribing)
-        self._began = time.monotonic()
+        await self._subscribe()
         self._settle(await persist(lambda: self._submit(), self._settings.place_s, TRANSIENT))
 
-    async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Frames without gap or repeat up to the one with ``finish``; those that are ready come as one.
+    async def attach(self, logged: Callable[[Job], Awaitable[Sequence[Frame]]], member: Member | None) -> None:
+        """Reads a request that was submitted before: first what was ``logged``, then from ``member``, which has it.
 
-        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed.
+        Where no member has it any more, or the log lacks some of it, another verifier goes on. Like `open`, it is
+        followed by `close` even when it fails.
         """
-        while not self._finished:
+        await self._subscribe()
+        frames = await logged(self.job)
+        if member is not None:
+            self._verifiers.enter(member)
+            self._member, self._leave = member, lambda: self._verifiers.leave(member)
+            self._tried = {member.instance: member}
+        self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in frames), Replayed()])
+
+    async def frames(self) -> AsyncGenerator[list[Frame], None]:
+        """Frames without gap or repeat up to the one with ``finish``; those that are ready come together.
+
+        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Cancelled`
+        when somebody ended the stream for all its readers.
+        """
+        while not self.finished:
             if self._lost is not None:
                 await self._resume(self._lost)
             item = await self._inbox.get(self._settings.silence_s)
             if item is None:
                 self._on_silence()
             if ready := self._take_all(item):
-                yield self._complete(join(ready))
+                yield ready
+            if self.failed is not None:
+                raise self.failed
 
-    async def close(self) -> None:
-        """Lets go of the request; one that has not finished is cancelled at the verifier at once."""
-        if not self._finished:
+    async def close(self, *, cancel: bool = True) -> None:
+        """Lets go of the request; one that has not finished is cancelled at the verifier at once, if at all."""
+        if cancel and not self.finished:
             self._verifiers.cancel(self.job, self._tried.values())
         self._leave()
+        self._leave = lambda: None
         self._unfollow()
         if self._subscribing is not None:
             await (await self._subscribing).unsubscribe()
 
     def follow(self, reason: str) -> None:
         """Asks the verifier itself for what comes next."""
-        if self._follower is None and self._member is not None and not self._finished:
+        if self._follower is None and self._member is not None and not self.finished:
             metrics.follows.labels(reason).inc()
             self._follower = asyncio.create_task(self._follow(self._member, self._tokens.next_index))
 
-    def _take_all(self, item: Arrival | Lost | None) -> list[Frame]:
+    async def _subscribe(self) -> None:
+        self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
+        await asyncio.shield(self._subscribing)
+
+    def _take_all(self, item: Item | None) -> list[Frame]:
         ready: list[Frame] = []
-        while item is not None and not self._finished:
+        while item is not None and not self.finished and self.failed is None:
             fresh = self._take(item)
             if fresh is not None:
-                ready.append(fresh)
+                ready.append(self._tokens.complete(fresh))
             item = self._inbox.get_nowait()
         return ready
 
-    def _take(self, item: Arrival | Lost) -> Frame | None:
+    def _take(self, item: Item) -> Frame | None:
         if isinstance(item, Lost):
             self._lost, self._follower = item.error, None
             return None
+        if isinstance(item, Replayed):
+            self._on_replayed()
+            return None
         frame = item.frame
         if frame.finish is Finish.CANCELLED:
-            self._on_cancelled(item.source)
+            self._on_cancelled(item.source, frame)
             return None
         if not self._tokens.fits(frame):
             self.follow("gap")
@@ -112,40 +149,38 @@ class TokenStream:
             self._unfollow()
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
-            raise Internal
-        if frame.finish is Finish.REFUSED:
-            raise InvalidRequest(frame.error or "the request's parameters leave no token to draw")
-        return self._fresh(frame)
+            self.failed = Internal()
+        elif frame.finish is Finish.REFUSED:
+            self.failed = InvalidRequest(frame.error or "the request's parameters leave no token to draw")
+        return None if self.failed else self._fresh(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
         first = not self._tokens.generated
         fresh = self._tokens.take(frame)
         if fresh is not None:
             self._stuck_since = None
-            self._finished = fresh.finish is not None
+            self.finished = fresh.finish is not None
             metrics.tokens.inc(sum(fresh.first_index + place >= 0 for place in range(len(fresh.tokens))))
             if first and self._tokens.generated:
                 metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
-    def _complete(self, frame: Frame) -> Frame:
-        """``frame`` with a usage, if any, that counts what verifiers before the last one did."""
-        if frame.usage is None:
-            return frame
-        usage = msgspec.structs.replace(
-            frame.usage,
-            completion_tokens=self._tokens.next_index,
-            accepted_tokens=frame.usage.accepted_tokens + self._carried.accepted_tokens,
-            steps=frame.usage.steps + self._carried.steps,
-        )
-        return msgspec.structs.replace(frame, usage=usage)
-
     def _on_message(self, message: Message) -> None:
         self._inbox.put(Arrival(Source.BUS, decode_frame(message.data)))
 
-    def _on_cancelled(self, source: Source) -> None:
-        """A verifier that we left, or that shuts down, says that it cancelled: only who is followed counts."""
-        if source is Source.VERIFIER:
+    def _on_replayed(self) -> None:
+        if self._member is None:
+            self._lost = Unavailable("no verifier has the request")
+        self.follow("resumed")
+
+    def _on_cancelled(self, source: Source, frame: Frame) -> None:
+        """A verifier that we left, or that shuts down, says that it cancelled: only who is followed counts.
+
+        A reason is given where the stream was ended for everybody.
+        """
+        if frame.error is not None:
+            self.failed = Cancelled(frame.error)
+        elif source is Source.VERIFIER:
             self._lost = Unavailable("the verifier gave the request up")
 
     def _on_silence(self) -> None:
@@ -176,12 +211,12 @@ class TokenStream:
         left = self._settings.resume_s - (now - self._stuck_since)
         _log.warning("a stream lost its verifier", request=self.job.request_id, verifier=self.verifier, why=why.message)
         if left <= 0:
-            raise Unavailable("the stream could not be resumed", retry_after=1.0)
+            self.failed = Unavailable("the stream could not be resumed", retry_after=1.0)
+            raise self.failed
         self._unfollow()
         await asyncio.sleep(_AGAIN_S if self._stuck_since < now else 0)
         member = await persist(lambda: self._submit(), left, BUSY)
         metrics.resumptions.inc()
-        self._carried = Usage(0, 0, accepted_tokens=self._tokens.guessed, steps=self._tokens.frames)
         self._inbox.drop_losses()
         self._lost = None
         self._settle(member)
@@ -199,5 +234,6 @@ class TokenStream:
         others = [other for name, other in self._tried.items() if name != member.instance]
         self._verifiers.cancel(self.job, others)
         self._tried = {member.instance: member}
+        self._settled()
         if not self._bus.connected:
             self.follow("disconnected")

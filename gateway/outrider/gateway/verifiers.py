@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
 
 import grpc
 import msgspec
@@ -38,8 +40,8 @@ class Job(msgspec.Struct, frozen=True):
         """Where its frames are published."""
         return token_subject(self.tenant, self.request_id)
 
-    def submission(self, emitted: Sequence[int]) -> pb.SubmitRequest:
-        """The request for a verifier that goes on after ``emitted``."""
+    def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
+        """The request for a verifier that goes on after ``emitted``; nobody's for ``lease_s`` seconds, it ends."""
         return pb.SubmitRequest(
             request_id=self.request_id,
             tenant=self.tenant,
@@ -47,18 +49,20 @@ class Job(msgspec.Struct, frozen=True):
             emitted=pack_ids(emitted),
             sampling=self.sampling,
             speculation=self.speculation,
+            lease_ms=round(lease_s * 1e3),
         )
 
 
 class Verifiers:
     """Submits, follows and cancels, and knows how many streams of ours each verifier has.
 
-    ``on_lost`` hears the instance of a verifier of ours that died.
+    ``on_lost`` hears the instance of a verifier of ours that died. A request ends when nobody has renewed it for
+    ``lease_s`` seconds.
     """
 
-    def __init__(self, registry: Registry, tasks: Tasks, on_lost: Callable[[str], None]) -> None:
+    def __init__(self, registry: Registry, tasks: Tasks, on_lost: Callable[[str], None], lease_s: float) -> None:
         self._registry = registry
-        self._tasks = tasks
+        self._tasks, self._lease_s = tasks, lease_s
         self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.models = Models(registry, self._in_flight.__getitem__)
@@ -75,7 +79,7 @@ class Verifiers:
         ``tried`` hears of each that may have it; `leave` the one returned in the end. `Overloaded` when all that
         answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
-        message = job.submission(emitted)
+        message = job.submission(emitted, self._lease_s)
         failure: OutriderError | None = None
         for member in sorted(self.models.verifiers(job.served), key=lambda member: member.instance in avoid):
             tried(member)
@@ -110,7 +114,18 @@ class Verifiers:
     def cancel(self, job: Job, members: Collection[Member]) -> None:
         """Has ``members`` drop ``job``, in the background."""
         for member in members:
-            self._tasks.spawn(_cancel(job, member), "cancel")
+            message = pb.CancelRequest(request_id=job.request_id)
+            self._tasks.spawn(_quietly(_stub(member).Cancel(message, timeout=_CALL_S)), "cancel")
+
+    def renew(self, requests: Iterable[tuple[str, Member]]) -> None:
+        """Tells members, in the background, that their ``requests`` are still wanted."""
+        asked: dict[str, pb.RenewRequest] = {}
+        for request_id, member in requests:
+            default = pb.RenewRequest(lease_ms=round(self._lease_s * 1e3))
+            asked.setdefault(member.address, default).request_ids.append(request_id)
+        for address, message in asked.items():
+            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
+            self._tasks.spawn(_quietly(call), "renew")
 
     async def _offer(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """What ``member`` has against the request; it counts as ours from before the answer."""
@@ -124,6 +139,11 @@ class Verifiers:
             raise
         return None
 
+    def enter(self, member: Member) -> None:
+        """Notes that a stream of ours is on ``member``, and watches it."""
+        self._in_flight[member.instance] += 1
+        self._watch.keep(member)
+
     def leave(self, member: Member) -> None:
         """Notes that a stream of ours is no longer on ``member``."""
         self._in_flight[member.instance] -= 1
@@ -132,15 +152,17 @@ class Verifiers:
 
     def present(self, member: Member) -> bool:
         """Whether the registry still knows ``member``."""
-        return any(other.instance == member.instance for other in self._registry.members("verifier"))
+        return self.find(member.instance) is not None
+
+    def find(self, instance: str) -> Member | None:
+        """The verifier of that name, where the registry knows it."""
+        return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
 
 
 def _stub(member: Member) -> pb_grpc.VerifierStub:
     return pb_grpc.VerifierStub(channel(member.address))
 
 
-async def _cancel(job: Job, member: Member) -> None:
-    try:
-        await _stub(member).Cancel(pb.CancelRequest(request_id=job.request_id), timeout=_CALL_S)
-    except grpc.aio.AioRpcError:
-        return  # a verifier that is gone has nothing left to cancel
+async def _quietly(call: Awaitable[Any]) -> None:
+    with suppress(grpc.aio.AioRpcError):  # a verifier that is gone has nothing left to be told about
+        await call

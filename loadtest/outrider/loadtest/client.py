@@ -112,7 +112,7 @@ async def _read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[_Eve
             *events, waiting = (waiting + data).split(b"\n\n")
             for event in events:
                 if event.startswith(b"data: {"):
-                    yield _events.decode(event[6:])
+                    yield _events.decode(event[6:].partition(b"\n")[0])
 
 
 async def _post(url: str, path: str, body: bytes) -> AsyncGenerator[bytes, None]:

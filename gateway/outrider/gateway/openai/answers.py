@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
@@ -17,15 +16,23 @@ from outrider.wire.frames import Frame, Usage
 class Writer:
     """Writes the answer to one request in one form.
 
-    ``seed`` is the request's own, of which those of its ``choices`` come.
+    ``seed`` is the request's own, of which those of its ``choices`` come; ``created`` is in seconds since 1970.
     """
 
     def __init__(
-        self, form: Form, request_id: str, served: Served, seed: int, *, choices: int = 1, return_tokens: bool
+        self,
+        form: Form,
+        request_id: str,
+        served: Served,
+        seed: int,
+        *,
+        choices: int = 1,
+        return_tokens: bool,
+        created: int,
     ) -> None:
         self._form, self._seed, self._return_tokens = form, seed, return_tokens
         self._id = f"{form.prefix}-{request_id}"
-        self._created = int(time.time())
+        self._created = created
         self._served = served
         self._written = [0] * choices
 
@@ -35,17 +42,17 @@ class Writer:
         make = self._form.opening
         return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
 
-    def whole(self, frames: Sequence[Frame], verifiers: Sequence[str]) -> Answer:
-        """The answer, from all frames of each choice joined and the verifiers that ended them."""
+    def whole(self, frames: Sequence[Frame]) -> Answer:
+        """The answer, from all frames of each choice joined."""
         choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
-        extras = [self._extra(frame, index, verifiers[index]) for index, frame in enumerate(frames)]
+        extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
         extra = extras[0]
         if len(extras) > 1:
             total = _total(frames)
             extra = Extra(steps=total.steps, seed=self._seed, lossy=total.lossy or UNSET, choices=extras)
         return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
-    def chunk(self, frame: Frame, index: int, verifier: str, usage: UnsetType | None) -> Answer | None:
+    def chunk(self, frame: Frame, index: int, usage: UnsetType | None) -> Answer | None:
         """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet."""
         length = sum(map(len, frame.texts))
         choice = self._form.delta(frame, index, self._written[index])
@@ -54,12 +61,13 @@ class Writer:
         if silent and not self._return_tokens:
             return None
         told = self._return_tokens or frame.finish is not None
-        return self._part([choice], usage, self._extra(frame, index, verifier) if told else UNSET)
+        return self._part([choice], usage, self._extra(frame, index) if told else UNSET)
 
-    def last(self, frames: Sequence[Frame], verifiers: Sequence[str]) -> Answer:
+    def last(self, frames: Sequence[Frame]) -> Answer:
         """The chunk about usage that follows the last frames of all choices."""
         total = _total(frames)
-        return self._part([], _usage(total), Extra(steps=total.steps, seed=self._seed, verifier=verifiers[0]))
+        extra = Extra(steps=total.steps, seed=self._seed, verifier=frames[0].verifier or UNSET)
+        return self._part([], _usage(total), extra)
 
     def _part(
         self, choices: list[Choice], usage: UsageBody | UnsetType | None = UNSET, extra: Extra | UnsetType = UNSET
@@ -73,13 +81,13 @@ class Writer:
             self._id, name, self._created, self._served.name, fingerprint(self._served), choices, usage, extra
         )
 
-    def _extra(self, frame: Frame, index: int, verifier: str) -> Extra:
+    def _extra(self, frame: Frame, index: int) -> Extra:
         extra = Extra()
         if self._return_tokens:
             extra = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
         if frame.finish is not None:
             extra.steps = frame.usage.steps if frame.usage else UNSET
-            extra.seed, extra.verifier = choice_seed(self._seed, index), verifier
+            extra.seed, extra.verifier = choice_seed(self._seed, index), frame.verifier or UNSET
             extra.lossy = True if frame.usage and frame.usage.lossy else UNSET
         return extra
 

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import msgspec
-from msgspec import UNSET
 from outrider.gateway.choices import merged
-from outrider.gateway.errors import error_answer
+from outrider.gateway.flight import Flight
+from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
-from outrider.gateway.http import EventStream, json_response, read_body, until_gone
-from outrider.gateway.openai.answers import Writer
+from outrider.gateway.http import EventStream, json_response, read_body, stays, tenant_of, until_gone
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
-from outrider.gateway.openai.forms import CHAT, COMPLETION, Form, calls_form
+from outrider.gateway.openai.events import Events
+from outrider.gateway.openai.shape import Shape, encode_shape
+from outrider.gateway.position import Position
 from outrider.gateway.reassembly import join
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.sse import DONE, event
-from outrider.gateway.stream import TokenStream
-from outrider.mesh.errors import Internal, OutriderError
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.errors import InvalidRequest
 from outrider.wire.frames import Frame
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-
-_log = get_logger("openai")
 
 
 class ModelBody(msgspec.Struct):
@@ -48,8 +43,8 @@ class ModelList(msgspec.Struct):
 class OpenAi:
     """``/v1/completions``, ``/v1/chat/completions`` and ``/v1/models``."""
 
-    def __init__(self, generations: Generations, settings: GatewaySettings) -> None:
-        self._generations, self._settings = generations, settings
+    def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings) -> None:
+        self._generations, self._flights, self._settings = generations, flights, settings
         self._created = int(time.time())
         self.routes = [
             Route("/v1/completions", self._completions, methods=["POST"]),
@@ -60,12 +55,12 @@ class OpenAi:
 
     async def _completions(self, request: Request) -> Response:
         body = read_completion(await read_body(request, self._settings.max_body_bytes))
-        return await self._generate(request, body, COMPLETION)
+        return await self._generate(request, body, Shape("completion", None, body.return_tokens, body.include_usage))
 
     async def _chat(self, request: Request) -> Response:
         body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        form = CHAT if body.calling is None else calls_form(body.calling, request.state.request_id)
-        return await self._generate(request, body, form)
+        shape = Shape("chat", body.calling, body.return_tokens, body.include_usage)
+        return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:
         served = self._generations.models.all()
@@ -75,49 +70,29 @@ class OpenAi:
         served = self._generations.models.find(request.path_params["model"])
         return json_response(ModelBody(served.name, self._created))
 
-    async def _generate(self, request: Request, body: Body, form: Form) -> Response:
-        asked, request_id = body.generation(), request.state.request_id
-        streams = await until_gone(request.receive, self._generations.start(request_id, asked))
-        served, seed = streams[0].job.served, asked.sampling.seed
-        writer = Writer(form, request_id, served, seed, choices=asked.choices, return_tokens=body.return_tokens)
+    async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
+        asked, lingers = msgspec.structs.replace(body.generation(), tenant=tenant_of(request)), stays(request)
+        if lingers and not body.stream:
+            raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
+        starting = self._generations.start(
+            request.state.request_id, asked, encode_shape(shape), resumable=body.stream, lingers=lingers
+        )
+        flight = await until_gone(request.receive, starting)
+        writer = shape.writer(flight.key, flight.record)
         if body.stream:
-            events = self._events(streams, writer, body.include_usage)
-            return EventStream(events, lambda: self._generations.end(streams))
+            start = Position.start(asked.choices, flight.record.first_index)
+            events = Events(flight, writer, shape.include_usage, start)
+            return EventStream(events.run(), lambda: self._flights.leave(flight))
         try:
-            whole = await until_gone(request.receive, _collect(streams))
+            whole = await until_gone(request.receive, _collect(flight))
         finally:
-            await self._generations.end(streams)
-        return json_response(writer.whole(whole, [stream.verifier for stream in streams]))
-
-    async def _events(
-        self, streams: Sequence[TokenStream], writer: Writer, include_usage: bool
-    ) -> AsyncGenerator[bytes, None]:
-        usage = None if include_usage else UNSET
-        ends: dict[int, Frame] = {}
-        try:
-            for opening in writer.opening:
-                yield event(msgspec.structs.replace(opening, usage=usage))
-            async with aclosing(merged(streams)) as frames:
-                async for place, frame in frames:
-                    chunk = writer.chunk(frame, place, streams[place].verifier, usage)
-                    if chunk is not None:
-                        yield event(chunk)
-                    if frame.finish is not None:
-                        ends[place] = frame
-            if include_usage:
-                verifiers = [stream.verifier for stream in streams]
-                yield event(writer.last([ends[place] for place in range(len(streams))], verifiers))
-        except OutriderError as error:
-            yield event(error_answer(error))
-        except Exception:
-            _log.exception("a stream failed", request=streams[0].job.request_id)
-            yield event(error_answer(Internal()))
-        yield DONE
+            await self._flights.end(flight)
+        return json_response(writer.whole(whole))
 
 
-async def _collect(streams: Sequence[TokenStream]) -> list[Frame]:
-    heard: list[list[Frame]] = [[] for _ in streams]
-    async with aclosing(merged(streams)) as frames:
-        async for place, frame in frames:
-            heard[place].append(frame)
+async def _collect(flight: Flight) -> list[Frame]:
+    heard: list[list[Frame]] = [[] for _ in flight.streams]
+    async with aclosing(merged(flight.streams)) as batches:
+        async for place, frames in batches:
+            heard[place] += frames
     return [join(frames) for frames in heard]

@@ -1,0 +1,181 @@
+"""All requests in flight at this gateway, and those it takes up from others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+from outrider.gateway import metrics
+from outrider.gateway.choices import merged
+from outrider.gateway.flight import Flight
+from outrider.gateway.handover import Handover
+from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.stream import TokenStream
+from outrider.gateway.verifiers import Job, Verifiers
+from outrider.mesh.errors import OutriderError, Unavailable
+from outrider.mesh.service import Mesh
+from outrider.mesh.telemetry import get_logger
+from outrider.wire.frames import Finish, Frame, encode_frame
+
+_log = get_logger("flights")
+
+
+class Flights:
+    """Begins, takes over, keeps and ends flights.
+
+    While one is here, its verifiers are told that it is wanted; what no gateway wants any more they drop by themselves.
+    """
+
+    def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
+        self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
+        self.verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost, settings.lease_s)
+        self._ledger = Ledger(mesh.bus, settings)
+        self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
+        self._flights: set[Flight] = set()
+        mesh.bus.on_change(self._on_bus)
+        mesh.tasks.spawn(self._renew_for_ever(), "leases")
+
+    def __len__(self) -> int:
+        return sum(len(flight.streams) for flight in self._flights)
+
+    async def open(self) -> None:
+        """Has frames kept from now on, and listens for other gateways."""
+        await self._handover.open()
+        await self._ledger.open()
+
+    async def begin(self, key: Key, jobs: Sequence[Job], record: Record, *, resumable: bool) -> Flight:
+        """Submits the ``jobs`` of which ``record`` tells; errors are those of `TokenStream.open`."""
+        flight = self._add(Flight(key, record, resumable=resumable), jobs)
+        try:
+            await _all([stream.open() for stream in flight.streams])
+        except BaseException:
+            await self.end(flight)
+            raise
+        return flight
+
+    async def find(self, key: Key) -> tuple[Record, list[str]]:
+        """A stream as the ledger knows it, and the verifiers of its choices.
+
+        What we are about to write there is waited for. `NotFound` where nothing is known, `Unavailable` where there is
+        no ledger.
+        """
+        await asyncio.gather(*(flight.writing for flight in self._flights if flight.key == key and flight.writing))
+        return await self._ledger.find(key)
+
+    async def resume(self, key: Key, record: Record, verifiers: Sequence[str]) -> Flight:
+        """Takes over a stream that `find` found, whichever gateway began it, from its first token on.
+
+        `Unavailable` where the log of its tokens cannot be read.
+        """
+        flight = self._add(Flight(key, record, resumable=True, entered=True), record.jobs(key))
+        self._handover.take(key)
+        self._on_taken(key, flight)
+        pairs = zip(flight.streams, map(self.verifiers.find, verifiers), strict=True)
+        try:
+            await _all([stream.attach(self._ledger.frames, member) for stream, member in pairs])
+        except BaseException:
+            await self.end(flight, cancel=False)
+            raise
+        self._renew([flight])
+        metrics.replays.inc()
+        return flight
+
+    async def cancel(self, key: Key) -> None:
+        """Ends a stream for all its readers, and forgets it; errors as with `find`."""
+        record, verifiers = await self.find(key)
+        jobs = record.jobs(key)
+        for job, instance in zip(jobs, verifiers, strict=True):
+            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
+            self._bus.publish(job.subject, encode_frame(end))
+            member = self.verifiers.find(instance)
+            self.verifiers.cancel(job, [member] if member else [])
+        await self._ledger.forget(key, jobs)
+
+    async def leave(self, flight: Flight) -> None:
+        """Ends a flight whose reader is gone; one that was asked to goes on for ``linger_s``."""
+        if flight.record.lingers and flight.running and flight.owned:
+            flight.lingering = self._tasks.spawn(self._linger(flight), "linger")
+        else:
+            await self.end(flight)
+
+    async def end(self, flight: Flight, *, cancel: bool = True) -> None:
+        """Closes a flight, wherever it stands; its verifiers are told, unless another gateway has taken it over."""
+        self._flights.discard(flight)
+        metrics.streams.set(len(self))
+        await flight.close(cancel=cancel and flight.owned)
+
+    def _add(self, flight: Flight, jobs: Iterable[Job]) -> Flight:
+        def settled() -> None:
+            self._on_settled(flight)
+
+        flight.streams = [TokenStream(job, self.verifiers, self._bus, self._settings, settled) for job in jobs]
+        self._flights.add(flight)
+        metrics.streams.set(len(self))
+        return flight
+
+    def _on_settled(self, flight: Flight) -> None:
+        flight.owned = True
+        if flight.resumable and flight.placed:
+            flight.writing = self._tasks.spawn(self._write(flight), "ledger")
+
+    async def _write(self, flight: Flight) -> None:
+        """Tells the ledger where the flight is, and once what it is."""
+        try:
+            await self._ledger.place(flight.key, [stream.verifier for stream in flight.streams])
+            if not flight.entered:
+                await self._ledger.enter(flight.key, flight.record)
+                flight.entered = True
+        except Unavailable as error:
+            _log.info("a stream cannot be resumed", request=flight.key.request, why=error.message)
+
+    async def _linger(self, flight: Flight) -> None:
+        with suppress(TimeoutError, OutriderError):
+            async with asyncio.timeout(self._settings.linger_s), aclosing(merged(flight.streams)) as batches:
+                async for _ in batches:
+                    pass
+        await self.end(flight)
+
+    def _on_taken(self, key: Key, taker: Flight | None = None) -> None:
+        """Somebody else reads a request of ours: how it ends is his business now."""
+        for flight in [each for each in self._flights if each.key == key and each is not taker]:
+            flight.owned = False
+            if flight.lingering is not None:
+                flight.lingering.cancel()
+                self._tasks.spawn(self.end(flight), "hand-over")
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            self._renew(self._flights)
+
+    def _renew(self, flights: Iterable[Flight]) -> None:
+        streams = [stream for flight in flights for stream in flight.streams]
+        self.verifiers.renew([(stream.job.request_id, stream.member) for stream in streams if stream.member])
+
+    def _on_lost(self, instance: str) -> None:
+        self._follow("lost", instance)
+
+    def _on_bus(self, connected: bool) -> None:
+        if connected:
+            self._tasks.spawn(self._ledger.open(), "ledger")
+        else:
+            self._follow("disconnected")
+
+    def _follow(self, reason: str, instance: str | None = None) -> None:
+        for stream in [stream for flight in self._flights for stream in flight.streams]:
+            if instance in (None, stream.verifier):
+                stream.follow(reason)
+
+
+async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Waits for all; the first failure ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(opening) for opening in openings]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

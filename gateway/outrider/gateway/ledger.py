@@ -1,0 +1,153 @@
+"""What has to be known of a streamed request for any gateway to go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from outrider.gateway.models import Served
+from outrider.gateway.request import choice_seed
+from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus, Journal, Kept
+from outrider.mesh.errors import NotFound, Unavailable
+from outrider.mesh.telemetry import get_logger
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.ids import pack_ids, unpack_ids
+
+if TYPE_CHECKING:
+    from outrider.gateway.settings import GatewaySettings
+
+_PART = 512 << 10
+"""Bytes of a record in one message: a long prompt is more than a broker takes at once."""
+_UNSIGNED = (1 << 64) - 1
+_AT = "at"
+
+_log = get_logger("ledger")
+
+
+class Key(msgspec.Struct, frozen=True):
+    """Names a request: nobody finds those of another tenant."""
+
+    tenant: str
+    request: str
+
+    def subject(self, part: str) -> str:
+        """Where a part of its record is kept."""
+        return f"ask.{self.tenant}.{self.request}.{part}"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A request as it was submitted, seed and token ids included, and ``shape``, the form of its answer.
+
+    ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader. Of the choices'
+    parameters only the first's are kept: the others differ from it in their seed.
+    """
+
+    created: int
+    served: Served
+    prompt: bytes
+    sampling: bytes
+    speculation: bytes
+    seed: int
+    choices: int
+    lingers: bool
+    shape: bytes
+
+    @classmethod
+    def of(cls, jobs: list[Job], *, created: int, seed: int, lingers: bool, shape: bytes) -> Record:
+        """The record of a request that has become ``jobs``, one for each choice."""
+        first = jobs[0]
+        sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
+        prompt = pack_ids(first.prompt)
+        return cls(created, first.served, prompt, sampling, speculation, seed, len(jobs), lingers, shape)
+
+    def jobs(self, key: Key) -> list[Job]:
+        """The jobs again, as any verifier can take them."""
+        return [
+            Job(
+                request_id=choice_id(key.request, choice),
+                tenant=key.tenant,
+                served=self.served,
+                prompt=unpack_ids(self.prompt),
+                sampling=self._sampling(choice),
+                speculation=Speculation.FromString(self.speculation),
+            )
+            for choice in range(self.choices)
+        ]
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first token that is told: an echoed prompt's stand below 0."""
+        return -(len(self.prompt) // 4) if self._sampling(0).echo else 0
+
+    def _sampling(self, choice: int) -> SamplingParams:
+        sampling = SamplingParams()
+        sampling.ParseFromString(self.sampling)
+        sampling.seed = choice_seed(self.seed, choice) & _UNSIGNED
+        return sampling
+
+
+def choice_id(request: str, choice: int) -> str:
+    """What verifiers know a request's choice as."""
+    return request if choice == 0 else f"{request}-{choice}"
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_record = msgspec.msgpack.Decoder(Record).decode
+_names = msgspec.msgpack.Decoder(list[str]).decode
+
+
+class Ledger:
+    """Records of requests and the log of their frames, both in JetStream, for as long as an operator set.
+
+    Nothing that a running stream needs waits for it: without JetStream only what reads it fails, with `Unavailable`.
+    """
+
+    def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
+        bounds = settings.replay_s, settings.replay_bytes
+        self._records = Journal(bus, Kept("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
+        self._frames = Journal(bus, Kept("outrider-tokens", "tok.*.*", *bounds))
+
+    async def open(self) -> None:
+        """Has the broker keep frames and records from now on; says in the log where it cannot."""
+        try:
+            await self._records.open()
+            await self._frames.open()
+        except Unavailable as error:
+            _log.warning("streams cannot be resumed", why=error.message)
+
+    async def enter(self, key: Key, record: Record) -> None:
+        """Writes the record of a new request."""
+        data = _encode(record)
+        parts = [data[start : start + _PART] for start in range(0, len(data), _PART)]
+        await asyncio.gather(
+            *(self._records.add(key.subject(f"{place}-{len(parts)}"), part) for place, part in enumerate(parts))
+        )
+
+    async def place(self, key: Key, verifiers: Sequence[str]) -> None:
+        """Writes who has each of the request's choices now, by instance."""
+        await self._records.add(key.subject(_AT), _encode(verifiers))
+
+    async def find(self, key: Key) -> tuple[Record, list[str]]:
+        """A request, and who was written to have its choices (nobody is ""); `NotFound` where nothing is known."""
+        found = dict(await self._records.read(key.subject("*")))
+        at = found.pop(key.subject(_AT), None)
+        count = len(found)
+        parts = [found.get(key.subject(f"{place}-{count}"), b"") for place in range(count)]
+        if not all(parts) or not parts:
+            raise NotFound("there is no such stream: it was never begun, is too old, or was cancelled", param="id")
+        record = _record(b"".join(parts))
+        return record, _names(at) if at is not None else [""] * record.choices
+
+    async def frames(self, job: Job) -> list[Frame]:
+        """The frames of a job that were kept, in the order of their publication."""
+        return [decode_frame(data) for _, data in await self._frames.read(job.subject)]
+
+    async def forget(self, key: Key, jobs: list[Job]) -> None:
+        """Drops a request and its frames."""
+        await self._records.forget(key.subject("*"))
+        for job in jobs:
+            await self._frames.forget(job.subject)

@@ -1,0 +1,96 @@
+"""A stream's events: chunks of its frames, each with the position behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+
+import msgspec
+from msgspec import UNSET
+from outrider.gateway.choices import merged
+from outrider.gateway.errors import error_answer
+from outrider.gateway.flight import Flight
+from outrider.gateway.openai.answers import Writer
+from outrider.gateway.position import Position, Tail
+from outrider.gateway.reassembly import split
+from outrider.gateway.sse import done, event, with_retry
+from outrider.mesh.errors import Internal, OutriderError
+from outrider.mesh.telemetry import get_logger
+from outrider.wire.frames import Frame
+
+_RETRY_MS = 1000
+
+_log = get_logger("openai")
+
+
+class Events:
+    """Writes a flight's events from behind ``had`` on: what comes before is read and not told.
+
+    A chunk holds one frame, so that who comes back gets the same chunks as who stayed.
+    """
+
+    def __init__(self, flight: Flight, writer: Writer, include_usage: bool, had: Position) -> None:
+        self._flight, self._writer, self._had = flight, writer, had
+        self._usage = None if include_usage else UNSET
+        self._openings = writer.opening
+        self._at = msgspec.structs.replace(had, places=list(had.places), ended=list(had.ended))
+        self._ends: dict[int, Frame] = {}
+
+    async def run(self) -> AsyncGenerator[bytes, None]:
+        """The events, those together that are ready together; a failure is one of them."""
+        first = True
+        async with aclosing(self._all()) as batches:
+            async for events in batches:
+                data = [with_retry(events[0], _RETRY_MS), *events[1:]] if first and events else events
+                if data:
+                    first = False
+                    yield b"".join(data)
+
+    async def _all(self) -> AsyncGenerator[list[bytes], None]:
+        yield list(self._open())
+        try:
+            async with aclosing(merged(self._flight.streams)) as batches:
+                async for place, frames in batches:
+                    yield [event for frame in frames for event in self._chunk(frame, place)]
+            yield list(self._last())
+        except OutriderError as error:
+            yield self._fail(error)
+        except Exception:
+            _log.exception("a stream failed", request=self._flight.key.request)
+            yield self._fail(Internal())
+
+    def _open(self) -> Iterator[bytes]:
+        for opening in self._openings[self._had.openings :]:
+            self._at.openings += 1
+            yield event(msgspec.structs.replace(opening, usage=self._usage), self._id)
+
+    def _chunk(self, frame: Frame, place: int) -> Iterator[bytes]:
+        if frame.finish is not None:
+            self._ends[place] = frame
+        known = min(self._had.places[place] - frame.first_index, len(frame.tokens))
+        if known > 0 or self._had.ended[place]:
+            head, frame = split(frame, max(known, 0))
+            self._writer.chunk(head, place, self._usage)
+        if self._had.ended[place] or not (frame.tokens or frame.finish):
+            return
+        self._at.places[place] = frame.first_index + len(frame.tokens)
+        self._at.ended[place] = frame.finish is not None
+        if (chunk := self._writer.chunk(frame, place, self._usage)) is not None:
+            yield event(chunk, self._id)
+
+    def _last(self) -> Iterator[bytes]:
+        self._at.tail = Tail.USAGE
+        if self._usage is None and self._had.tail < Tail.USAGE:
+            yield event(self._writer.last([self._ends[place] for place in sorted(self._ends)]), self._id)
+        self._at.tail = Tail.DONE
+        yield done(self._id)
+
+    def _fail(self, error: OutriderError) -> list[bytes]:
+        """An error is told at the position before it: who comes back when it has passed gets what was to follow."""
+        told = event(error_answer(error), self._id)
+        self._at.tail = Tail.NONE if error.retryable else Tail.DONE
+        return [told, done(self._id)]
+
+    @property
+    def _id(self) -> str:
+        return self._at.text(self._flight.key.request, len(self._openings))

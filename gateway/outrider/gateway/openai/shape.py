@@ -1,0 +1,42 @@
+"""The form of a stream's answer, as the ledger keeps it for whoever goes on with the stream."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from outrider.gateway.ledger import Key, Record
+from outrider.gateway.openai.answers import Writer
+from outrider.gateway.openai.forms import CHAT, COMPLETION, Form, calls_form
+from outrider.gateway.openai.tools import Calling
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What the client asked its chunks to be; ``calling`` is what a chat has to call, if anything."""
+
+    kind: Literal["completion", "chat"]
+    calling: Calling | None
+    return_tokens: bool
+    include_usage: bool
+
+    def form(self, request_id: str) -> Form:
+        """The form of chunks of the request of that id."""
+        if self.calling is not None:
+            return calls_form(self.calling, request_id)
+        return CHAT if self.kind == "chat" else COMPLETION
+
+    def writer(self, key: Key, record: Record) -> Writer:
+        """A writer of the request's chunks, the same wherever and whenever it is made."""
+        return Writer(
+            self.form(key.request),
+            key.request,
+            record.served,
+            record.seed,
+            choices=record.choices,
+            return_tokens=self.return_tokens,
+            created=record.created,
+        )
+
+
+encode_shape = msgspec.msgpack.Encoder().encode
+decode_shape = msgspec.msgpack.Decoder(Shape).decode

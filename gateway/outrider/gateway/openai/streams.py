@@ -1,0 +1,54 @@
+"""``/v1/streams/<id>``: a stream taken up again, or ended."""
+
+from __future__ import annotations
+
+import re
+
+from outrider.gateway.flights import Flights
+from outrider.gateway.http import EventStream, tenant_of, until_gone
+from outrider.gateway.ledger import Key
+from outrider.gateway.openai.events import Events
+from outrider.gateway.openai.shape import decode_shape
+from outrider.gateway.position import Position, Tail
+from outrider.mesh.errors import NotFound
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Streams:
+    """Any gateway answers for streams that any gateway began."""
+
+    def __init__(self, flights: Flights) -> None:
+        self._flights = flights
+        self.routes = [
+            Route("/v1/streams/{id}", self._resume, methods=["GET"]),
+            Route("/v1/streams/{id}", self._cancel, methods=["DELETE"]),
+        ]
+
+    async def _resume(self, request: Request) -> Response:
+        """The events behind the one that the client had last; 204, which ends an EventSource, if there is none."""
+        key, last = _key(request), request.headers.get("last-event-id") or request.query_params.get("last_event_id")
+        record, verifiers = await self._flights.find(key)
+        shape = decode_shape(record.shape)
+        writer, had = shape.writer(key, record), Position.start(record.choices, record.first_index)
+        if last:
+            had = had.read(last, key.request, len(writer.opening))
+        if had.tail is Tail.DONE:
+            return Response(status_code=204)
+        flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers))
+        events = Events(flight, writer, shape.include_usage, had)
+        return EventStream(events.run(), lambda: self._flights.leave(flight))
+
+    async def _cancel(self, request: Request) -> Response:
+        await self._flights.cancel(_key(request))
+        return Response(status_code=204)
+
+
+def _key(request: Request) -> Key:
+    request_id = request.path_params["id"]
+    if not _ID.fullmatch(request_id):
+        raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
+    return Key(tenant_of(request), request_id)

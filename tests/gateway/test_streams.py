@@ -1,0 +1,259 @@
+"""Streams that outlive their connection, their gateway, their verifier and the broker, equal to the byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry
+
+from tests.broker import free_port
+from tests.gateway.raw import Raw, timeless
+from tests.gateway.stack import CONTEXT, Stack, stack
+from tests.processes import ServiceProcess
+from tests.waiting import eventually
+
+LENGTH = 150
+CUT = 40
+LONG = CONTEXT - 100
+
+
+class Gateway:
+    """A gateway of the mesh, and where it is."""
+
+    def __init__(self, mesh: Stack) -> None:
+        port = free_port()
+        self.process: ServiceProcess = mesh.add("gateway", port=port, lease_s=1, linger_s=1, silence_s=0.5, place_s=30)
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def ready(self) -> None:
+        await asyncio.to_thread(self.process.wait_ready)
+        await eventually(lambda: httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200)
+
+    def count(self, name: str) -> float:
+        lines = httpx.get(f"{self.url}/metrics", timeout=5).text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"outrider_gateway_{name}"))
+
+
+@pytest.fixture(scope="module")
+def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add_model("tokenizer")
+        made.add_model("verifier", instance="first")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def other(mesh: Stack) -> Gateway:
+    """A gateway that stays."""
+    made = Gateway(mesh)
+    asyncio.run(made.ready())
+    return made
+
+
+@pytest.fixture(scope="module")
+def one(mesh: Stack, other: Gateway) -> Gateway:
+    """Another that stays."""
+    made = Gateway(mesh)
+    asyncio.run(made.ready())
+    return made
+
+
+@pytest.fixture(scope="module")
+def whole(other: Gateway) -> Raw:
+    """The stream while nothing happens."""
+    return asyncio.run(Raw(other.url).begin(**_asked(LENGTH)))
+
+
+@pytest.fixture
+async def registry(mesh: Stack) -> AsyncIterator[Registry]:
+    bus = Bus()
+    await bus.connect(mesh.broker.url, "test", wait_s=10)
+    reader = Registry(bus, "test", "reader")
+    await reader.start()
+    yield reader
+    reader.leave()
+    await bus.close()
+
+
+async def _begun(gateway: Gateway, *, stay: bool = True, length: int = LENGTH) -> Raw:
+    """The same stream, dropped in its middle."""
+    return await Raw(gateway.url).begin(enough=CUT, stay=stay, **_asked(length))
+
+
+def _asked(length: int) -> dict[str, Any]:
+    return {"max_tokens": length, "return_tokens": True, "stream_options": {"include_usage": True}}
+
+
+def _agree(begun: Raw, rest: Raw, whole: Raw) -> None:
+    together = timeless(begun.events, begun.request) + timeless(rest.events, begun.request)
+    assert together == timeless(whole.events, whole.request)
+
+
+def _load(registry: Registry) -> int:
+    return sum(int(member.status["load"]) for member in registry.members("verifier"))
+
+
+async def test_every_id_leads_to_the_very_bytes_behind_it_on_any_gateway(
+    one: Gateway, other: Gateway, whole: Raw
+) -> None:
+    assert len(whole.events) == LENGTH + 2
+    for place in (0, 1, CUT, LENGTH - 1, LENGTH):
+        rest = await Raw(one.url).resume(whole.request, whole.events[place].id)
+        assert rest.events == whole.events[place + 1 :]
+    assert (await Raw(one.url).resume(whole.request)).events == whole.events
+    async with httpx.AsyncClient() as http:
+        path = f"{other.url}/v1/streams/{whole.request}?last_event_id={whole.last}"
+        assert (await http.get(path)).status_code == 204
+
+
+async def test_a_reader_that_drops_its_connection_goes_on_at_another_gateway(
+    one: Gateway, other: Gateway, whole: Raw
+) -> None:
+    begun = await _begun(one)
+    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+
+
+async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_returns(
+    one: Gateway, other: Gateway, whole: Raw, registry: Registry
+) -> None:
+    begun = await _begun(one, stay=False)
+    await eventually(lambda: registry.members("verifier") and _load(registry) == 0)
+    rest = await Raw(other.url).resume(begun.request, begun.last)
+    assert [each[1] for each in timeless(rest.events, begun.request)] == [
+        each[1] for each in timeless(whole.events[CUT:], whole.request)
+    ]
+    texts = [event.json["choices"][0]["text"] for event in begun.events + rest.events[:-2]]
+    assert texts == [event.json["choices"][0]["text"] for event in whole.events[:-2]]
+
+
+async def test_a_killed_gateway_costs_the_connection_and_nothing_else(mesh: Stack, other: Gateway, whole: Raw) -> None:
+    killed = Gateway(mesh)
+    await killed.ready()
+    submissions = other.count("resumptions_total")
+    begun = await _begun(killed)
+    await asyncio.to_thread(killed.process.kill)
+    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+    assert other.count("resumptions_total") == submissions
+
+
+async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
+    mesh: Stack, other: Gateway, whole: Raw
+) -> None:
+    killed, verifiers = Gateway(mesh), [each for each in mesh.processes if each.kind == "verifier" and each.alive]
+    await killed.ready()
+    begun = await _begun(killed)
+    for process in [killed.process, *verifiers]:
+        process.kill()
+    second = mesh.add_model("verifier", instance="second")
+    rest = await Raw(other.url).resume(begun.request, begun.last)
+    second.wait_ready()
+    assert rest.events[-3].json["outrider"]["verifier"] == "second"
+    assert [event.json["choices"] for event in begun.events + rest.events[:-2]] == [
+        event.json["choices"] for event in whole.events[:-2]
+    ]
+    assert rest.events[-2].json["outrider"]["steps"] == LENGTH
+
+
+async def test_the_ledger_and_the_log_outlive_the_broker(mesh: Stack, one: Gateway, other: Gateway, whole: Raw) -> None:
+    begun = await _begun(one)
+    mesh.broker.kill()
+    mesh.broker.start()
+    await eventually(lambda: other.count("streams") >= 0 and _status(other, begun.request) != 503)
+    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+
+
+async def test_choices_are_resumed_each_from_its_own_place(one: Gateway, other: Gateway) -> None:
+    made = await Raw(one.url).begin(chat=True, n=2, max_tokens=20, return_tokens=True)
+    for place in (0, 1, 2, 11, 30, 41):
+        rest = await Raw(other.url).resume(made.request, made.events[place].id)
+        for choice in range(2):
+            told = [
+                [e for e in events[:-1] if e.json["choices"][0]["index"] == choice]
+                for events in (made.events[: place + 1] + rest.events, made.events)
+            ]
+            assert [event.data for event in told[0]] == [event.data for event in told[1]]
+        assert rest.events[-1] == made.events[-1]
+
+
+async def test_a_call_of_a_function_is_told_again_whole(one: Gateway, other: Gateway) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [{"a": 12345}]}}}
+    made = await Raw(one.url).begin(
+        chat=True,
+        max_tokens=60,
+        ignore_eos=False,
+        tools=[tool],
+        tool_choice={"type": "function", "function": {"name": "f"}},
+    )
+    assert made.events[-2].json["choices"][0]["finish_reason"] == "tool_calls"
+    for place in range(len(made.events) - 1):
+        rest = await Raw(other.url).resume(made.request, made.events[place].id)
+        assert rest.events == made.events[place + 1 :]
+
+
+async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
+    one: Gateway, other: Gateway, registry: Registry
+) -> None:
+    reading = Raw(one.url)
+    task = asyncio.create_task(reading.begin(max_tokens=LONG))
+    await eventually(lambda: reading.events)
+    async with httpx.AsyncClient(base_url=other.url, timeout=30) as http:
+        assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 204
+        await task
+        assert reading.events[-2].json["error"]["message"] == "the stream was cancelled"
+        assert reading.events[-1].data == b"[DONE]"
+        assert (await http.get(f"/v1/streams/{reading.request}")).status_code == 404
+        assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 404
+    await eventually(lambda: _load(registry) == 0)
+
+
+async def test_what_nobody_comes_back_for_ends(mesh: Stack, one: Gateway, registry: Registry) -> None:
+    await registry.wait_for("verifier", bool, 10)
+    await _begun(one, length=LONG)
+    await eventually(lambda: _load(registry) == 1)
+    await eventually(lambda: _load(registry) == 0)
+    killed = Gateway(mesh)
+    await killed.ready()
+    await _begun(killed, length=LONG)
+    await asyncio.to_thread(killed.process.kill)
+    await eventually(lambda: _load(registry) == 1)
+    await eventually(lambda: _load(registry) == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "last", "status", "message"),
+    [
+        ("unheard-of", "", 404, "there is no such stream"),
+        ("*", "", 404, "there is no such stream"),
+        ("{id}", "{id}:x", 400, "no id of an event"),
+        ("{id}", "other:5", 400, "no id of an event"),
+        ("{id}", "{id}:5.6", 400, "must tell of 1 choices"),
+    ],
+)
+async def test_what_cannot_be_resumed_is_refused(
+    other: Gateway, whole: Raw, path: str, last: str, status: int, message: str
+) -> None:
+    async with httpx.AsyncClient(base_url=other.url) as http:
+        headers = {"last-event-id": last.format(id=whole.request)} if last else {}
+        refused = await http.get(f"/v1/streams/{path.format(id=whole.request)}", headers=headers)
+    assert refused.status_code == status
+    assert message in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("stream", "wish"), [(False, "continue"), (True, "stay")])
+async def test_a_wish_that_cannot_be_honoured_is_refused(other: Gateway, stream: bool, wish: str) -> None:
+    async with httpx.AsyncClient(base_url=other.url) as http:
+        headers = {"x-outrider-on-disconnect": wish}
+        refused = await http.post("/v1/completions", json={"prompt": "a", "stream": stream}, headers=headers)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"]
+
+
+def _status(gateway: Gateway, request: str) -> int:
+    with httpx.stream("GET", f"{gateway.url}/v1/streams/{request}?last_event_id={request}:done") as response:
+        return response.status_code
