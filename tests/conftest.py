@@ -1,15 +1,20 @@
-"""A real broker for every test that wants one."""
+"""A real broker for every test that wants one, and a mesh for those that need a whole one."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import close_channels
 
 from tests.broker import Broker
+from tests.gateway.stack import Stack, save_model, stack
+from tests.gateway.streaming import Gateway
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
@@ -44,3 +49,48 @@ async def bus(shared_nats: str) -> AsyncIterator[Bus]:
     await bus.connect(shared_nats, "test", wait_s=10)
     yield bus
     await bus.close()
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy model's."""
+    return save_model(tmp_path_factory.mktemp("models") / "toy")
+
+
+@pytest.fixture(scope="session")
+def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A mesh whose broker stores; tests bring gateways, and may kill what they leave another of."""
+    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add_model("tokenizer")
+        for name in ("left", "right"):
+            made.add_model("verifier", instance=name)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def other(streaming: Stack) -> Gateway:
+    """A gateway of that mesh that stays."""
+    made = Gateway(streaming)
+    asyncio.run(made.ready())
+    return made
+
+
+@pytest.fixture(scope="session")
+def one(streaming: Stack, other: Gateway) -> Gateway:
+    """Another."""
+    made = Gateway(streaming)
+    asyncio.run(made.ready())
+    return made
+
+
+@pytest.fixture
+async def streaming_registry(streaming: Stack) -> AsyncIterator[Registry]:
+    """That mesh's registry."""
+    bus = Bus()
+    await bus.connect(streaming.broker.url, "test", wait_s=10)
+    reader = Registry(bus, "test", "reader")
+    await reader.start()
+    yield reader
+    reader.leave()
+    await bus.close()
+    await close_channels()

@@ -21,6 +21,7 @@ class ServiceProcess:
     def __init__(self, kind: str, log: Path, **settings: object) -> None:
         self.kind = kind
         self.log = log
+        self.settings = settings
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
         self._command = [sys.executable, "-m", f"outrider.{kind}", *flags]
         self._process: subprocess.Popen[bytes] | None = None

@@ -10,12 +10,7 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import close_channels
 
-from tests.gateway.stack import RUNNING, WAITING, Stack, save_model, stack
-
-
-@pytest.fixture(scope="session")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "toy")
+from tests.gateway.stack import RUNNING, WAITING, Stack, stack
 
 
 @pytest.fixture(scope="session")

@@ -3,82 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 
-from tests.broker import free_port
 from tests.gateway.raw import Raw, timeless
-from tests.gateway.stack import CONTEXT, Stack, stack
-from tests.processes import ServiceProcess
+from tests.gateway.stack import CONTEXT, Stack
+from tests.gateway.streaming import Gateway, holder, load
 from tests.waiting import eventually
 
-LENGTH = 150
+LENGTH = 400
 CUT = 40
 LONG = CONTEXT - 100
-
-
-class Gateway:
-    """A gateway of the mesh, and where it is."""
-
-    def __init__(self, mesh: Stack) -> None:
-        port = free_port()
-        self.process: ServiceProcess = mesh.add("gateway", port=port, lease_s=1, linger_s=1, silence_s=0.5, place_s=30)
-        self.url = f"http://127.0.0.1:{port}"
-
-    async def ready(self) -> None:
-        await asyncio.to_thread(self.process.wait_ready)
-        await eventually(lambda: httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200)
-
-    def count(self, name: str) -> float:
-        lines = httpx.get(f"{self.url}/metrics", timeout=5).text.splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"outrider_gateway_{name}"))
-
-
-@pytest.fixture(scope="module")
-def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add_model("tokenizer")
-        made.add_model("verifier", instance="first")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def other(mesh: Stack) -> Gateway:
-    """A gateway that stays."""
-    made = Gateway(mesh)
-    asyncio.run(made.ready())
-    return made
-
-
-@pytest.fixture(scope="module")
-def one(mesh: Stack, other: Gateway) -> Gateway:
-    """Another that stays."""
-    made = Gateway(mesh)
-    asyncio.run(made.ready())
-    return made
 
 
 @pytest.fixture(scope="module")
 def whole(other: Gateway) -> Raw:
     """The stream while nothing happens."""
     return asyncio.run(Raw(other.url).begin(**_asked(LENGTH)))
-
-
-@pytest.fixture
-async def registry(mesh: Stack) -> AsyncIterator[Registry]:
-    bus = Bus()
-    await bus.connect(mesh.broker.url, "test", wait_s=10)
-    reader = Registry(bus, "test", "reader")
-    await reader.start()
-    yield reader
-    reader.leave()
-    await bus.close()
 
 
 async def _begun(gateway: Gateway, *, stay: bool = True, length: int = LENGTH) -> Raw:
@@ -93,10 +37,6 @@ def _asked(length: int) -> dict[str, Any]:
 def _agree(begun: Raw, rest: Raw, whole: Raw) -> None:
     together = timeless(begun.events, begun.request) + timeless(rest.events, begun.request)
     assert together == timeless(whole.events, whole.request)
-
-
-def _load(registry: Registry) -> int:
-    return sum(int(member.status["load"]) for member in registry.members("verifier"))
 
 
 async def test_every_id_leads_to_the_very_bytes_behind_it_on_any_gateway(
@@ -120,10 +60,10 @@ async def test_a_reader_that_drops_its_connection_goes_on_at_another_gateway(
 
 
 async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_returns(
-    one: Gateway, other: Gateway, whole: Raw, registry: Registry
+    one: Gateway, other: Gateway, whole: Raw, streaming_registry: Registry
 ) -> None:
     begun = await _begun(one, stay=False)
-    await eventually(lambda: registry.members("verifier") and _load(registry) == 0)
+    await eventually(lambda: streaming_registry.members("verifier") and load(streaming_registry) == 0)
     rest = await Raw(other.url).resume(begun.request, begun.last)
     assert [each[1] for each in timeless(rest.events, begun.request)] == [
         each[1] for each in timeless(whole.events[CUT:], whole.request)
@@ -132,8 +72,10 @@ async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_return
     assert texts == [event.json["choices"][0]["text"] for event in whole.events[:-2]]
 
 
-async def test_a_killed_gateway_costs_the_connection_and_nothing_else(mesh: Stack, other: Gateway, whole: Raw) -> None:
-    killed = Gateway(mesh)
+async def test_a_killed_gateway_costs_the_connection_and_nothing_else(
+    streaming: Stack, other: Gateway, whole: Raw
+) -> None:
+    killed = Gateway(streaming)
     await killed.ready()
     submissions = other.count("resumptions_total")
     begun = await _begun(killed)
@@ -143,27 +85,28 @@ async def test_a_killed_gateway_costs_the_connection_and_nothing_else(mesh: Stac
 
 
 async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
-    mesh: Stack, other: Gateway, whole: Raw
+    streaming: Stack, other: Gateway, whole: Raw, streaming_registry: Registry
 ) -> None:
-    killed, verifiers = Gateway(mesh), [each for each in mesh.processes if each.kind == "verifier" and each.alive]
+    killed = Gateway(streaming)
     await killed.ready()
     begun = await _begun(killed)
-    for process in [killed.process, *verifiers]:
+    dead = await holder(streaming_registry, begun.request)
+    for process in [killed.process, *(each for each in streaming.processes if each.settings.get("instance") == dead)]:
         process.kill()
-    second = mesh.add_model("verifier", instance="second")
     rest = await Raw(other.url).resume(begun.request, begun.last)
-    second.wait_ready()
-    assert rest.events[-3].json["outrider"]["verifier"] == "second"
+    assert rest.events[-3].json["outrider"]["verifier"] != dead
     assert [event.json["choices"] for event in begun.events + rest.events[:-2]] == [
         event.json["choices"] for event in whole.events[:-2]
     ]
     assert rest.events[-2].json["outrider"]["steps"] == LENGTH
 
 
-async def test_the_ledger_and_the_log_outlive_the_broker(mesh: Stack, one: Gateway, other: Gateway, whole: Raw) -> None:
+async def test_the_ledger_and_the_log_outlive_the_broker(
+    streaming: Stack, one: Gateway, other: Gateway, whole: Raw
+) -> None:
     begun = await _begun(one)
-    mesh.broker.kill()
-    mesh.broker.start()
+    streaming.broker.kill()
+    streaming.broker.start()
     await eventually(lambda: other.count("streams") >= 0 and _status(other, begun.request) != 503)
     _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
 
@@ -197,7 +140,7 @@ async def test_a_call_of_a_function_is_told_again_whole(one: Gateway, other: Gat
 
 
 async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
-    one: Gateway, other: Gateway, registry: Registry
+    one: Gateway, other: Gateway, streaming_registry: Registry
 ) -> None:
     reading = Raw(one.url)
     task = asyncio.create_task(reading.begin(max_tokens=LONG))
@@ -209,20 +152,20 @@ async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
         assert reading.events[-1].data == b"[DONE]"
         assert (await http.get(f"/v1/streams/{reading.request}")).status_code == 404
         assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 404
-    await eventually(lambda: _load(registry) == 0)
+    await eventually(lambda: load(streaming_registry) == 0)
 
 
-async def test_what_nobody_comes_back_for_ends(mesh: Stack, one: Gateway, registry: Registry) -> None:
-    await registry.wait_for("verifier", bool, 10)
+async def test_what_nobody_comes_back_for_ends(streaming: Stack, one: Gateway, streaming_registry: Registry) -> None:
+    await streaming_registry.wait_for("verifier", bool, 10)
     await _begun(one, length=LONG)
-    await eventually(lambda: _load(registry) == 1)
-    await eventually(lambda: _load(registry) == 0)
-    killed = Gateway(mesh)
+    await eventually(lambda: load(streaming_registry) == 1)
+    await eventually(lambda: load(streaming_registry) == 0)
+    killed = Gateway(streaming)
     await killed.ready()
     await _begun(killed, length=LONG)
     await asyncio.to_thread(killed.process.kill)
-    await eventually(lambda: _load(registry) == 1)
-    await eventually(lambda: _load(registry) == 0)
+    await eventually(lambda: load(streaming_registry) == 1)
+    await eventually(lambda: load(streaming_registry) == 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import msgspec
+
+from outrider_client.calls import Ask, Attempts, Gateways, Messages, Reading, generation, refused
+from outrider_client.errors import GatewayError, OutriderClientError
+from outrider_client.types import Answer, Chunk, Model, ModelList
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Asks gateways; tasks of one event loop may share one.
+
+    The errors of its methods are those of `outrider_client.errors`.
+
+    Args:
+        base_urls: of one gateway or several of one mesh; where one fails, the next is asked.
+        api_key: sent as a bearer token.
+        timeout: seconds that a gateway may stay silent, in the middle of a stream too.
+        max_retries: further attempts after 429, 502, 503, 504 or a connection that failed; `Retry-After` is kept to.
+        resume_s: seconds without any success after which a stream that broke is given up.
+    """
+
+    def __init__(
+        self,
+        base_urls: str | Sequence[str] = "http://127.0.0.1:8080",
+        *,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        resume_s: float = 30.0,
+    ) -> None:
+        self._retries, self._resume_s = max_retries, resume_s
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._gateways = Gateways(base_urls)
+        self._http = httpx.AsyncClient(timeout=timeout, headers=headers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of the connections."""
+        await self._http.aclose()
+
+    async def complete(self, prompt: str | Sequence[int], **parameters: Any) -> Answer:
+        """A completion; ``parameters`` are those of ``POST /v1/completions``."""
+        return await self._call(generation(prompt, None, parameters), Answer)
+
+    async def chat(self, messages: Messages, **parameters: Any) -> Answer:
+        """An answer to a chat; ``parameters`` are those of ``POST /v1/chat/completions``."""
+        return await self._call(generation(None, messages, parameters), Answer)
+
+    def stream(
+        self, prompt: str | Sequence[int] | None = None, *, messages: Messages | None = None, **parameters: Any
+    ) -> AsyncStream:
+        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        ask = generation(prompt, messages, {**parameters, "stream": True})
+        asked = msgspec.structs.replace(ask, headers={"x-outrider-on-disconnect": "continue"})
+        return AsyncStream(self, Reading(asked))
+
+    def resume(self, request_id: str, last_event_id: str = "") -> AsyncStream:
+        """A stream that another process had begun, behind the event of that id, or from its beginning."""
+        return AsyncStream(self, Reading(None, request_id, last_event_id))
+
+    async def cancel(self, request_id: str) -> None:
+        """Ends a stream for all its readers."""
+        await self._send(Reading(None, request_id).end)
+
+    async def models(self) -> list[Model]:
+        """What is served."""
+        return (await self._call(Ask("GET", "/v1/models"), ModelList)).data
+
+    async def _call(self, ask: Ask, kind: type[T]) -> T:
+        return msgspec.json.decode((await self._send(ask)).content, type=kind)
+
+    async def _send(self, ask: Ask) -> httpx.Response:
+        attempts = Attempts(self._gateways, self._retries)
+        while True:
+            try:
+                response = await self._http.send(self._request(ask))
+                if response.is_success:
+                    return response
+                raise refused(response)
+            except (httpx.TransportError, GatewayError) as error:
+                await asyncio.sleep(attempts.pause(error))
+
+    def _request(self, ask: Ask) -> httpx.Request:
+        headers = {"content-type": "application/json", **ask.headers}
+        return self._http.build_request(ask.method, self._gateways.url(ask), content=ask.body, headers=headers)
+
+
+class AsyncStream:
+    """Chunks of one answer, whichever connections and gateways bring them; to be iterated once.
+
+    ``id`` and ``last_event_id`` are what another process needs to `AsyncClient.resume`. Leaving the block, or `close`,
+    ends a generation that is not done.
+    """
+
+    def __init__(self, client: AsyncClient, reading: Reading) -> None:
+        self._client, self._reading = client, reading
+        self._attempts = Attempts(client._gateways, client._retries)
+        self._chunks = self._read()
+
+    @property
+    def id(self) -> str:
+        """The request's id; empty before the first chunk."""
+        return self._reading.id
+
+    @property
+    def last_event_id(self) -> str:
+        """Where the reader stands."""
+        return self._reading.last_event_id
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self._chunks
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops reading, and has the gateway stop generating, if it can be reached."""
+        await self._chunks.aclose()
+        if self._reading.id and not self._reading.done:
+            self._reading.done = True
+            with suppress(httpx.TransportError, OutriderClientError):
+                await self._client._http.send(self._client._request(self._reading.end))
+
+    async def _read(self) -> AsyncGenerator[Chunk, None]:
+        while not self._reading.done:
+            try:
+                async with aclosing(self._connection()) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            except httpx.TransportError as error:
+                await asyncio.sleep(self._attempts.pause(error))
+            except GatewayError as error:
+                if not self._reading.refused(error):
+                    await asyncio.sleep(self._attempts.pause(error))
+
+    async def _connection(self) -> AsyncGenerator[Chunk, None]:
+        request = self._client._request(self._reading.ask)
+        async with aclosing(await self._client._http.send(request, stream=True)) as response:
+            if not response.is_success:
+                await response.aread()
+                raise refused(response)
+            self._reading.connected(response)
+            async for data in response.aiter_bytes():
+                for found in self._reading.take(data):
+                    if isinstance(found, GatewayError):
+                        raise found
+                    self._attempts.succeeded(self._client._resume_s)
+                    yield found
+            if not self._reading.done:
+                raise httpx.RemoteProtocolError("the stream broke off")

@@ -1,0 +1,169 @@
+"""What the clients have in common: what to ask, of whom, when to ask again. Nothing here touches the network."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import msgspec
+
+from outrider_client.errors import (
+    RETRYABLE,
+    ConnectionFailedError,
+    GatewayError,
+    NotFoundError,
+    error_of_answer,
+    error_of_event,
+)
+from outrider_client.sse import Parser
+from outrider_client.types import Chunk, Failure
+
+Messages = Sequence[Mapping[str, Any]]
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+_DONE = b"[DONE]"
+
+_chunk = msgspec.json.Decoder(Chunk).decode
+_failure = msgspec.json.Decoder(Failure).decode
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One HTTP request, for whichever gateway."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: dict[str, str] = {}
+
+
+def generation(prompt: str | Sequence[int] | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Ask:
+    """The request for a completion of ``prompt``, or for an answer to ``messages``."""
+    if (prompt is None) == (messages is None):
+        raise TypeError("give either a prompt or messages")
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if messages is None:
+        return Ask("POST", "/v1/completions", msgspec.json.encode({"prompt": prompt, **given}))
+    return Ask("POST", "/v1/chat/completions", msgspec.json.encode({"messages": messages, **given}))
+
+
+def refused(response: httpx.Response) -> GatewayError:
+    """The error that a response, read to its end, tells."""
+    headers = response.headers
+    return error_of_answer(
+        response.status_code, response.content, headers.get("x-request-id"), headers.get("retry-after")
+    )
+
+
+class Gateways:
+    """The base URLs, the one in use first."""
+
+    def __init__(self, base_urls: str | Sequence[str]) -> None:
+        urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
+        if not urls:
+            raise ValueError("at least one base URL is needed")
+        self._urls = [url.rstrip("/").removesuffix("/v1") for url in urls]
+        self._place = 0
+
+    def url(self, ask: Ask) -> str:
+        """Where ``ask`` goes now."""
+        return self._urls[self._place] + ask.path
+
+    def next(self) -> None:
+        """Turns to the next gateway."""
+        self._place = (self._place + 1) % len(self._urls)
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+
+class Attempts:
+    """Decides after each failure whether and when to try again, ``count`` times.
+
+    A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+    """
+
+    def __init__(self, gateways: Gateways, count: int) -> None:
+        self._gateways, self._count = gateways, count
+        self.succeeded()
+
+    def succeeded(self, seconds: float = 0.0) -> None:
+        """Forgets all failures; for so many seconds from now there will be further tries, whatever their count."""
+        self._failures, self._until = 0, time.monotonic() + seconds
+
+    def pause(self, error: Exception) -> float:
+        """Seconds to wait before the next try; raises when there is to be none."""
+        self._failures += 1
+        final = self._failures > self._count and time.monotonic() >= self._until
+        if isinstance(error, GatewayError):
+            if final or not isinstance(error, RETRYABLE):
+                raise error
+            self._gateways.next()
+            return error.retry_after if error.retry_after is not None else self._backoff()
+        if final:
+            raise ConnectionFailedError(f"no gateway answered: {error or type(error).__name__}") from error
+        self._gateways.next()
+        return 0.0 if self._failures < len(self._gateways) else self._backoff()
+
+    def _backoff(self) -> float:
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 10))
+        return random.uniform(longest / 2, longest)
+
+
+class Reading:
+    """One stream across all its connections: what to ask next, and what came."""
+
+    def __init__(self, ask: Ask | None, request_id: str = "", last_event_id: str = "") -> None:
+        self._ask, self.id, self.last_event_id = ask, request_id, last_event_id
+        self._heard = ask is None
+        self._parser = Parser()
+        self.done = False
+
+    @property
+    def ask(self) -> Ask:
+        """The request that goes on with the stream, or begins it."""
+        if not self.id:
+            assert self._ask is not None
+            return self._ask
+        return Ask("GET", f"/v1/streams/{self.id}", headers=self._last)
+
+    @property
+    def end(self) -> Ask:
+        """The request that ends it."""
+        return Ask("DELETE", f"/v1/streams/{self.id}")
+
+    def connected(self, response: httpx.Response) -> None:
+        """A gateway has answered; what the last connection left half said is forgotten."""
+        self.id = self.id or response.headers.get("x-request-id", "")
+        self.done = response.status_code == 204
+        self._parser = Parser()
+
+    def refused(self, error: GatewayError) -> bool:
+        """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
+        if not isinstance(error, NotFoundError) or self._heard:
+            return False
+        self.id = ""
+        return True
+
+    def take(self, data: bytes) -> list[Chunk | GatewayError]:
+        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
+        found: list[Chunk | GatewayError] = []
+        for event in self._parser.feed(data):
+            self._heard = True
+            self.last_event_id = event.id or self.last_event_id
+            if event.data == _DONE:
+                self.done = True
+            elif (error := _failure(event.data).error) is not None:
+                failure = error_of_event(error, self.id)
+                self.done = not isinstance(failure, RETRYABLE)
+                return [*found, failure]
+            else:
+                found.append(_chunk(event.data))
+        return found
+
+    @property
+    def _last(self) -> dict[str, str]:
+        return {"last-event-id": self.last_event_id} if self.last_event_id else {}

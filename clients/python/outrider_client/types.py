@@ -1,0 +1,121 @@
+"""What a gateway answers, typed. Fields that are not known here are passed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from outrider_client.errors import ErrorBody
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A served model. ``created`` is in seconds since 1970."""
+
+    id: str
+    created: int = 0
+    owned_by: str = ""
+
+
+class PromptDetails(msgspec.Struct, frozen=True):
+    """Of the prompt's tokens, those that were not computed again."""
+
+    cached_tokens: int = 0
+
+
+class CompletionDetails(msgspec.Struct, frozen=True):
+    """Guesses of drafters: those that became the answer's tokens, and those that did not."""
+
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What an answer cost, in tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails = PromptDetails()
+    completion_tokens_details: CompletionDetails = CompletionDetails()
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """What OpenAI's API has no place for; the lists are there with ``return_tokens``, the rest at the end."""
+
+    first_index: int | None = None
+    tokens: list[int] = []
+    texts: list[str] = []
+    guessed_by: list[str] = []
+    steps: int | None = None
+    seed: int | None = None
+    verifier: str | None = None
+    lossy: bool = False
+    choices: list[Detail] = []
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A chat's answer; ``tool_calls`` are OpenAI's objects."""
+
+    role: str = "assistant"
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """What a chunk adds to a chat's message."""
+
+    role: str | None = None
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of the answers: ``text`` in completions, ``message`` in chats, ``delta`` in chunks of chats."""
+
+    index: int = 0
+    finish_reason: str | None = None
+    text: str | None = None
+    message: Message | None = None
+    delta: Delta | None = None
+    logprobs: dict[str, Any] | None = None
+
+    @property
+    def content(self) -> str:
+        """The text, wherever it stands."""
+        if self.text is not None:
+            return self.text
+        spoken = self.message or self.delta
+        return (spoken.content if spoken else None) or ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A completion or a chat's answer, whole or, as a `Chunk`, in part."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[Choice]
+    system_fingerprint: str = ""
+    usage: Usage | None = None
+    outrider: Detail | None = None
+
+    @property
+    def text(self) -> str:
+        """The first choice's text; nothing in a chunk that has no choice."""
+        return self.choices[0].content if self.choices else ""
+
+
+Chunk = Answer
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """All models."""
+
+    data: list[Model]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What an event holds in the place of a chunk when the stream failed."""
+
+    error: ErrorBody | None = None

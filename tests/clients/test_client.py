@@ -1,0 +1,133 @@
+"""The client against a real mesh, parts of which are taken away while it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from outrider.mesh.registry import Registry
+from outrider_client import (
+    Answer,
+    AsyncClient,
+    BadRequestError,
+    CancelledError,
+    Chunk,
+    Client,
+    ConnectionFailedError,
+    NotFoundError,
+)
+
+from tests.broker import free_port
+from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.streaming import Gateway, holder, load
+from tests.waiting import eventually
+
+MESSAGES = [{"role": "user", "content": "def f("}]
+LENGTH = 400
+ASKED: dict[str, Any] = {"seed": 7, "max_tokens": LENGTH, "ignore_eos": True, "return_tokens": True}
+
+
+@pytest.fixture
+async def client(one: Gateway) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(one.url) as made:
+        yield made
+
+
+async def _whole(client: AsyncClient) -> list[int]:
+    return _tokens([await client.complete("def f(", **ASKED)])
+
+
+def _tokens(chunks: list[Answer]) -> list[int]:
+    return [token for chunk in chunks for token in (chunk.outrider.tokens if chunk.outrider else [])]
+
+
+async def _read(client: AsyncClient, midway: Callable[[str], Any]) -> list[Chunk]:
+    """A stream to whose mesh something happens when its first chunks have come; its reader does nothing about it."""
+    chunks: list[Chunk] = []
+    async with client.stream("def f(", **ASKED) as stream:
+        async for chunk in stream:
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                await midway(stream.id)
+    assert chunks[-1].choices[0].finish_reason == "length"
+    return chunks
+
+
+async def test_answers_are_typed_and_chunks_add_up_to_them(client: AsyncClient) -> None:
+    asked: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
+    whole, chat = await client.complete("def f(", **asked), await client.chat(MESSAGES, n=2, **asked)
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 20
+    assert chat.text == chat.choices[0].content != chat.choices[1].content
+    assert [model.id for model in await client.models()] == [MODEL]
+    assert "".join([chunk.text async for chunk in client.stream("def f(", **asked)]) == whole.text
+    assert "".join([chunk.text async for chunk in client.stream(messages=MESSAGES, **asked)]) == chat.text
+
+
+def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
+    with Client([f"http://127.0.0.1:{free_port()}", f"{one.url}/v1"]) as client:
+        asked: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
+        whole, chat = client.complete("def f(", **asked), client.chat(MESSAGES, **asked)
+        assert [model.id for model in client.models()] == [MODEL]
+        with client.stream("def f(", **asked) as stream:
+            assert "".join(chunk.text for chunk in stream) == whole.text
+        assert "".join(chunk.text for chunk in client.stream(messages=MESSAGES, **asked)) == chat.text
+        again = client.resume(stream.id)
+        assert "".join(chunk.text for chunk in again) == whole.text
+        assert list(client.resume(stream.id, again.last_event_id)) == []
+        with pytest.raises(BadRequestError) as refused:
+            client.complete("a", temperature=-1)
+        assert (refused.value.status, refused.value.param) == (400, "temperature")
+        with pytest.raises(NotFoundError):
+            client.cancel("unheard-of")
+
+
+def test_nobody_there_is_an_error_of_its_own() -> None:
+    with Client(f"http://127.0.0.1:{free_port()}", max_retries=1) as client, pytest.raises(ConnectionFailedError):
+        client.models()
+
+
+async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, client: AsyncClient) -> None:
+    killed = Gateway(streaming)
+    await killed.ready()
+    async with AsyncClient([killed.url, one.url]) as both:
+        seen = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
+    assert _tokens(seen) == await _whole(client)
+
+
+async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
+    streaming: Stack, one: Gateway, client: AsyncClient, streaming_registry: Registry
+) -> None:
+    killed, spare = Gateway(streaming), streaming.add_model("verifier", instance="third")
+    await killed.ready()
+    await asyncio.to_thread(spare.wait_ready)
+
+    async def kill(request: str) -> None:
+        dead = await holder(streaming_registry, request)
+        for process in [
+            killed.process,
+            *(each for each in streaming.processes if each.settings.get("instance") == dead),
+        ]:
+            process.kill()
+
+    async with AsyncClient([killed.url, one.url]) as both:
+        seen = await _read(both, kill)
+    assert _tokens(seen) == await _whole(client)
+
+
+async def test_a_stream_that_is_left_is_not_generated_on(client: AsyncClient, streaming_registry: Registry) -> None:
+    await streaming_registry.wait_for("verifier", bool, 10)
+    async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:
+        async for _ in stream:
+            break
+        await eventually(lambda: load(streaming_registry) == 1)
+    await eventually(lambda: load(streaming_registry) == 0)
+    with pytest.raises(NotFoundError):
+        await client.cancel(stream.id)
+
+
+async def test_a_stream_that_another_cancels_ends_in_an_error(client: AsyncClient) -> None:
+    with pytest.raises(CancelledError, match="the stream was cancelled"):
+        await _read(client, client.cancel)
