@@ -1,0 +1,100 @@
+"""What is kept of requests and frames, by a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.models import Served
+from outrider.gateway.request import Sampling, choice_seed
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import NotFound, Unavailable
+from outrider.v1.sampling_pb2 import Speculation
+from outrider.wire.frames import Frame, encode_frame
+
+from tests.broker import Broker
+
+LONG = 1 << 19
+"""Tokens of a prompt that takes two MiB, twice what a broker takes at once."""
+
+
+@pytest.fixture
+async def storing(tmp_path: Path) -> AsyncIterator[Bus]:
+    broker, made = Broker("--jetstream", "--store_dir", str(tmp_path)), Bus()
+    broker.start()
+    await made.connect(broker.url, "test", wait_s=10)
+    yield made
+    await made.close()
+    broker.kill()
+
+
+def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
+    sampling = Sampling(seed=-5, top_k=3, echo=True)
+    return [
+        Job(
+            request_id=key.request if choice == 0 else f"{key.request}-{choice}",
+            tenant=key.tenant,
+            served=Served("m", "v", 9),
+            prompt=prompt,
+            sampling=sampling.to_proto(7, choice),
+            speculation=Speculation(max_nodes=3),
+        )
+        for choice in range(choices)
+    ]
+
+
+async def _entered(ledger: Ledger, key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
+    jobs = _jobs(key, prompt, choices)
+    await ledger.place(key, ["left"] * choices)
+    await ledger.enter(key, Record.of(jobs, created=1, seed=-5, lingers=True, shape=b"s"))
+    return jobs
+
+
+async def test_a_request_is_found_as_it_was_by_its_tenant_alone(storing: Bus) -> None:
+    ledger, key = Ledger(storing, GatewaySettings()), Key("t", "r")
+    await ledger.open()
+    jobs = await _entered(ledger, key, [1, 2, 3], choices=3)
+    record, verifiers = await Ledger(storing, GatewaySettings()).find(key)
+    assert record.jobs(key) == jobs
+    assert [job.sampling.seed for job in jobs][1:] == [choice_seed(-5, 1), choice_seed(-5, 2)]
+    assert (record.first_index, verifiers) == (-3, ["left"] * 3)
+    for stranger in (Key("u", "r"), Key("t", "r-1"), Key("t", "q")):
+        with pytest.raises(NotFound):
+            await ledger.find(stranger)
+    await ledger.place(key, ["right"] * 3)
+    assert (await ledger.find(key))[1] == ["right"] * 3
+
+
+async def test_a_prompt_may_be_longer_than_a_message(storing: Bus) -> None:
+    ledger, key = Ledger(storing, GatewaySettings()), Key("t", "long")
+    await ledger.open()
+    jobs = await _entered(ledger, key, list(range(LONG)))
+    assert (await ledger.find(key))[0].jobs(key) == jobs
+
+
+async def test_what_is_forgotten_is_gone_and_nothing_else_is(storing: Bus) -> None:
+    ledger = Ledger(storing, GatewaySettings())
+    await ledger.open()
+    kept, gone = await _entered(ledger, Key("t", "a"), [1]), await _entered(ledger, Key("t", "b"), [1])
+    for place in range(600):
+        for (job,) in (kept, gone):
+            storing.publish(job.subject, encode_frame(Frame(job.request_id, place, [place], [""], [""])))
+    while len(await ledger.frames(gone[0])) < 600:
+        pass
+    await ledger.forget(Key("t", "b"), gone)
+    with pytest.raises(NotFound):
+        await ledger.find(Key("t", "b"))
+    assert await ledger.frames(gone[0]) == []
+    assert [frame.first_index for frame in await ledger.frames(kept[0])] == list(range(600))
+    await ledger.find(Key("t", "a"))
+
+
+async def test_a_broker_that_stores_nothing_is_told_so(bus: Bus) -> None:
+    ledger = Ledger(bus, GatewaySettings())
+    await ledger.open()
+    with pytest.raises(Unavailable, match="NATS has no JetStream"):
+        await ledger.find(Key("t", "r"))
