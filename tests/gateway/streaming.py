@@ -10,19 +10,19 @@ from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
+from outrider.wire.frames import Finish, decode_frame
 
 from tests.broker import free_port
 from tests.gateway.stack import Stack
 from tests.processes import ServiceProcess
-from tests.waiting import eventually
 
 
 class Gateway:
-    """A gateway of the mesh, and where it is."""
+    """A gateway of the mesh, and where it is; ``patience_s`` is how long its streams wait for a reader."""
 
-    def __init__(self, mesh: Stack) -> None:
+    def __init__(self, mesh: Stack, patience_s: float = 100) -> None:
         self.port = free_port()
-        settings = {"lease_s": 1, "linger_s": 1, "silence_s": 0.5, "place_s": 30}
+        settings = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 30}
         self.process: ServiceProcess = mesh.add("gateway", port=self.port, **settings)
 
     @property
@@ -32,13 +32,29 @@ class Gateway:
 
     async def ready(self) -> None:
         """Returns when a completion would succeed."""
-        await asyncio.to_thread(self.process.wait_ready)
-        await eventually(lambda: httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200, 60)
+        async with httpx.AsyncClient(base_url=self.url, timeout=5, trust_env=False) as http:
+            while not await _answers(http):
+                assert self.process.alive, self.process.log.read_text()
+                await asyncio.sleep(0.2)
 
     def count(self, name: str) -> float:
         """Sum of a metric."""
         lines = httpx.get(f"{self.url}/metrics", timeout=5).text.splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(f"outrider_gateway_{name}"))
+
+
+async def _answers(http: httpx.AsyncClient) -> bool:
+    try:
+        return (await http.get("/readyz")).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+async def spare(mesh: Stack) -> None:
+    """Returns when a verifier may be killed, because there is another."""
+    alive = [each for each in mesh.processes if each.kind == "verifier" and each.alive]
+    if len(alive) < 2:
+        await asyncio.to_thread(mesh.add_model("verifier", instance=f"v{len(mesh.processes)}").wait_ready)
 
 
 async def holder(registry: Registry, request: str) -> str:
@@ -55,6 +71,9 @@ async def holder(registry: Registry, request: str) -> str:
     raise AssertionError("nobody has the request")
 
 
-def load(registry: Registry) -> int:
-    """Requests that verifiers have."""
-    return sum(int(member.status["load"]) for member in registry.members("verifier"))
+async def finish(registry: Registry, request: str) -> Finish | None:
+    """How a request ends at the verifier that has it, or had it last."""
+    name = await holder(registry, request)
+    member = next(member for member in registry.members("verifier") if member.instance == name)
+    call = VerifierStub(channel(member.address)).Follow(pb.FollowRequest(request_id=request))
+    return [decode_frame(response.frame).finish async for response in call][-1]

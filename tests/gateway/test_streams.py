@@ -8,11 +8,14 @@ from typing import Any
 import httpx
 import pytest
 from outrider.mesh.registry import Registry
+from outrider.wire.frames import Finish
 
 from tests.gateway.raw import Raw, timeless
 from tests.gateway.stack import CONTEXT, Stack
-from tests.gateway.streaming import Gateway, holder, load
+from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
 LENGTH = 400
 CUT = 40
@@ -63,7 +66,7 @@ async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_return
     one: Gateway, other: Gateway, whole: Raw, streaming_registry: Registry
 ) -> None:
     begun = await _begun(one, stay=False)
-    await eventually(lambda: streaming_registry.members("verifier") and load(streaming_registry) == 0)
+    assert await finish(streaming_registry, begun.request) is Finish.CANCELLED
     rest = await Raw(other.url).resume(begun.request, begun.last)
     assert [each[1] for each in timeless(rest.events, begun.request)] == [
         each[1] for each in timeless(whole.events[CUT:], whole.request)
@@ -88,6 +91,7 @@ async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
     streaming: Stack, other: Gateway, whole: Raw, streaming_registry: Registry
 ) -> None:
     killed = Gateway(streaming)
+    await spare(streaming)
     await killed.ready()
     begun = await _begun(killed)
     dead = await holder(streaming_registry, begun.request)
@@ -152,20 +156,17 @@ async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
         assert reading.events[-1].data == b"[DONE]"
         assert (await http.get(f"/v1/streams/{reading.request}")).status_code == 404
         assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 404
-    await eventually(lambda: load(streaming_registry) == 0)
+    assert await finish(streaming_registry, reading.request) is Finish.CANCELLED
 
 
-async def test_what_nobody_comes_back_for_ends(streaming: Stack, one: Gateway, streaming_registry: Registry) -> None:
-    await streaming_registry.wait_for("verifier", bool, 10)
-    await _begun(one, length=LONG)
-    await eventually(lambda: load(streaming_registry) == 1)
-    await eventually(lambda: load(streaming_registry) == 0)
-    killed = Gateway(streaming)
-    await killed.ready()
-    await _begun(killed, length=LONG)
-    await asyncio.to_thread(killed.process.kill)
-    await eventually(lambda: load(streaming_registry) == 1)
-    await eventually(lambda: load(streaming_registry) == 0)
+async def test_what_nobody_comes_back_for_ends(streaming: Stack, streaming_registry: Registry) -> None:
+    brief = Gateway(streaming, patience_s=1)
+    await brief.ready()
+    left = await _begun(brief, length=LONG)
+    assert await finish(streaming_registry, left.request) is Finish.CANCELLED
+    orphan = await _begun(brief, length=LONG)
+    await asyncio.to_thread(brief.process.kill)
+    assert await finish(streaming_registry, orphan.request) is Finish.CANCELLED
 
 
 @pytest.mark.parametrize(
