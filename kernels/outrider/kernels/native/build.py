@@ -40,7 +40,7 @@ class Level:
 _V3 = frozenset("avx2 fma bmi1 bmi2 f16c movbe".split())
 _V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
 _X86 = (
-    Level("amx", ("-march=x86-64-v4", "-mamx-tile", "-mamx-bf16"), _V4 | {"amx_tile", "amx_bf16"}),
+    Level("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"), _V4 | {"avx512_bf16", "amx_tile", "amx_bf16"}),
     Level("avx512", ("-march=x86-64-v4",), _V4),
     Level("avx2", ("-march=x86-64-v3",), _V3),
 )

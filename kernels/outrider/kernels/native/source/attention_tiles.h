@@ -84,7 +84,9 @@ struct alignas(64) Lanes {
     most = splat(-INFINITY);
   }
   void set(int lane, const float* query) {
-    for (int d = 0; d < D; d++) queries[d / 32][d % 32 / 2][lane][d % 2] = to_bf16(splat(query[d]))[0];
+    alignas(64) bf16 narrow[D];
+    for (int d = 0; d < D; d += 16) store(narrow + d, load(query + d));
+    for (int pair = 0; pair < D / 2; pair++) std::memcpy(queries[pair / 16][pair % 16][lane], narrow + 2 * pair, 4);
   }
 
   // Scores into weights; a lane sees `counts` positions of the block.

@@ -124,7 +124,7 @@ class Decoder {
     x_ = stream_.need(rows * m_.hidden);
     qkv_ = qkv_buffer_.need(rows * qkv_width_);
     delta_ = delta_buffer_.need(rows * hidden_width_);
-    gate_ = gate_buffer_.need(rows * gate_width_);
+    gate_ = gate_buffer_.need(std::min(rows, PANEL) * gate_width_);
     a_ = input_.need(rows * inner_);
   }
 
@@ -149,15 +149,24 @@ class Decoder {
       team_.meet();
       for (long r = first; r < last; r++) normed(r, delta_, layer.feed_forward_norm, a_ + r * inner_);
       team_.meet();
-      multiply(layer.gate_up, a_, inner_, step.rows, gate_, gate_width_, member);
-      team_.meet();
-      for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a_ + r * inner_);
-      team_.meet();
-      multiply(layer.down, a_, inner_, step.rows, delta_, hidden_width_, member);
-      team_.meet();
+      for (long panel = 0; panel < step.rows; panel += PANEL)
+        feed_forward(layer, panel, std::min<long>(PANEL, step.rows - panel), member);
       delta = delta_;
     }
     for (long r = first; r < last; r++) normed(r, delta, m_.norm, step.hidden + r * m_.hidden);
+  }
+
+  // Of some rows, so few that what lies between the products stays in the cache.
+  void feed_forward(const Layer& layer, long panel, long rows, int member) {
+    X* a = a_ + panel * inner_;
+    long first, last;
+    Team::share(rows, member, m_.threads, first, last);
+    multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_, member);
+    team_.meet();
+    for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
+    team_.meet();
+    multiply(layer.down, a, inner_, rows, delta_ + panel * hidden_width_, hidden_width_, member);
+    team_.meet();
   }
 
   void embed(int64_t id, float* to) const {
@@ -237,10 +246,13 @@ class Decoder {
       f32x16 by = splat(1.0f / std::sqrt(sum(squares) / m_.head_dim + m_.eps));
       for (long i = 0; i < m_.head_dim; i += LANES) store(head + i, load(head + i) * by * load(weight + i));
     }
-    for (long i = 0; i < m_.head_dim; i += 2) {
-      float even = head[i], odd = head[i + 1];
-      head[i] = (even * angle[i] - odd * angle[i + 1]) * scale;
-      head[i + 1] = (even * angle[i + 1] + odd * angle[i]) * scale;
+    const f32x16 signs = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+    for (long i = 0; i < m_.head_dim; i += LANES) {
+      f32x16 v = load(head + i), a = load(angle + i);
+      f32x16 other = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+      f32x16 cosine = __builtin_shufflevector(a, a, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+      f32x16 sine = __builtin_shufflevector(a, a, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+      store(head + i, (v * cosine + other * (sine * signs)) * scale);
     }
   }
 
@@ -259,7 +271,7 @@ class Decoder {
     }
   }
 
-  static constexpr long PIECE = 64;
+  static constexpr long PIECE = 64, PANEL = 64;
   static long pieces(const Sequence& s) { return (s.rows + PIECE - 1) / PIECE; }
 
   void attend_piece(const Cache<K>& cache, const Sequence& s, int kv_head, long begin, long end) {

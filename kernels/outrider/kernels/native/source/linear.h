@@ -120,44 +120,57 @@ static void configure_tiles(int upper, int lower) {
   _tile_loadconfig(&config);
 }
 
+// One block of the output for up to 32 rows, the upper 16 and the lower.
+template <bool LOWER, bool FETCH>
+static inline void tile_block(const bf16* x, long ldx, const bf16* w, long steps, float* out, long ldo) {
+  const bf16* below = x + 16 * ldx;
+  _tile_zero(0);
+  _tile_zero(1);
+  if (LOWER) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (long step = 0; step < steps; step++, w += 2 * TILE) {
+    if (FETCH)
+#pragma GCC unroll 32
+      for (int line = 0; line < 32; line++) _mm_prefetch((const char*)(w + 8 * TILE) + line * 64, _MM_HINT_T0);
+    _tile_loadd(4, x + step * 32, ldx * 2);
+    _tile_loadd(6, w, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, w + TILE, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    if (LOWER) {
+      _tile_loadd(5, below + step * 32, ldx * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, out, ldo * 4);
+  _tile_stored(1, out + 16, ldo * 4);
+  if (LOWER) {
+    _tile_stored(2, out + 16 * ldo, ldo * 4);
+    _tile_stored(3, out + 16 * ldo + 16, ldo * 4);
+  }
+}
+
 // Blocks [first, last) of the output for all rows: x bfloat16 [rows, ldx], filled up to whole steps with zeros.
 static void linear_tiles(const bf16* x, long ldx, long rows, const bf16* weight, long k, float* out, long ldo,
                          long first, long last) {
-  long steps = round_up(k, 32) / 32;
+  const long steps = round_up(k, 32) / 32, whole = rows / 32 * 32, rest = rows - whole;
   settle(x);
-  for (long r = 0; r < rows; r += 32) {
-    long upper = std::min(rows - r, 16L), lower = std::clamp(rows - r - 16, 0L, 16L);
-    configure_tiles(upper, lower);
-    const bf16 *a = x + r * ldx, *b = a + 16 * ldx;
-    for (long block = first; block < last; block++) {
-      const bf16* w = weight + block * steps * 2 * TILE;
-      float* to = out + r * ldo + block * WIDTH;
-      _tile_zero(0);
-      _tile_zero(1);
-      if (lower) {
-        _tile_zero(2);
-        _tile_zero(3);
-      }
-      for (long step = 0; step < steps; step++, w += 2 * TILE) {
-        for (int line = 0; line < 32; line++) _mm_prefetch((const char*)(w + 8 * TILE) + line * 64, _MM_HINT_T0);
-        _tile_loadd(4, a + step * 32, ldx * 2);
-        _tile_loadd(6, w, 64);
-        _tile_loadd(7, w + TILE, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        if (lower) {
-          _tile_loadd(5, b + step * 32, ldx * 2);
-          _tile_dpbf16ps(2, 5, 6);
-          _tile_dpbf16ps(3, 5, 7);
-        }
-      }
-      _tile_stored(0, to, ldo * 4);
-      _tile_stored(1, to + 16, ldo * 4);
-      if (lower) {
-        _tile_stored(2, to + 16 * ldo, ldo * 4);
-        _tile_stored(3, to + 16 * ldo + 16, ldo * 4);
-      }
-    }
+  if (whole) configure_tiles(16, 16);
+  for (long block = first; whole && block < last; block++) {
+    const bf16* w = weight + block * steps * 2 * TILE;
+    float* to = out + block * WIDTH;
+    tile_block<true, true>(x, ldx, w, steps, to, ldo);
+    for (long r = 32; r < whole; r += 32) tile_block<true, false>(x + r * ldx, ldx, w, steps, to + r * ldo, ldo);
+  }
+  if (rest) configure_tiles(std::min(rest, 16L), std::max(rest - 16, 0L));
+  for (long block = first; rest && block < last; block++) {
+    const bf16* w = weight + block * steps * 2 * TILE;
+    float* to = out + whole * ldo + block * WIDTH;
+    if (rest > 16) tile_block<true, true>(x + whole * ldx, ldx, w, steps, to, ldo);
+    else tile_block<false, true>(x + whole * ldx, ldx, w, steps, to, ldo);
   }
   _tile_release();
   settle(out);

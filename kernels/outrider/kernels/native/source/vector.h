@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
@@ -24,6 +27,9 @@ static inline f32x16 load(const bf16* p) {
 
 // Rounds to nearest, ties to even; not-a-number stays one.
 static inline u16x16 to_bf16(f32x16 v) {
+#if defined(__AVX512BF16__)
+  return (u16x16)_mm512_cvtneps_pbh((__m512)v);
+#endif
   u32x16 bits = (u32x16)v;
   u32x16 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   u32x16 quiet = (bits >> 16) | 0x40;
@@ -33,16 +39,18 @@ static inline void store(bf16* p, f32x16 v) { *(u16x16u*)p = to_bf16(v); }
 
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
 
-static inline float sum(f32x16 v) {
-  for (int step = 8; step; step /= 2)
-    for (int i = 0; i < step; i++) v[i] += v[i + step];
+template <class Combine>
+static inline float folded(f32x16 v, const Combine& combine) {
+  v = combine(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = combine(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  v = combine(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  v = combine(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
   return v[0];
 }
-static inline float largest(f32x16 v) {
-  float most = v[0];
-  for (int i = 1; i < LANES; i++) most = v[i] > most ? v[i] : most;
-  return most;
+static inline float sum(f32x16 v) {
+  return folded(v, [](f32x16 a, f32x16 b) { return a + b; });
 }
+static inline float largest(f32x16 v) { return folded(v, max); }
 
 // 2^x to about one unit in the last place; 0 below 2^-126, x at most 127. Not-a-number stays one.
 static inline f32x16 exp2(f32x16 x) {
