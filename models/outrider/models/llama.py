@@ -38,8 +38,8 @@ class Forward(Protocol):
 
     kv_dtype: torch.dtype
 
-    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...  # noqa: D102
-    def logits(self, hidden: Tensor) -> Tensor: ...  # noqa: D102
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
 
 
 class LlamaModel:

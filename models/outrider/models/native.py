@@ -13,7 +13,9 @@ from outrider.models.errors import ModelError
 from outrider.models.weights import WeightLoader
 
 
-def native_refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: str | None) -> str | None:
+def native_refusal(
+    config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: str | None
+) -> str | None:
     """Why a model does not run on the compiled decoder; None where it does.
 
     Raises:

@@ -16,7 +16,6 @@ from outrider.models.errors import ModelError
 from outrider.models.rotary import interleave
 from torch import Tensor
 
-
 P = TypeVar("P")
 
 

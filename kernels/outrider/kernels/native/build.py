@@ -37,10 +37,14 @@ class Level:
     needs: frozenset[str]
 
 
-_V3 = frozenset("avx2 fma bmi1 bmi2 f16c movbe".split())
-_V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+_V3 = frozenset(["avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"])
+_V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 _X86 = (
-    Level("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"), _V4 | {"avx512_bf16", "amx_tile", "amx_bf16"}),
+    Level(
+        "amx",
+        ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
+        _V4 | {"avx512_bf16", "amx_tile", "amx_bf16"},
+    ),
     Level("avx512", ("-march=x86-64-v4",), _V4),
     Level("avx2", ("-march=x86-64-v3",), _V3),
 )
@@ -78,11 +82,11 @@ def _load(level: Level) -> ctypes.CDLL:
 
 def _path(level: Level) -> Path:
     if given := os.environ.get("OUTRIDER_NATIVE"):
-        path = Path(given) / f"{level.name}-{_digest(level)}.so"
+        path = Path(given) / _path_name(level)
         if not path.exists():
             raise NativeUnavailable(f"OUTRIDER_NATIVE is {given!r}, where there is no {path.name}")
         return path
-    path = _cache() / f"{level.name}-{_digest(level)}.so"
+    path = _cache() / _path_name(level)
     if not path.exists():
         compile_to(path, level)
     return path
@@ -115,12 +119,12 @@ def _compiler() -> list[str]:
 
 
 @cache
-def _digest(level: Level) -> str:
-    """Of all that the library is made from."""
+def _path_name(level: Level) -> str:
+    """Named for all that the library is made from."""
     digest = hashlib.sha256(" ".join((*_FLAGS, *level.flags)).encode())
     for file in sorted(_SOURCE.iterdir()):
         digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return f"{level.name}-{digest.hexdigest()[:16]}.so"
 
 
 def _cache() -> Path:
@@ -142,7 +146,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python -m outrider.kernels.native.build DIRECTORY")
     for level in levels():
-        path = Path(sys.argv[1]) / f"{level.name}-{_digest(level)}.so"
+        path = Path(sys.argv[1]) / _path_name(level)
         compile_to(path, level)
         print(path)
 
