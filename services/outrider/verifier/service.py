@@ -38,7 +38,8 @@ from outrider.wire.frames import encode_frame, token_subject
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
 _MEASURED_EVERY_S = 0.1
-"""Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance."""
+"""Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance, but at
+once where a request ends."""
 
 _log = get_logger("verifier")
 
@@ -212,10 +213,16 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._log.append(request.id, data, frame.first_index + len(frame.tokens), frame.finish is not None)
             if frame.finish is not None:
                 self._metrics.finished()
-        if self._measuring is None:
-            self._measuring = self._loop.call_later(_MEASURED_EVERY_S, self._measure)
+        self._measure_soon(any(frame.finish is not None for _, frame in outcome.frames))
         if not self._engine.load:
             self._idle.set()
+
+    def _measure_soon(self, at_once: bool) -> None:
+        if self._measuring is not None and at_once:
+            self._measuring.cancel()
+            self._measuring = None
+        if self._measuring is None:
+            self._measuring = self._loop.call_later(0 if at_once else _MEASURED_EVERY_S, self._measure)
 
     def _measure(self) -> None:
         self._measuring = None
