@@ -134,20 +134,16 @@ class Scheduler:
     def plan(self) -> Plan:
         """Admits what fits and gives out rows, but for those that guesses may buy."""
         self._admit()
-        plan = Plan([], [])
-        for sequence in sorted(self.running, key=self._rank):
-            if sequence.pending == 1 and self._make_room(sequence, 1):
-                plan.decoding.append(sequence)
+        plan, order = Plan([], []), sorted(self.running, key=self._rank)
+        plan.decoding = [sequence for sequence in order if sequence.pending == 1 and self._make_room(sequence, 1)]
         left = self.limits.rows - len(plan.decoding)
-        self._prefill(plan, min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left))
-        return self._still_running(plan)
-
-    def _prefill(self, plan: Plan, left: int) -> None:
-        for sequence in sorted(self.running, key=self._rank):
+        left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
+        for sequence in order:
             rows = min(sequence.pending, left)
             if sequence.pending > 1 and rows and self._make_room(sequence, rows):
                 plan.prefilling.append((sequence, rows))
                 left -= rows
+        return self._still_running(plan)
 
     def _still_running(self, plan: Plan) -> Plan:
         running = set(map(id, self.running))
