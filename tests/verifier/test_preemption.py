@@ -103,7 +103,7 @@ def pool(make_engine: MakeEngine) -> dict[str, tuple[Request, list[int]]]:
 
 Deed = tuple[str, int, int]
 kinds = st.sampled_from(["submit", "step", "step", "cancel"])
-deeds = st.lists(st.tuples(kinds, st.integers(0, 5), st.integers(-2, 2)), min_size=8, max_size=60)
+deeds = st.lists(st.tuples(kinds, st.integers(0, 5), st.integers(-2, 2)), min_size=8, max_size=40)
 
 
 def test_whatever_is_asked_for_and_given_up_leaves_no_page_behind(
@@ -120,7 +120,7 @@ def test_whatever_is_asked_for_and_given_up_leaves_no_page_behind(
         clock=lambda: now,
     )
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=12, deadline=None, derandomize=True)
     @given(deeds)
     def hold(plan: list[Deed]) -> None:
         nonlocal now
@@ -163,7 +163,7 @@ def test_nobody_loses_its_pages_over_and_over(
     engine = make_engine(VOCABULARY, pages=PAGES, rows=65, prefill_rows=5, aging_s=5.0, clock=lambda: now)
     step = engine.step
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=12, deadline=None, derandomize=True)
     @given(
         st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1), st.integers(0, 2)), min_size=2, max_size=8),
         st.floats(0, 30),
