@@ -76,6 +76,8 @@ class Generations:
                 prompt=prompt,
                 sampling=sampling.to_proto(most, choice, words),
                 speculation=generation.speculation.to_proto(),
+                priority=generation.priority,
+                weight=generation.weight,
             )
             for choice in range(generation.choices)
         ]

@@ -131,7 +131,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
-    is how many answers are wanted.
+    is how many answers are wanted. ``priority`` (higher first) and the tenant's ``weight`` are those of
+    ``verifier.proto``.
     """
 
     model: str | None
@@ -141,3 +142,5 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     choices: int = 1
     tenant: str = "default"
+    priority: int = 0
+    weight: float = 1.0

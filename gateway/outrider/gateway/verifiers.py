@@ -32,6 +32,8 @@ class Job(msgspec.Struct, frozen=True):
     prompt: list[int]
     sampling: SamplingParams
     speculation: Speculation
+    priority: int = 0
+    weight: float = 1.0
 
     @property
     def subject(self) -> str:
@@ -47,6 +49,8 @@ class Job(msgspec.Struct, frozen=True):
             emitted=pack_ids(emitted),
             sampling=self.sampling,
             speculation=self.speculation,
+            priority=self.priority,
+            weight=self.weight,
         )
 
 

@@ -111,13 +111,13 @@ class Guessing:
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
         self._guessed = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
-        limits = self._scheduler.limits
-        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
+        limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
+        least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
         caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
         tenants = [sequence.request.tenant for sequence in plan.decoding] if limits.guesses_tenant else None
         surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
-        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge, tenants, limits.guesses_tenant)
+        bought = buy(candidates, caps, plan.rows, most, self._cost, surcharge, tenants, limits.guesses_tenant)
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
 
     def _candidates(self, sequence: Sequence, least: float) -> MergedTree:

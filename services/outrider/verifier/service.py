@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import grpc
 import torch
-from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
+from outrider.mesh.errors import AlreadyExists, ConfigError, InvalidRequest, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
@@ -31,7 +31,7 @@ from outrider.verifier.grammar import Grammars
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, QueueFull, Scheduler
+from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.wire.frames import encode_frame, token_subject
 
@@ -40,6 +40,7 @@ _MEASURED_CONTEXT = 256
 _MEASURED_EVERY_S = 0.1
 """Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance, but at
 once where a request ends."""
+_LEAST_ROOM = 128
 
 _log = get_logger("verifier")
 
@@ -99,10 +100,13 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _build(self, model: LlamaModel) -> Engine:
         settings, config = self._settings, model.config
-        if settings.pages * settings.page_size < config.context_length:
+        self._room = min(config.context_length, settings.pages * settings.page_size)
+        if self._room < min(config.context_length, _LEAST_ROOM):
+            raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
+        if settings.max_rows <= settings.max_running:
             raise ConfigError(
-                f"pages = {settings.pages} of {settings.page_size} tokens do not hold one sequence of the model's "
-                f"context of {config.context_length}; at least {-(-config.context_length // settings.page_size)} do"
+                f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
+                "each running sequence may take a row of a step, and prompts need some"
             )
         limits = Limits(
             settings.max_running,
@@ -113,6 +117,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.page_size,
             config.context_length,
             settings.max_tenant_guesses,
+            settings.max_rows,
+            settings.batching == "static",
+            settings.priority_aging_s,
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -126,7 +133,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         rule = make_rule(settings)
         self._metrics.rule(rule)
         runner = Runner(model, settings.pages, settings.page_size, rule)
-        cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
+        cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
@@ -136,7 +143,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
-            "context_length": self._served.context_length,
+            "context_length": self._room,
             "load": self._engine.load,
             "free_pages": self._pages.available,
         }
@@ -171,6 +178,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         except QueueFull:
             self._log.discard(request.id)
             raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
+        except NeverFits as error:
+            self._log.discard(request.id)
+            raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
         return pb.SubmitResponse(queued_ahead=ahead, instance=self._mesh.instance)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
@@ -193,7 +203,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return pb.DescribeResponse(
             model=self._name,
             vocabulary=self._tokenizer.fingerprint,
-            context_length=self._served.context_length,
+            context_length=self._room,
             vocabulary_size=self._served.vocabulary_size,
             dtype=self._dtype,
             determinism=self._settings.determinism,
