@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from outrider.loadtest.client import Reply
 from outrider.loadtest.load import Sample
-from outrider.loadtest.matrix_report import Case, Matrix, Turn, judge, publish
+from outrider.loadtest.matrix_report import judge, publish
 from outrider.loadtest.prompts import PromptsError
 from outrider.loadtest.summary import summarize
+from outrider.loadtest.turns import Case, Matrix, Turn
 from outrider.loadtest.workloads import WORKLOADS, Supply, edit
 
 CASE = Case("code", 0.0, 1)

@@ -14,16 +14,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvloop
-from outrider.loadtest import client, local_mesh, matrix_report
-from outrider.loadtest.load import Closed, Send
-from outrider.loadtest.matrix_report import Case, Turn
-from outrider.loadtest.prompts import unique
-from outrider.loadtest.summary import summarize
+from outrider.loadtest import local_mesh, matrix_report, turns
+from outrider.loadtest.turns import Case, Turn
 from outrider.loadtest.workloads import WORKLOADS, Supply
 
 MODES: dict[str, Any] = {
@@ -41,12 +37,12 @@ def main() -> int:
     """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON and a picture."""
     options = _options()
     until = time.monotonic() + 60 * options.minutes
-    turns: list[Turn] = []
+    found: list[Turn] = []
     for repeat in range(options.repeats):
         if time.monotonic() < until:
-            turns += _repeat(options, repeat, until)
+            found += _repeat(options, repeat, until)
     settings = {key: value for key, value in vars(options).items() if key != "out"}
-    matrix_report.publish(turns, settings, options.out)
+    matrix_report.publish(found, settings, options.out)
     return 0
 
 
@@ -72,21 +68,22 @@ def _options() -> argparse.Namespace:
 
 def _repeat(options: argparse.Namespace, repeat: int, until: float) -> list[Turn]:
     """All cases once, on meshes that remember nothing."""
-    supply, turns = Supply(repeat * 149), []
+    supply, found = Supply(repeat * 149), list[Turn]()
     modes = options.modes if repeat % 2 == 0 else options.modes[::-1]
     with ExitStack() as stack:
         urls = _start(options, stack)
         for temperature in options.temperatures:
             prompts = supply.take("code", _WARM_UP)
             for mode in modes:
-                _run(urls[mode], mode, Case("code", temperature, 4), prompts, _WARM_UP_TOKENS, repeat)
+                case = Case("code", temperature, 4)
+                uvloop.run(turns.take(urls[mode], mode, MODES[mode], case, prompts, _WARM_UP_TOKENS, repeat))
         for case in _cases(options):
             prompts = supply.take(case.workload, _requests(case.concurrency))
             for mode in modes if time.monotonic() < until else []:
-                turn = _run(urls[mode], mode, case, prompts, options.max_tokens, repeat)
-                print(turn, flush=True)
-                turns.append(turn)
-    return turns
+                taken = turns.take(urls[mode], mode, MODES[mode], case, prompts, options.max_tokens, repeat)
+                found.append(uvloop.run(taken))
+                print(found[-1], flush=True)
+    return found
 
 
 def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
@@ -113,28 +110,6 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 def _requests(concurrency: int) -> int:
     """Requests of a turn: as many as the held-out prompts suffice for."""
     return concurrency if concurrency >= 8 else concurrency + 4
-
-
-def _run(url: str, mode: str, case: Case, prompts: list[str], max_tokens: int, repeat: int) -> Turn:
-    sends = _sends(url, mode, case, prompts, max_tokens, repeat)
-    samples = uvloop.run(Closed(case.concurrency).run(sends, len(prompts)))
-    if error := next((sample.error for sample in samples if sample.error), ""):
-        raise SystemExit(f"a request failed: {error}")
-    return Turn(case, mode, repeat, summarize(samples))
-
-
-def _sends(url: str, mode: str, case: Case, prompts: list[str], max_tokens: int, repeat: int) -> Iterator[Send]:
-    """Each prompt behind a comment of its own, so that no mode finds another's pages."""
-    for number, prompt in enumerate(itertools.islice(unique(prompts, f"{mode} {case} {repeat}"), len(prompts))):
-        body = {
-            "prompt": prompt,
-            "max_tokens": max_tokens,
-            "temperature": case.temperature,
-            "seed": number,
-            "ignore_eos": True,
-            "speculation": MODES[mode],
-        }
-        yield partial(client.complete, url, body)
 
 
 if __name__ == "__main__":

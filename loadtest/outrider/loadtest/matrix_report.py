@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from outrider.loadtest import bars
 from outrider.loadtest.bars import Bar
 from outrider.loadtest.report import machine
-from outrider.loadtest.summary import Summary, median
+from outrider.loadtest.turns import Case, Matrix, Turn
 
 SINGLE = ("model", "ngram", "suffix", "medusa")
 """Modes of one drafter alone."""
@@ -22,57 +19,10 @@ GREEDY, SAMPLED, HARMLESS, MERGED = 2.5, 2.2, 0.98, 0.98
 """Least ratios: to plain decoding alone and greedy, at temperature 1, of anything anywhere; to the best drafter."""
 
 
-class Case(msgspec.Struct, frozen=True):
-    """What is run in every mode."""
-
-    workload: str
-    temperature: float
-    concurrency: int
-
-    def __str__(self) -> str:
-        """As named in tables."""
-        return f"{self.workload}, T={self.temperature:g}, {self.concurrency} at a time"
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """One case in one mode, once."""
-
-    case: Case
-    mode: str
-    repeat: int
-    summary: Summary
-
-    def __str__(self) -> str:
-        """One line."""
-        return f"{self.repeat + 1}: {self.case}, {self.mode}: {self.summary.tokens_per_s:.0f} tokens/s"
-
-
-class Matrix:
-    """The turns of a measurement."""
-
-    def __init__(self, turns: Sequence[Turn]) -> None:
-        self._turns = {(turn.case, turn.mode, turn.repeat): turn.summary for turn in turns}
-        self.cases = list(dict.fromkeys(turn.case for turn in turns))
-        self.modes = list(dict.fromkeys(turn.mode for turn in turns))
-
-    def summary(self, case: Case, mode: str) -> Summary | None:
-        """Medians over the repeats; None where the mode was not run."""
-        found = [summary for (c, m, _), summary in self._turns.items() if (c, m) == (case, mode)]
-        return median(found) if found else None
-
-    def ratio(self, case: Case, mode: str, to: str = "off") -> float:
-        """Median over the repeats of the ratio of tokens a second; NaN where they did not run together."""
-        pairs = [
-            (summary, self._turns[case, to, repeat])
-            for (c, m, repeat), summary in self._turns.items()
-            if (c, m) == (case, mode) and (case, to, repeat) in self._turns
-        ]
-        return statistics.median(a.tokens_per_s / b.tokens_per_s for a, b in pairs) if pairs else math.nan
-
-    def best_single(self, case: Case) -> str | None:
-        """The drafter that is quickest alone."""
-        found = [mode for mode in SINGLE if mode in self.modes]
-        return max(found, key=lambda mode: self.ratio(case, mode), default=None)
+def best_single(matrix: Matrix, case: Case) -> str:
+    """The drafter that is quickest alone; empty if none ran."""
+    found = [mode for mode in SINGLE if mode in matrix.modes]
+    return max(found, key=lambda mode: matrix.ratio(case, mode), default="")
 
 
 def judge(matrix: Matrix) -> Iterator[Bar]:
@@ -86,10 +36,10 @@ def judge(matrix: Matrix) -> Iterator[Bar]:
     for mode in (mode for mode in matrix.modes if mode not in ("off", "fast")):
         case = min(matrix.cases, key=lambda case: matrix.ratio(case, mode))
         yield Bar(f"{mode} / off at its worst, {case}", matrix.ratio(case, mode), HARMLESS)
-    if "on" in matrix.modes and matrix.best_single(matrix.cases[0]):
-        merged = {case: matrix.ratio(case, "on", matrix.best_single(case) or "") for case in matrix.cases}
+    if "on" in matrix.modes and best_single(matrix, matrix.cases[0]):
+        merged = {case: matrix.ratio(case, "on", best_single(matrix, case)) for case in matrix.cases}
         case = min(merged, key=lambda case: merged[case])
-        best = f"the best drafter alone ({matrix.best_single(case)})"
+        best = f"the best drafter alone ({best_single(matrix, case)})"
         yield Bar(f"on / {best} at its worst, {case}", merged[case], MERGED)
 
 
