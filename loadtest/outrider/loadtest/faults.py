@@ -34,6 +34,8 @@ WINDOW_S = 2.0
 """What a speed is the mean over."""
 _STEP_S = 0.1
 _PROMPTS = 24
+_ALONE = ["ngram"]
+"""Drafters of the verifier: none that would remember questions which are asked over and over."""
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -97,7 +99,7 @@ class Load:
 def main() -> int:
     """Disturbs a mesh, prints what came of it, and returns 1 if an answer differed."""
     options = _options()
-    with local_mesh.running({}) as mesh:
+    with local_mesh.running({"verifier.drafters": ",".join(_ALONE)}) as mesh:
         load, phases = uvloop.run(_disturb(options, mesh))
     for phase in phases:
         print(f"{phase.name}: {load.speed(phase.began, phase.ended):.0f} tokens/s over {options.seconds:g} s")
@@ -129,7 +131,7 @@ async def _disturb(options: argparse.Namespace, mesh: LocalMesh) -> tuple[Load, 
     load = Load(mesh.url, _questions(options.max_tokens))
     await load.learn(options.concurrency)
     phases = []
-    for speculation, names in (({"drafters": ["ngram"]}, ["alone"]), ({}, ["together", *_FAULTS])):
+    for speculation, names in (({"drafters": _ALONE}, ["alone"]), ({}, ["together", *_FAULTS])):
         stop = asyncio.Event()
         running = asyncio.create_task(load.run(options.concurrency, speculation, stop))
         await asyncio.sleep(WINDOW_S)

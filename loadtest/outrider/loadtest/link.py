@@ -23,6 +23,8 @@ LEAST = 0.9
 """Share of the speed beside a local proposer that is to remain."""
 LOCAL = "local"
 _MODES: dict[str, Any] = {"model": {"drafters": ["model"]}, "on": {}}
+_FORGETFUL = {"verifier.drafters": "ngram"}
+"""The far mesh answers the same prompts at every delay: no drafter may remember them."""
 _WARM_UP_TOKENS = 48
 
 
@@ -31,7 +33,7 @@ def main() -> int:
     options = _options()
     relayed, own = local_mesh.free_port(), local_mesh.free_port()
     linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
-    with local_mesh.running({}) as near, local_mesh.running(linked) as far:
+    with local_mesh.running(_FORGETFUL) as near, local_mesh.running(_FORGETFUL | linked) as far:
         relay = Relay(own, 0.0)
         found = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
     matrix = Matrix(found)

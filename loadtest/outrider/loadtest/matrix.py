@@ -61,6 +61,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if "off" not in options.modes:
         parser.error("--modes must name off: it is what the others are measured by")
+    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1:
         parser.error("numbers must be at least 1, --max-tokens at least 2")
     return options
