@@ -46,7 +46,7 @@ class LocalMesh:
 
 @contextlib.contextmanager
 def running(settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1) -> Iterator[LocalMesh]:
-    """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left.
+    """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left or SIGTERM asks us to end.
 
     Raises:
         SystemExit: it did not become ready; the message says where its logs are.
@@ -56,6 +56,7 @@ def running(settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1)
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() for part in pair]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
         process = subprocess.Popen([*command, "--log-dir", logs], stdout=subprocess.DEVNULL)
         try:
@@ -72,6 +73,10 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
