@@ -140,4 +140,3 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation = Speculation()
     max_tokens: int | None = None
     choices: int = 1
-    tenant: str = "default"
