@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from outrider.cli.options import UpOptions
+from outrider.cli.plan import make_plan
 from outrider.cli.tenants import parse_span, with_changes
 from outrider.mesh.errors import ConfigError
 from outrider.wire.tenants import Limits
@@ -49,3 +51,11 @@ def test_a_key_for_a_tenant_that_is_not_there_is_refused_and_names_the_nearest(j
     done = outrider("keys", "create", "--tenant", "acne", "--nats-url", jetstream)
     assert done.returncode == 2
     assert "there is no tenant acne (did you mean acme?)" in done.stderr
+
+
+def test_a_mesh_that_asks_for_keys_says_where_they_are_made(tmp_path):
+    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, nats_store=tmp_path / "kept", sets=["gateway.auth=keys"]))
+    assert any(f"--nats-url {plan.nats_url}" in note for note in plan.notes)
+    assert plan.broker is not None
+    assert str(tmp_path / "kept") in plan.broker.command
+    assert not make_plan(UpOptions(port=0, log_dir=tmp_path)).notes

@@ -196,6 +196,14 @@ async def test_tokens_are_reserved_for_the_longest_answer_and_settled_by_the_tru
     assert caught.value.response.headers["x-ratelimit-remaining-tokens"] != "0"
 
 
+async def test_a_request_that_no_verifier_takes_costs_no_tokens(urls: list[str], desk: Desk) -> None:
+    _, text = await desk.key(Limits(tokens_per_day=200))
+    for _ in range(2):
+        with pytest.raises(openai.BadRequestError, match="outside the vocabulary"):
+            await complete(urls[0], text, prompt=[10**6], max_tokens=150)
+    assert int((await headers_of(urls[0], text, prompt=[5], max_tokens=1))["x-ratelimit-remaining-tokens"]) == 198
+
+
 async def test_a_key_has_limits_beside_its_tenants(urls: list[str], desk: Desk) -> None:
     _, narrow = await desk.key(Limits(tokens_per_day=10_000), own=Limits(tokens_per_day=60))
     _, wide = await desk.key(Limits(tokens_per_day=10_000))

@@ -69,6 +69,8 @@ def make_plan(options: UpOptions) -> Plan:
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
     nats_url, nats = _nats(options, known, log_dir)
+    if nats and known["gateway"]["auth"].value == "keys":
+        notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
     return Plan(
         host=host,
         port=port,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
+from outrider.gateway import metrics
 from outrider.gateway.tenants.account import LEASE_S, Account, Ledger, Slice
 from outrider.gateway.tenants.store import Clock, Demand, LimitReached, Reservation, Standing
 from outrider.mesh.bus import Bucket, Bus
@@ -51,17 +52,17 @@ class NatsStore:
         return Reservation(taken, [self._standing(demand) for demand in demands])
 
     async def upkeep(self) -> None:
-        """Gives back what nobody has asked for lately, and renews leases."""
-        for bucket, account in list(self._accounts.items()):
-            with suppress(Unavailable):
+        """Gives back what nobody has asked for lately, and renews leases, as far as the broker answers."""
+        with suppress(Unavailable):
+            for bucket, account in list(self._accounts.items()):
                 await self._tend(bucket, account, 2 * account.recent)
-            if account.idle and not account.lock.locked():
-                del self._accounts[bucket]
+                if account.idle and not account.lock.locked():
+                    del self._accounts[bucket]
 
     async def close(self) -> None:
         """Gives back everything that is not in use."""
-        for bucket, account in self._accounts.items():
-            with suppress(Unavailable):
+        with suppress(Unavailable):
+            for bucket, account in self._accounts.items():
                 await self._tend(bucket, account, 0)
 
     async def _take(self, demand: Demand) -> Slice:
@@ -102,8 +103,10 @@ class NatsStore:
             serial, changed = propose(account.learn(_decode(entry.value) if entry else Ledger()))
             try:
                 await self._bucket.swap(bucket, msgspec.json.encode(changed), revision)
+                metrics.limit_writes.labels("made").inc()
                 return account.confirm(serial)
             except AlreadyExists:
+                metrics.limit_writes.labels("raced").inc()
                 account.refuse(serial)
                 await asyncio.sleep(random.random() * _PAUSE_S * (attempt + 1))
         raise Unavailable("the limits are being changed by too many gateways at once", retry_after=1.0)

@@ -15,7 +15,7 @@ from outrider.mesh.errors import AlreadyExists, Unavailable
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
 
-_NO_JETSTREAM = "NATS has no JetStream, which stores this: start nats-server with --jetstream"
+_NO_JETSTREAM = "NATS has no JetStream, or has lost what it stored: start nats-server with --jetstream, then this again"
 
 
 class Entry(NamedTuple):
