@@ -37,6 +37,8 @@ from outrider.wire.frames import encode_frame, token_subject
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
+_MEASURED_EVERY_S = 0.1
+"""Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance."""
 
 _log = get_logger("verifier")
 
@@ -55,6 +57,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._idle = asyncio.Event()
         self._started = False
         self._drafters = set(_REMOTE_DRAFTERS)
+        self._measuring: asyncio.TimerHandle | None = None
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -209,9 +212,14 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._log.append(request.id, data, frame.first_index + len(frame.tokens), frame.finish is not None)
             if frame.finish is not None:
                 self._metrics.finished()
-        self._metrics.update(self._engine, self._pages)
+        if self._measuring is None:
+            self._measuring = self._loop.call_later(_MEASURED_EVERY_S, self._measure)
         if not self._engine.load:
             self._idle.set()
+
+    def _measure(self) -> None:
+        self._measuring = None
+        self._metrics.update(self._engine, self._pages)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:
