@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from outrider.mesh.bus import Bus
+from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import close_channels
+from outrider.wire.tenants import BUCKET
 
+from tests.broker import free_port
+from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, save_model, stack
 
 
@@ -40,3 +43,26 @@ async def registry(shared: Stack) -> AsyncIterator[Registry]:
     reader.leave()
     await bus.close()
     await close_channels()
+
+
+@pytest.fixture(scope="session")
+def urls(shared: Stack) -> Iterator[list[str]]:
+    """Two gateways; the second trusts this machine as a proxy."""
+    ports = [free_port(), free_port()]
+    gateways = [
+        shared.add("gateway", port=ports[0], auth="keys"),
+        shared.add("gateway", port=ports[1], auth="keys", trusted_proxies="127.0.0.0/8"),
+    ]
+    for gateway in gateways:
+        gateway.wait_ready()
+    yield [f"http://127.0.0.1:{port}" for port in ports]
+    for gateway in gateways:
+        gateway.stop()
+
+
+@pytest.fixture
+async def desk(shared: Stack, urls: list[str]) -> AsyncIterator[Desk]:
+    bus = Bus()
+    await bus.connect(shared.broker.url, "test", wait_s=10)
+    yield Desk(Bucket(bus, BUCKET))
+    await bus.close()

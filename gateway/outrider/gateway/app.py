@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outrider.gateway.edge import Edge
 from outrider.gateway.generations import Generations
 from outrider.gateway.openai.routes import OpenAi
@@ -16,8 +18,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 
-def make_app(generations: Generations, settings: GatewaySettings) -> ASGIApp:
-    """All front doors over HTTP, and what operators ask."""
+def make_app(generations: Generations, settings: GatewaySettings, guarded: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+    """All front doors over HTTP, which ``guarded`` lets callers in by, and what operators ask."""
 
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "alive"})
@@ -32,4 +34,5 @@ def make_app(generations: Generations, settings: GatewaySettings) -> ASGIApp:
         return Response(render(), media_type=CONTENT_TYPE)
 
     operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
-    return Edge(Router([*OpenAi(generations, settings).routes, *operations], redirect_slashes=False))
+    routes = Router([*OpenAi(generations, settings).routes, *operations], redirect_slashes=False)
+    return Edge(guarded(routes))

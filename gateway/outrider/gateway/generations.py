@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 from outrider.gateway import metrics
 from outrider.gateway.attempts import TRANSIENT, persist
 from outrider.gateway.encoder import Encoder
-from outrider.gateway.errors import ContextExceeded
+from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import Generation, Messages
+from outrider.gateway.request import LEAST_PRIORITY, Generation
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.stream import TokenStream
+from outrider.gateway.tenants.admission import Admission
+from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.service import Mesh
@@ -39,45 +41,46 @@ class Generations:
     def __len__(self) -> int:
         return len(self._streams)
 
-    async def start(self, request_id: str, generation: Generation) -> list[TokenStream]:
-        """Tokenizes and submits, a stream for each choice; the caller ends them.
+    async def start(self, request_id: str, generation: Generation, admission: Admission) -> list[TokenStream]:
+        """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends them.
 
-        `UnknownModel`, `InvalidRequest`, `Overloaded` when every verifier is full, `Unavailable` when services are
-        missing for longer than ``place_s``.
+        `UnknownModel`, `InvalidRequest`, `Overloaded` when every verifier is full or a limit is reached, `Unavailable`
+        when services are missing for longer than ``place_s``.
         """
-        jobs = await self._jobs(request_id, generation)
+        jobs = await self._jobs(request_id, generation, admission.caller)
+        await admission.reserve(len(jobs[0].prompt), jobs[0].sampling.max_tokens, len(jobs))
         streams = [TokenStream(job, self._verifiers, self._bus, self._settings) for job in jobs]
         self._streams.update(streams)
         metrics.streams.set(len(self))
         try:
             await _all([stream.open() for stream in streams])
         except BaseException as error:
-            await self.end(streams)
+            admission.settle(0)
+            await self.end(streams, admission)
             raise _named(error, generation) from None
         return streams
 
-    async def end(self, streams: Sequence[TokenStream]) -> None:
-        """Closes streams, wherever they stand."""
+    async def end(self, streams: Sequence[TokenStream], admission: Admission) -> None:
+        """Closes streams, wherever they stand, and settles what they have used."""
+        admission.settle(len(streams[0].job.prompt) + sum(stream.spent for stream in streams))
         self._streams.difference_update(streams)
         metrics.streams.set(len(self))
         await asyncio.gather(*(stream.close() for stream in streams))
 
-    async def _jobs(self, request_id: str, generation: Generation) -> list[Job]:
-        served = await self._find(generation.model)
+    async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
+        served = await self._find(generation.model, caller)
         prompt = await self._persist(lambda: self._encoder.encode(served, generation.prompt))
-        room, sampling = _room(served, generation, len(prompt)), generation.sampling
+        most, sampling = longest_answer(served, generation, len(prompt), caller), generation.sampling
         words = await self._bad_words(served, sampling.bad_words)
-        most = room if generation.max_tokens is None else min(room, generation.max_tokens)
         return [
             Job(
                 request_id=request_id if choice == 0 else f"{request_id}-{choice}",
-                tenant=generation.tenant,
                 served=served,
                 prompt=prompt,
                 sampling=sampling.to_proto(most, choice, words),
                 speculation=generation.speculation.to_proto(),
-                priority=generation.priority,
-                weight=generation.weight,
+                caller=caller,
+                priority=_priority(generation, caller),
             )
             for choice in range(generation.choices)
         ]
@@ -90,11 +93,11 @@ class Generations:
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
 
-    async def _find(self, name: str | None) -> Served:
+    async def _find(self, name: str | None, caller: Caller) -> Served:
         """The model; one that was served a moment ago is waited for."""
 
         async def find() -> Served:
-            return self.models.find(name)
+            return self.models.find(name, caller.may_use)
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
 
@@ -107,6 +110,12 @@ class Generations:
         if not connected:
             for stream in self._streams:
                 stream.follow("disconnected")
+
+
+def _priority(generation: Generation, caller: Caller) -> int:
+    """Of its own, a request of a known tenant can only let others pass: else all would be in a hurry."""
+    asked = min(generation.priority, 0) if caller.bounds else generation.priority
+    return max(caller.priority + asked, LEAST_PRIORITY)
 
 
 def _named(error: BaseException, generation: Generation) -> BaseException:
@@ -126,17 +135,3 @@ async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-def _room(served: Served, generation: Generation, prompt: int) -> int:
-    """Tokens that the context has left for an answer."""
-    param = "messages" if isinstance(generation.prompt, Messages) else "prompt"
-    if prompt == 0:
-        raise InvalidRequest(f"{param} must hold at least one token", param=param)
-    if prompt >= served.context_length:
-        raise ContextExceeded(
-            f"{param}: {prompt} tokens leave no room for an answer in the model's maximum context length of "
-            f"{served.context_length} tokens",
-            param=param,
-        )
-    return served.context_length - prompt

@@ -52,6 +52,11 @@ class TokenStream:
         """Instance that has the request."""
         return self._member.instance if self._member else ""
 
+    @property
+    def spent(self) -> int:
+        """Tokens generated so far."""
+        return self._tokens.next_index
+
     async def open(self) -> None:
         """Submits the request; when this fails, `close` still has to be called."""
         self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))

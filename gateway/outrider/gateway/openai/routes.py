@@ -68,25 +68,27 @@ class OpenAi:
         return await self._generate(request, body, form)
 
     async def _models(self, request: Request) -> Response:
-        served = self._generations.models.all()
+        may_use = request.state.admission.caller.may_use
+        served = [model for model in self._generations.models.all() if may_use(model.name)]
         return json_response(ModelList([ModelBody(model.name, self._created) for model in served]))
 
     async def _model(self, request: Request) -> Response:
-        served = self._generations.models.find(request.path_params["model"])
+        may_use = request.state.admission.caller.may_use
+        served = self._generations.models.find(request.path_params["model"], may_use)
         return json_response(ModelBody(served.name, self._created))
 
     async def _generate(self, request: Request, body: Body, form: Form) -> Response:
-        asked, request_id = body.generation(), request.state.request_id
-        streams = await until_gone(request.receive, self._generations.start(request_id, asked))
+        asked, request_id, admission = body.generation(), request.state.request_id, request.state.admission
+        streams = await until_gone(request.receive, self._generations.start(request_id, asked, admission))
         served, seed = streams[0].job.served, asked.sampling.seed
         writer = Writer(form, request_id, served, seed, choices=asked.choices, return_tokens=body.return_tokens)
         if body.stream:
             events = self._events(streams, writer, body.include_usage)
-            return EventStream(events, lambda: self._generations.end(streams))
+            return EventStream(events, lambda: self._generations.end(streams, admission))
         try:
             whole = await until_gone(request.receive, _collect(streams))
         finally:
-            await self._generations.end(streams)
+            await self._generations.end(streams, admission)
         return json_response(writer.whole(whole, [stream.verifier for stream in streams]))
 
     async def _events(

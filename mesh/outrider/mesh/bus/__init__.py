@@ -1,6 +1,7 @@
-"""The mesh's messages: core NATS, which never makes a publisher wait."""
+"""The mesh's messages: core NATS, which never makes a publisher wait; and its key-value store, which remembers."""
 
 from outrider.mesh.bus.client import Bus
+from outrider.mesh.bus.kv import Bucket, Entry
 from outrider.mesh.bus.subscription import Callback, Message, Subscription
 
-__all__ = ["Bus", "Callback", "Message", "Subscription"]
+__all__ = ["Bucket", "Bus", "Callback", "Entry", "Message", "Subscription"]

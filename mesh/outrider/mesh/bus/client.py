@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import nats.errors
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subscription import Callback, Message, Subscription
 from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
@@ -130,6 +131,10 @@ class Bus:
         except nats.errors.Error as error:
             raise Unavailable("NATS is not connected") from error
         return Message(answer.subject, answer.data, answer.reply, answer.headers)
+
+    def jetstream(self, timeout: float) -> JetStreamContext:
+        """JetStream over the connection of now, each call of which may take ``timeout`` seconds; see `Bucket`."""
+        return self._client.jetstream(timeout=timeout)
 
     def on_change(self, callback: Callable[[bool], None]) -> None:
         """Calls ``callback`` with True when the broker is back and with False when it is lost."""
