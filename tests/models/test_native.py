@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.native import NativeUnavailable, build, decoder
+from outrider.kernels.native import NativeUnavailable, build, decoder, rolls
+from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.models import native
 from outrider.models.llama import LlamaModel, ModelError
@@ -163,6 +164,14 @@ def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[in
     return nodes, parents, spine
 
 
+@pytest.mark.parametrize("vocabulary", [1, 67, 4096])
+def test_dice_are_those_of_the_reference(library: ctypes.CDLL, vocabulary: int) -> None:
+    seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
+    positions = torch.tensor([0, 1000, 2**32 - 1]).repeat(4)
+    expected = reference.log_exponentials(seeds, positions, vocabulary)
+    assert torch.equal(rolls.roll_of(library)(seeds, positions, vocabulary), expected)
+
+
 def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
     model = load()
     pool = model.new_pool(4, PAGE_SIZE)
@@ -207,3 +216,9 @@ def test_a_directory_of_libraries_must_hold_this_one(tmp_path: Path, monkeypatch
         build.library.__wrapped__()
     build.compile_to(tmp_path / build._path_name(_ABLE[0]), _ABLE[0])
     assert build.library.__wrapped__().outrider_usable()
+
+
+def test_dice_without_a_library_are_the_same() -> None:
+    seeds, positions = torch.tensor([5, -9]), torch.tensor([3, 70000])
+    expected = reference.log_exponentials(seeds, positions, 4099)
+    assert torch.equal(cpu.log_exponentials_by_numpy(seeds, positions, 4099), expected)

@@ -62,6 +62,10 @@ class EditBatch:
         self._allowed: dict[int, bytes] = {}
         self._hopeless: list[int] = []
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._places or self._banned or self._allowed or self._hopeless)
+
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
         """At each of ``rows`` [m] and each of ``ids`` [k]: a factor that brings logits down, and a bias, [2, m, k].
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
@@ -94,6 +95,8 @@ class Runner:
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
+        if not edits and logits.device.type == "cpu" and all(_is_greedy(work) for work in works):
+            return _likeliest(logits)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         asked = draws(_positions(works), logits.device, *changes)
         drawn = draw(logits, asked).tokens.tolist()
@@ -165,6 +168,20 @@ class Runner:
         hidden = self.model.forward(ids, self._batch([work]), self.pool)
         self.model.logits(hidden).argmax(-1).tolist()
         return time.perf_counter() - start
+
+
+def _is_greedy(work: Work) -> bool:
+    return work.sequence.request.sampling.greedy
+
+
+def _likeliest(logits: Tensor) -> list[int]:
+    """What `draw` says where nothing is drawn: the lowest id on a tie."""
+    scores = logits.numpy()
+    tokens = scores.argmax(-1)
+    if not np.isfinite(scores[np.arange(len(tokens)), tokens]).all():
+        raise BrokenLogits("the target's logits are not numbers")
+    likeliest: list[int] = tokens.tolist()
+    return likeliest
 
 
 def _draw_count(work: Work) -> int:

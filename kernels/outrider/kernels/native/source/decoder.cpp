@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "decoder.h"
+#include "dice.h"
 
 namespace {
 
@@ -70,5 +71,10 @@ int outrider_forward(void* decoder, const Step* step) { return static_cast<Any*>
 
 void outrider_logits(void* decoder, const float* hidden, int64_t rows, float* out) {
   static_cast<Any*>(decoder)->logits(hidden, rows, out);
+}
+
+// Float32 [n, vocabulary], a row for each seed and position.
+void outrider_roll(const uint64_t* seeds, const int64_t* positions, int64_t n, int64_t vocabulary, float* out) {
+  for (int64_t i = 0; i < n; i++) roll(seeds[i], (uint32_t)positions[i], vocabulary, out + i * vocabulary);
 }
 }
