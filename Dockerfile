@@ -52,18 +52,22 @@ CMD ["python", "-m", "outrider.tokenizer"]
 
 FROM source AS engine-build
 ARG TORCH_INDEX=
+RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt '.[engine,tokenizer]'
 COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall .
+RUN pip install --no-cache-dir --no-deps --force-reinstall . \
+    && /opt/outrider/bin/python -m outrider.kernels.native.build /opt/outrider/native
 
 
 FROM base AS proposer
+ENV OUTRIDER_NATIVE=/opt/outrider/native
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.proposer"]
 
 
 FROM base AS verifier
+ENV OUTRIDER_NATIVE=/opt/outrider/native
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.verifier"]

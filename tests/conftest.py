@@ -42,6 +42,15 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker.kill()
 
 
+@pytest.fixture(scope="session")
+def jetstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a nats-server with JetStream, which lives as long as the session."""
+    broker = Broker()
+    broker.start("--jetstream", "--store_dir", str(tmp_path_factory.mktemp("jetstream")))
+    yield broker.url
+    broker.kill()
+
+
 @pytest.fixture
 async def bus(shared_nats: str) -> AsyncIterator[Bus]:
     """A connection to the shared broker."""

@@ -53,6 +53,12 @@ def test_a_setting_that_is_wrong_stops_everything_before_it_starts(arguments, se
     assert done.stderr.count("\n") == 1
 
 
+def test_a_place_for_a_nats_that_is_not_started_is_refused():
+    done = outrider("up", "--port", "0", "--nats-url", "nats://127.0.0.1:4222", "--nats-store", "somewhere")
+    assert done.returncode == 2
+    assert "--nats-store is for the NATS that is started" in done.stderr
+
+
 def test_config_check_names_every_mistake_of_a_file(tmp_path):
     path = tmp_path / "outrider.toml"
     path.write_text('[verifier]\nmax_runing = 3\n[proposer]\nthreads = "two"\n')

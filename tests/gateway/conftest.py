@@ -6,17 +6,20 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from outrider.mesh.bus import Bus
+from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import close_channels
+from outrider.wire.tenants import BUCKET
 
+from tests.broker import free_port
+from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
 
 
 @pytest.fixture(scope="session")
 def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer, a verifier with a short queue and a gateway."""
-    with stack(directory, tmp_path_factory.mktemp("logs")) as made:
+    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, max_body_bytes=1 << 20)
         made.add_model("tokenizer", trace_exporter="console")
         made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
@@ -35,3 +38,26 @@ async def registry(shared: Stack) -> AsyncIterator[Registry]:
     reader.leave()
     await bus.close()
     await close_channels()
+
+
+@pytest.fixture(scope="session")
+def urls(shared: Stack) -> Iterator[list[str]]:
+    """Two gateways; the second trusts this machine as a proxy."""
+    ports = [free_port(), free_port()]
+    gateways = [
+        shared.add("gateway", port=ports[0], auth="keys"),
+        shared.add("gateway", port=ports[1], auth="keys", trusted_proxies="127.0.0.0/8"),
+    ]
+    for gateway in gateways:
+        gateway.wait_ready()
+    yield [f"http://127.0.0.1:{port}" for port in ports]
+    for gateway in gateways:
+        gateway.stop()
+
+
+@pytest.fixture
+async def desk(shared: Stack, urls: list[str]) -> AsyncIterator[Desk]:
+    bus = Bus()
+    await bus.connect(shared.broker.url, "test", wait_s=10)
+    yield Desk(Bucket(bus, BUCKET))
+    await bus.close()

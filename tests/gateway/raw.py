@@ -26,8 +26,9 @@ class Event(NamedTuple):
 class Raw:
     """One stream, read until it ends or until enough events have come; then the connection is dropped."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         self._url = url
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
         self.events: list[Event] = []
         self.request = ""
 
@@ -46,7 +47,7 @@ class Raw:
 
     async def _read(self, method: str, path: str, enough: int, **asked: Any) -> Raw:
         async with (
-            httpx.AsyncClient(timeout=60) as client,
+            httpx.AsyncClient(timeout=60, headers=self._headers) as client,
             client.stream(method, self._url + path, **asked) as response,
         ):
             assert response.status_code == 200, await response.aread()

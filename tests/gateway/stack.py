@@ -115,12 +115,13 @@ class Streamed:
         self.last: dict[str, Any] = {}
         self.usage: dict[str, Any] = {}
         self.id = ""
+        self.headers: dict[str, str] = {}
 
     async def run(self) -> None:
         """Reads to the end; fails on a token that is repeated, missing or out of order, and on an error frame."""
         body = self._body | {"stream_options": {"include_usage": True}}
         async with (
-            httpx.AsyncClient(timeout=100) as client,
+            httpx.AsyncClient(timeout=100, headers=self.headers) as client,
             client.stream("POST", f"{self._url}/v1/completions", json=body) as response,
         ):
             assert response.status_code == 200, await response.aread()

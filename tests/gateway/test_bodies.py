@@ -48,8 +48,10 @@ def test_every_parameter_is_honoured() -> None:
         logprobs=4,
         echo=True,
         speculation={"drafters": ["ngram"], "max_nodes": 9},
+        priority=-3,
     )
     assert asked.max_tokens == 7
+    assert asked.priority == 3
     assert asked.speculation == Speculation(drafters=("ngram",), max_nodes=9)
     sampling = asked.sampling.to_proto(7)
     assert (sampling.temperature, sampling.top_k, sampling.seed) == (0, 3, 2**64 - 5)

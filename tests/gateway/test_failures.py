@@ -36,6 +36,16 @@ def expected(mesh: Stack) -> list[Streamed]:
     return asyncio.run(_all(_streams(mesh.url)))
 
 
+def test_without_jetstream_a_stream_works_and_resuming_it_is_refused(mesh: Stack) -> None:
+    body = {"model": MODEL, "prompt": "a", "max_tokens": 2, "stream": True}
+    response = httpx.post(f"{mesh.url}/v1/completions", json=body, timeout=60)
+    assert response.content.count(b"data: ") >= 2
+    for method in ("GET", "DELETE"):
+        refused = httpx.request(method, f"{mesh.url}/v1/streams/{response.headers['x-request-id']}", timeout=60)
+        assert refused.status_code == 503
+        assert "NATS has no JetStream" in refused.json()["error"]["message"]
+
+
 EDITS = {
     "repetition_penalty": 1.1,
     "frequency_penalty": 0.1,

@@ -243,14 +243,3 @@ async def _finish(registry: Registry, request_id: str) -> Finish | None:
 
 def _load(registry: Registry) -> int:
     return sum(int(member.status["load"]) for member in registry.members("verifier"))
-
-
-async def test_without_jetstream_a_stream_works_and_resuming_it_is_refused(http: httpx.AsyncClient) -> None:
-    response = await http.post("/v1/completions", json=_body(stream=True))
-    assert response.content.count(b"data: ") >= 2
-    for refused in [
-        await http.get(f"/v1/streams/{response.headers['x-request-id']}"),
-        await http.delete(f"/v1/streams/{response.headers['x-request-id']}"),
-    ]:
-        assert refused.status_code == 503
-        assert "NATS has no JetStream" in refused.json()["error"]["message"]

@@ -10,6 +10,7 @@ from outrider.gateway.ledger import Key, Ledger, Record
 from outrider.gateway.models import Served
 from outrider.gateway.request import Sampling, choice_seed
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
@@ -37,11 +38,12 @@ def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
     return [
         Job(
             request_id=key.request if choice == 0 else f"{key.request}-{choice}",
-            tenant=key.tenant,
             served=Served("m", "v", 9),
             prompt=prompt,
             sampling=sampling.to_proto(7, choice),
             speculation=Speculation(max_nodes=3),
+            caller=Caller(tenant=key.tenant),
+            priority=-4,
         )
         for choice in range(choices)
     ]
@@ -59,7 +61,7 @@ async def test_a_request_is_found_as_it_was_by_its_tenant_alone(storing: Bus) ->
     await ledger.open()
     jobs = await _entered(ledger, key, [1, 2, 3], choices=3)
     record, verifiers = await Ledger(storing, GatewaySettings()).find(key)
-    assert record.jobs(key) == jobs
+    assert record.jobs(key.request, Caller(tenant=key.tenant)) == jobs
     assert [job.sampling.seed for job in jobs][1:] == [choice_seed(-5, 1), choice_seed(-5, 2)]
     assert (record.first_index, verifiers) == (-3, ["left"] * 3)
     for stranger in (Key("u", "r"), Key("t", "r-1"), Key("t", "q")):
@@ -73,7 +75,7 @@ async def test_a_prompt_may_be_longer_than_a_message(storing: Bus) -> None:
     ledger, key = Ledger(storing, GatewaySettings()), Key("t", "long")
     await ledger.open()
     jobs = await _entered(ledger, key, list(range(LONG)))
-    assert (await ledger.find(key))[0].jobs(key) == jobs
+    assert (await ledger.find(key))[0].jobs(key.request, jobs[0].caller) == jobs
 
 
 async def test_what_is_forgotten_is_gone_and_nothing_else_is(storing: Bus) -> None:

@@ -92,7 +92,8 @@ def test_a_file_takes_nested_tables(tmp_path: Path) -> None:
 
 
 def test_tables_and_variables_of_other_services_are_left_alone(tmp_path: Path) -> None:
-    found = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x")
+    others = {"OUTRIDER_KERNELS": "torch", "OUTRIDER_NATIVE": "x", "OUTRIDER_API_KEY": "sk-x"}
+    found = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x", **others)
     assert found == EngineSettings()
 
 

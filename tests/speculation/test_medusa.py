@@ -17,7 +17,7 @@ from outrider.models.speculation import DrafterContext, DrafterError, DraftTree,
 from outrider.models.speculation.medusa_drafter import MedusaDrafter, likeliest
 from outrider.models.text import Tokenizer
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear, silu
 
 from tests.toy_model import save_toy
@@ -82,6 +82,35 @@ def test_published_heads_load_and_score_as_the_paper_says(
     hidden = torch.randn(4, HIDDEN, generator=torch.Generator().manual_seed(1))
     assert isinstance(made, HiddenDrafter)
     torch.testing.assert_close(made.heads(hidden), by_hand(tensors, target, hidden), rtol=1e-4, atol=1e-4)
+
+
+class Block(nn.Module):
+    """A residual block under the published names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + silu(self.linear(x))
+
+
+def test_a_checkpoint_as_its_trainer_saves_it_guesses_what_the_trained_modules_say(
+    target: LlamaModel, tmp_path: Path
+) -> None:
+    torch.manual_seed(2)
+    trained = nn.ModuleList(
+        nn.Sequential(Block(), nn.Linear(HIDDEN, VOCABULARY, bias=False)) for _ in range(5)
+    ).requires_grad_(False)
+    config = {"medusa_num_heads": 2, "medusa_num_layers": 1, "base_model_name_or_path": "lmsys/vicuna-7b-v1.3"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    torch.save(trained.state_dict(), tmp_path / "medusa_lm_head.pt")
+    made, hidden = drafter(tmp_path, target, children=1), torch.randn(HIDDEN)
+    made.open(1, Opening([1, 2, 3], Sampling(), 63))
+    made.see(1, hidden)
+    [(_, tree)] = made.draft()
+    assert tree.tokens == [int(head(hidden).argmax()) for head in trained]
+    assert tree.confidences[0] == pytest.approx(float(trained[0](hidden).softmax(-1).max()), rel=1e-4)
 
 
 def test_a_config_that_names_fewer_heads_than_its_file_holds_gets_them_all(target: LlamaModel, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from sys import maxsize
 
 import pytest
 from outrider.models.llama import LlamaModel
@@ -12,7 +14,7 @@ from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.answer import Answers
 from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine
+from outrider.verifier.engine import Engine, Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
 
@@ -21,6 +23,20 @@ from tests.toy_model import save_toy
 MakeEngine = Callable[..., Engine]
 
 ALWAYS_PAYS = CostCurve([1, 1000], [1.0, 1.0])
+
+
+class CheckedEngine(Engine):
+    """An engine whose pages are checked after everything that is done to it."""
+
+    def step(self) -> Outcome:
+        outcome = super().step()
+        self.scheduler.check()
+        return outcome
+
+    def cancel(self, request_id: str) -> bool:
+        found = super().cancel(request_id)
+        self.scheduler.check()
+        return found
 
 
 @pytest.fixture
@@ -38,13 +54,19 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         determinism: str = "strict",
         cost: CostCurve = ALWAYS_PAYS,
         rule: Acceptance | None = None,
+        rows: int = maxsize,
+        static: bool = False,
+        aging_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
             save_toy(directory, vocabulary)
         model = LlamaModel.load(directory, dtype="float32", determinism=determinism)
-        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, model.config.context_length)
-        scheduler = Scheduler(limits, PageTable(pages), b"toy")
-        return Engine(Runner(model, pages, 8, rule), scheduler, cost, Answers(Tokenizer.load(directory)), drafters)
+        context = model.config.context_length
+        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s)
+        scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
+        runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
+        return CheckedEngine(runner, scheduler, cost, answers, drafters)
 
     return make

@@ -26,7 +26,7 @@ def accepted(target: LlamaModel, draft: LlamaModel, rule: Acceptance, shape: lis
     ]
 
 
-@pytest.mark.parametrize("rule", [Race({}), Rejection({})])
+@pytest.mark.parametrize("rule", [Race({}), Rejection({}), Rejection({"replacement": True})])
 @pytest.mark.parametrize("shape", [[1, 1, 1], [3, 2], [2, 1, 2]])
 def test_guesses_of_the_target_itself_are_all_accepted(tmp_path: Path, rule: Acceptance, shape: list[int]) -> None:
     toy = LlamaModel.load(save_toy(tmp_path / "toy", 50), dtype="float32")

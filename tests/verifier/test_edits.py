@@ -11,7 +11,8 @@ import pytest
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
-from outrider.models.sampling import Sampling
+from outrider.kernels.race_sample import edited as edited_logits
+from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
 from outrider.verifier.edits import EditBatch, Edits, History, _Table
 from outrider.verifier.engine import Engine
@@ -278,7 +279,8 @@ def test_repetition_and_bad_words_are_those_of_transformers() -> None:
     banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
     for row, path in enumerate(([], [3], [9])):
         ids = torch.tensor([prompt + answer + path])
-        assert torch.equal(batch.apply(logits)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
+        asked = draws([(Sampling(), range(3))], penalties=batch.penalties(3, logits.device))
+        assert torch.equal(edited_logits(logits, asked)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
 
 
 @pytest.mark.parametrize("kind", ["id", "string"])

@@ -90,8 +90,9 @@ def test_guesses_and_batches_never_change_the_tokens(
 
 
 def test_preempted_sequences_say_the_same_tokens(make_engine: MakeEngine, plain: dict[str, list[int]]) -> None:
-    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=32)
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=16)
     assert said(engine, requests(24)) == plain
+    assert engine.scheduler.preempted
     assert engine.tally.prefilled > sum(len(request.prompt) for request in requests(24))
 
 

@@ -30,7 +30,7 @@ from outrider.wire.frames import Finish
 
 from tests.text.makers import byte_fallback, byte_level, word_piece, write
 from tests.toy_model import save_toy
-from tests.verifier.conftest import ALWAYS_PAYS
+from tests.verifier.conftest import ALWAYS_PAYS, CheckedEngine
 from tests.verifier.test_edits import told
 from tests.verifier.test_engine import run
 
@@ -97,7 +97,7 @@ def make(directory: Path, model: LlamaModel) -> Make:
     def build(*drafters: Drafter, pages: int = 256) -> Engine:
         scheduler = Scheduler(Limits(64, 999, 64, 512, 63, 8, 512), PageTable(pages), b"toy")
         answers = Answers(Tokenizer.load(directory))
-        return Engine(Runner(model, pages, 8), scheduler, ALWAYS_PAYS, answers, drafters)
+        return CheckedEngine(Runner(model, pages, 8), scheduler, ALWAYS_PAYS, answers, drafters)
 
     return build
 

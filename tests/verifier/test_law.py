@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.race_sample import Truncation
+from outrider.kernels.race_sample import Drawn, Draws, Truncation
 from outrider.models.sampling import Sampling
 from outrider.verifier import engine as engine_module
 from outrider.verifier import runner as runner_module
@@ -77,25 +78,25 @@ def test_truncated_distributions_are_followed_too(make_engine: MakeEngine) -> No
 
 
 def test_dice_used_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = runner_module._race
+    right = runner_module.draw
 
-    def same_dice(logits: torch.Tensor, sampling: Sampling, draws: list[tuple[object, int]]) -> torch.Tensor:
-        return right(logits, sampling, [(sequence, len(PROMPT)) for sequence, _ in draws])
+    def same_dice(logits: torch.Tensor, draws: Draws) -> Drawn:
+        return right(logits, replace(draws, positions=torch.full_like(draws.positions, len(PROMPT))))
 
-    monkeypatch.setattr(runner_module, "_race", same_dice)
+    monkeypatch.setattr(runner_module, "draw", same_dice)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
 
 
 def test_a_temperature_missing_at_guessed_nodes_breaks_the_law(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = runner_module._race
+    right = runner_module.draw
 
-    def half_warm(logits: torch.Tensor, sampling: Sampling, draws: list[tuple[object, int]]) -> torch.Tensor:
-        guessed = torch.tensor([position > len(PROMPT) for _, position in draws])
-        return right(torch.where(guessed[:, None], logits * TEMPERATURE, logits), sampling, draws)
+    def half_warm(logits: torch.Tensor, draws: Draws) -> Drawn:
+        guessed = draws.positions > len(PROMPT)
+        return right(logits, replace(draws, temperatures=draws.temperatures.masked_fill(guessed, 1.0)))
 
-    monkeypatch.setattr(runner_module, "_race", half_warm)
+    monkeypatch.setattr(runner_module, "draw", half_warm)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
 
 

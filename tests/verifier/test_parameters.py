@@ -83,6 +83,34 @@ def test_a_value_out_of_range_is_refused_by_name(param: str, value: Any) -> None
     assert caught.value.param == param
 
 
+def test_priority_and_weight_arrive_and_are_refused_out_of_range() -> None:
+    def ask(**more: Any) -> Request:
+        return request_from_proto(
+            SubmitRequest(
+                request_id="r",
+                tenant="t",
+                prompt=pack_ids([1]),
+                sampling=SamplingParams(max_tokens=1),
+                **more,
+            ),
+            SERVED,
+        )
+
+    assert (ask().priority, ask().weight) == (0, 1.0)
+    asked = ask(priority=-1000, weight=0.5)
+    assert (asked.priority, asked.weight) == (-1000, 0.5)
+    for param, value in [
+        ("priority", 1001),
+        ("weight", 0.0),
+        ("weight", -1.0),
+        ("weight", 1001.0),
+        ("weight", math.nan),
+    ]:
+        with pytest.raises(InvalidRequest) as caught:
+            ask(**{param: value})
+        assert caught.value.param == param
+
+
 def test_a_bias_out_of_range_is_refused_by_its_token() -> None:
     with pytest.raises(InvalidRequest) as caught:
         read(logit_bias={7: 101})

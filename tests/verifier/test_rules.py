@@ -65,6 +65,12 @@ def test_an_option_that_a_rule_does_not_have_is_refused(name: str) -> None:
         rule(name, colour=1)
 
 
+def test_rejection_takes_no_other_answer_than_yes_or_no_on_replacement() -> None:
+    assert [rule("rejection", **options).replacement for options in ({}, {"replacement": True})] == [False, True]
+    with pytest.raises(AcceptanceError, match="replacement must be true or false, not 'no'"):
+        rule("rejection", replacement="no")
+
+
 def test_only_typical_acceptance_says_that_it_changes_answers() -> None:
     assert [name for name in ("race", "rejection", "typical") if rule(name).lossy] == ["typical"]
 

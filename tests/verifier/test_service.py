@@ -176,10 +176,37 @@ async def test_cancelling_ends_a_request_and_frees_its_pages(stub: Stub) -> None
     assert (described.model, described.context_length, described.determinism) == ("toy", 256, "strict")
 
 
+async def test_more_than_the_pages_hold_is_refused_and_less_is_served(
+    registry: Registry, shared_nats: str, directory: Path, tmp_path: Path
+) -> None:
+    settings = {"page_size": 8, "pages": 20, "max_running": 4, "batching": "static", "instance": "tight"}
+    with running("verifier", tmp_path / "log", nats_url=shared_nats, model=directory, **settings):
+        members = await registry.wait_for("verifier", lambda all_: any(m.instance == "tight" for m in all_), 60)
+        member = next(member for member in members if member.instance == "tight")
+        assert member.status["context_length"] == 160
+        tight = Stub(channel(member.address))
+        error = await refused(tight.Submit(message("over", max_tokens=158)))
+        assert isinstance(error, InvalidRequest)
+        assert error.param == "max_tokens"
+        assert "160 tokens" in error.message
+        assert len(await said(tight, message("fits", max_tokens=157))) == 157
+    await close_channels()
+
+
 async def test_an_unknown_request_cannot_be_followed(stub: Stub) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await follow(stub, "nobody")
     assert isinstance(from_rpc(caught.value), NotFound)
+
+
+def test_a_limit_of_rows_that_leaves_none_for_prompts_is_told_in_one_sentence(
+    shared_nats: str, directory: Path, tmp_path: Path
+) -> None:
+    settings = {"nats_url": shared_nats, "model": directory, "max_rows": 64, "max_running": 64}
+    process = ServiceProcess("verifier", tmp_path / "log", **settings)
+    process.start()
+    assert process.wait() == 2
+    assert "max_rows = 64 must be above max_running = 64" in process.log.read_text()
 
 
 def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvloop
 from outrider.cli.child import Child
 from outrider.cli.keeper import StartError
 from outrider.cli.options import UpOptions
@@ -64,7 +65,7 @@ def run(options: BenchOptions, mesh: UpOptions) -> int:
     configure_logs("error", "console")
     console = Console()
     try:
-        report = asyncio.run(_measure(options, mesh, console))
+        report = uvloop.run(_measure(options, mesh, console))
     except (ConfigError, StartError, AskError, PromptsError) as error:
         print(f"outrider: {error}", file=sys.stderr)
         return getattr(error, "exit_code", ConfigError.exit_code)

@@ -27,9 +27,9 @@ class Screen:
         sys.stdout.flush()
 
 
-def run(url: str, question: Question) -> int:
+def run(url: str, question: Question, api_key: str | None = None) -> int:
     """Streams the answer to standard output and its figures to standard error; the exit code."""
-    screen, answer = Screen(), Answer(url, question)
+    screen, answer = Screen(), Answer(url, question, api_key)
     try:
         _show(screen, question, answer)
     except AskError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from outrider.cli.access import keys_app, tenants_app
 
 app = typer.Typer(
     help="Speculative decoding as a mesh of small services.",
@@ -16,6 +17,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Settings: what they are, where they come from, whether they are right.")
 app.add_typer(config_app, name="config", no_args_is_help=True)
+app.add_typer(tenants_app, name="tenants")
+app.add_typer(keys_app, name="keys")
 
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Sets = Annotated[
@@ -38,6 +41,9 @@ def up(
     proposers: Annotated[int, typer.Option(min=0, help="Proposer processes.")] = 1,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
     nats_url: Annotated[str | None, typer.Option(help="A NATS that runs; else one is started.")] = None,
+    nats_store: Annotated[
+        Path | None, typer.Option(help="Where the NATS that is started keeps tenants, keys and limits.")
+    ] = None,
     config: Config = None,
     sets: Sets = None,
     log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
@@ -57,6 +63,7 @@ def up(
                 draft=draft,
                 counts=counts,
                 nats_url=nats_url,
+                nats_store=nats_store,
                 config=config,
                 sets=sets or [],
                 log_dir=log_dir,
@@ -75,13 +82,16 @@ def complete(
     seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
     speculation: Speculation = True,
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="A key, where the gateway asks for one.")
+    ] = None,
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
     from outrider.cli.complete import run
     from outrider.cli.stream import Question
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    _exit(run(url, Question(text, max_tokens, temperature, seed, speculation, chat)))
+    _exit(run(url, Question(text, max_tokens, temperature, seed, speculation, chat), api_key))
 
 
 @app.command()

@@ -19,6 +19,7 @@ class UpOptions:
     draft: Path | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
     nats_url: str | None = None
+    nats_store: Path | None = None
     config: Path | None = None
     sets: list[str] = field(default_factory=list)
     log_dir: Path | None = None

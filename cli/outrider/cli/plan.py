@@ -69,6 +69,8 @@ def make_plan(options: UpOptions) -> Plan:
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
     nats_url, nats = _nats(options, known, log_dir)
+    if nats and known["gateway"]["auth"].value == "keys":
+        notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
     return Plan(
         host=host,
         port=port,
@@ -135,9 +137,11 @@ def _require_model(kind: str, settings: dict[str, Effective]) -> None:
 def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | None]:
     configured = known["gateway"]["nats_url"]
     if options.nats_url or configured.source != "default":
+        if options.nats_store:
+            raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
         return options.nats_url or configured.value, None
-    port = broker.free_port()
-    return f"nats://127.0.0.1:{port}", broker.spec(port, log_dir / "nats", log_dir / "nats.log")
+    port, store = broker.free_port(), options.nats_store or log_dir / "nats"
+    return f"nats://127.0.0.1:{port}", broker.spec(port, store, log_dir / "nats.log")
 
 
 def _spec(kind: str, number: int, options: UpOptions, flags: Flags, known: Known, nats_url: str, log_dir: Path) -> Spec:

@@ -95,16 +95,16 @@ class Answer:
     What it cost is known once the iteration has ended: times in seconds, counts in tokens.
     """
 
-    def __init__(self, url: str, question: Question) -> None:
+    def __init__(self, url: str, question: Question, api_key: str | None = None) -> None:
         self._url = url.rstrip("/")
-        self._question = question
+        self._question, self._api_key = question, api_key
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
         self.first_s = self.total_s = 0.0
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Asks; `AskError` when the gateway refuses, breaks off or is not there."""
-        with _client(self._url) as client:
+        with _client(self._url, self._api_key) as client:
             yield from self._stream(client)
 
     def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
@@ -137,10 +137,11 @@ def served_model(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _client(url: str) -> Iterator[httpx.Client]:
+def _client(url: str, api_key: str | None = None) -> Iterator[httpx.Client]:
     timeout = httpx.Timeout(None, connect=CONNECT_S)
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with httpx.Client(base_url=url, timeout=timeout, trust_env=False) as client:
+        with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as client:
             yield client
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL):
         raise NobodyThereError(f"nothing answers at {url}: start a mesh with `outrider up`") from None

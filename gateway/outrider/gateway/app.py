@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outrider.gateway.edge import Edge
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
@@ -18,8 +20,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 
-def make_app(flights: Flights, settings: GatewaySettings) -> ASGIApp:
-    """All front doors over HTTP, and what operators ask."""
+def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+    """All front doors over HTTP, which ``guarded`` lets callers in by, and what operators ask."""
     generations = Generations(flights, settings)
 
     async def healthz(request: Request) -> Response:
@@ -36,4 +38,4 @@ def make_app(flights: Flights, settings: GatewaySettings) -> ASGIApp:
 
     operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
     answering = [*OpenAi(generations, flights, settings).routes, *Streams(flights).routes]
-    return Edge(Router([*answering, *operations], redirect_slashes=False))
+    return Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))

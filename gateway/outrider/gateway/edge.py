@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from secrets import token_hex
 
 from outrider.gateway import metrics
-from outrider.gateway.errors import MethodNotAllowed, error_answer, retry_headers
+from outrider.gateway.errors import MethodNotAllowed, error_answer, error_headers
 from outrider.gateway.http import json_response
 from outrider.mesh.errors import Internal, NotFound, OutriderError
 from outrider.mesh.telemetry import continued, get_logger, tracing
@@ -49,7 +49,8 @@ class _Exchange:
         self.status = 0
         self._scope, self._send = scope, send
         self.id = token_hex(16)
-        scope.setdefault("state", {})["request_id"] = self.id
+        self._headers: dict[str, str] = {}
+        scope["state"] = {**scope.get("state", {}), "request_id": self.id, "headers": self._headers}
         scope["app"] = self  # has starlette's routes raise what they refuse
 
     @property
@@ -59,17 +60,18 @@ class _Exchange:
         return str(route.path) if route is not None else "none"
 
     async def send(self, message: Message) -> None:
-        """Passes on, with the request's id on the first message."""
+        """Passes on, with the request's id and the headers in its state on the first message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
+            told = self._headers | {"x-request-id": self.id}
+            message["headers"] = [*message["headers"], *((key.encode(), told[key].encode()) for key in told)]
         await self._send(message)
 
     async def fail(self, error: OutriderError, receive: Receive) -> None:
         """Answers with ``error``, unless an answer has begun: then all that can be done is to break it off."""
         if self.status:
             raise error
-        response = json_response(error_answer(error), error.http_status, retry_headers(error))
+        response = json_response(error_answer(error), error.http_status, error_headers(error))
         await response(self._scope, receive, self.send)
 
 

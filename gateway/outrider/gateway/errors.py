@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 import msgspec
-from outrider.mesh.errors import InvalidRequest, NotFound, OutriderError
+from outrider.mesh.errors import InvalidRequest, NotFound, OutriderError, Unauthenticated
 
 
 class UnknownModel(NotFound):
@@ -60,8 +60,10 @@ def error_answer(error: OutriderError) -> ErrorAnswer:
     return ErrorAnswer(ErrorBody(error.message, error.type, error.param, getattr(error, "reason", None)))
 
 
-def retry_headers(error: OutriderError) -> dict[str, str]:
-    """``Retry-After`` in whole seconds, where another try makes sense."""
+def error_headers(error: OutriderError) -> dict[str, str]:
+    """``Retry-After`` in whole seconds, where another try makes sense, and how to say who one is (RFC 9110, 11.6.1)."""
+    if isinstance(error, Unauthenticated):
+        return {"www-authenticate": "Bearer"}
     if error.retry_after is None and not error.retryable:
         return {}
     return {"retry-after": str(max(1, math.ceil(error.retry_after or 1.0)))}

@@ -6,6 +6,7 @@ import asyncio
 
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.stream import TokenStream
+from outrider.gateway.tenants.charge import Charge
 
 
 class Flight:
@@ -13,16 +14,17 @@ class Flight:
 
     ``record`` is what others have to know to go on with it. Of a ``resumable`` one the ledger is to know; ``entered``
     says that it does, and ``writing`` is the work of telling it. ``owned`` says that no other reader has taken the
-    request over; ``lingering`` is what goes on when the reader has left.
+    request over; ``lingering`` is what goes on when the reader has left, and ``settling`` the end of the ``charge``.
     """
 
-    def __init__(self, key: Key, record: Record, *, resumable: bool, entered: bool = False) -> None:
-        self.key, self.record = key, record
+    def __init__(self, key: Key, record: Record, charge: Charge, *, resumable: bool, entered: bool = False) -> None:
+        self.key, self.record, self.charge = key, record, charge
         self.resumable, self.entered = resumable, entered
         self.streams: list[TokenStream] = []
-        self.owned = True
+        self.owned = not entered
         self.writing: asyncio.Task[None] | None = None
         self.lingering: asyncio.Task[None] | None = None
+        self.settling: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
@@ -35,6 +37,19 @@ class Flight:
         """Whether a verifier has taken each choice."""
         return all(stream.verifier for stream in self.streams)
 
-    async def close(self, *, cancel: bool) -> None:
-        """Closes all streams, cancelled at their verifiers or not."""
-        await asyncio.gather(*(stream.close(cancel=cancel) for stream in self.streams))
+    async def close(self) -> None:
+        """Closes all streams, cancelled at their verifiers where it is ours."""
+        await asyncio.gather(*(stream.close(cancel=self.owned) for stream in self.streams))
+
+    async def take(self) -> None:
+        """Is charged from now on, as `Charge.take`, for streams that have read their logs."""
+        await self.charge.take([stream.logged for stream in self.streams])
+
+    async def reserve(self) -> None:
+        """Reserves what streams that have read their logs can still use, as `Charge.reserve`."""
+        most = [stream.job.sampling.max_tokens if stream.open_ended else stream.logged for stream in self.streams]
+        await self.charge.reserve(most, sum(stream.open_ended for stream in self.streams))
+
+    async def settle(self) -> None:
+        """Charges what was generated."""
+        await self.charge.settle([stream.spent for stream in self.streams])

@@ -8,17 +8,27 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from outrider.gateway import metrics
+from outrider.gateway.attempts import persist
 from outrider.gateway.choices import merged
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
 from outrider.gateway.ledger import Key, Ledger, Record
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.stream import TokenStream
+from outrider.gateway.tenants.admission import Admission
+from outrider.gateway.tenants.bill import FIRST
+from outrider.gateway.tenants.bills import Bills
+from outrider.gateway.tenants.caller import Caller
+from outrider.gateway.tenants.charge import Charge, new_payer
+from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, encode_frame
+
+_HANDOVER_S = 5.0
+"""For so long a gateway that takes a stream over waits for the places that it held at another."""
 
 _log = get_logger("flights")
 
@@ -30,6 +40,7 @@ class Flights:
     """
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
+        self._bills = Bills(mesh.bus, settings.replay_s)
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
         self.verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost, settings.lease_s)
         self._ledger = Ledger(mesh.bus, settings)
@@ -42,16 +53,26 @@ class Flights:
         return sum(len(flight.streams) for flight in self._flights)
 
     async def open(self) -> None:
-        """Has frames kept from now on, and listens for other gateways."""
+        """Has frames kept from now on, and listens for other gateways; `Unavailable` where there can be no bills."""
+        if self._settings.auth == "keys":
+            await self._bills.open()
         await self._handover.open()
         await self._ledger.open()
 
-    async def begin(self, key: Key, jobs: Sequence[Job], record: Record, *, resumable: bool) -> Flight:
-        """Submits the ``jobs`` of which ``record`` tells; errors are those of `TokenStream.open`."""
-        flight = self._add(Flight(key, record, resumable=resumable), jobs)
+    async def begin(
+        self, key: Key, jobs: Sequence[Job], record: Record, admission: Admission, *, resumable: bool
+    ) -> Flight:
+        """Reserves and submits the ``jobs`` of which ``record`` tells.
+
+        Errors are those of `Admission.reserve` and of `TokenStream.open`.
+        """
+        charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
+        await charge.begin(len(jobs[0].prompt), jobs[0].sampling.max_tokens, len(jobs))
+        flight = self._add(Flight(key, record, charge, resumable=resumable), jobs)
         try:
             await _all([stream.open() for stream in flight.streams])
         except BaseException:
+            charge.waive()
             await self.end(flight)
             raise
         return flight
@@ -65,20 +86,23 @@ class Flights:
         await asyncio.gather(*(flight.writing for flight in self._flights if flight.key == key and flight.writing))
         return await self._ledger.find(key)
 
-    async def resume(self, key: Key, record: Record, verifiers: Sequence[str]) -> Flight:
+    async def resume(self, key: Key, record: Record, verifiers: Sequence[str], admission: Admission) -> Flight:
         """Takes over a stream that `find` found, whichever gateway began it, from its first token on.
 
-        `Unavailable` where the log of its tokens cannot be read.
+        Reserves what is left of it. `Unavailable` where the log of its tokens cannot be read, `LimitReached`.
         """
-        flight = self._add(Flight(key, record, resumable=True, entered=True), record.jobs(key))
-        self._handover.take(key)
-        self._on_taken(key, flight)
+        charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
+        jobs = record.jobs(key.request, admission.caller)
+        flight = self._add(Flight(key, record, charge, resumable=True, entered=True), jobs)
         pairs = zip(flight.streams, map(self.verifiers.find, verifiers), strict=True)
         try:
             await _all([stream.attach(self._ledger.frames, member) for stream, member in pairs])
+            await flight.take()
+            await self._reserve(flight)
         except BaseException:
-            await self.end(flight, cancel=False)
+            await self.end(flight)
             raise
+        self._own(flight)
         self._renew([flight])
         metrics.replays.inc()
         return flight
@@ -86,7 +110,7 @@ class Flights:
     async def cancel(self, key: Key) -> None:
         """Ends a stream for all its readers, and forgets it; errors as with `find`."""
         record, verifiers = await self.find(key)
-        jobs = record.jobs(key)
+        jobs = record.jobs(key.request, Caller(tenant=key.tenant))
         for job, instance in zip(jobs, verifiers, strict=True):
             end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
             self._bus.publish(job.subject, encode_frame(end))
@@ -101,11 +125,29 @@ class Flights:
         else:
             await self.end(flight)
 
-    async def end(self, flight: Flight, *, cancel: bool = True) -> None:
-        """Closes a flight, wherever it stands; its verifiers are told, unless another gateway has taken it over."""
+    async def end(self, flight: Flight) -> None:
+        """Closes a flight, wherever it stands, and charges it; its verifiers are told, unless another has taken it."""
         self._flights.discard(flight)
         metrics.streams.set(len(self))
-        await flight.close(cancel=cancel and flight.owned)
+        await flight.close()
+        flight.settling = flight.settling or self._tasks.spawn(flight.settle(), "charge")
+        await asyncio.shield(flight.settling)
+
+    async def _reserve(self, flight: Flight) -> None:
+        """Where the places are taken, perhaps by the very streams, who has these is told to let go of them."""
+        try:
+            await flight.reserve()
+        except LimitReached as refusal:
+            if refusal.standing.demand.period_s:
+                raise
+            self._own(flight)
+            await persist(flight.reserve, _HANDOVER_S, (LimitReached,))
+
+    def _own(self, flight: Flight) -> None:
+        """How it ends is this flight's business now: all others are told."""
+        flight.owned = True
+        self._handover.take(flight.key)
+        self._on_taken(flight.key, flight)
 
     def _add(self, flight: Flight, jobs: Iterable[Job]) -> Flight:
         def settled() -> None:

@@ -8,13 +8,15 @@ from typing import TypeVar
 
 from outrider.gateway.attempts import TRANSIENT, persist
 from outrider.gateway.encoder import Encoder
-from outrider.gateway.errors import ContextExceeded
 from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.ledger import Key, Record
+from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import Generation, Messages
+from outrider.gateway.request import LEAST_PRIORITY, Generation
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tenants.admission import Admission
+from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job
 from outrider.mesh.errors import InvalidRequest, OutriderError
 
@@ -34,35 +36,43 @@ class Generations:
         return self._flights.verifiers.models
 
     async def start(
-        self, request_id: str, generation: Generation, shape: bytes, *, resumable: bool, lingers: bool
+        self,
+        request_id: str,
+        generation: Generation,
+        shape: bytes,
+        admission: Admission,
+        *,
+        resumable: bool,
+        lingers: bool,
     ) -> Flight:
-        """Tokenizes and submits, a stream for each choice; the caller ends the flight, or leaves it.
+        """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
 
         ``shape`` is what the caller wants to know should it be resumed. `UnknownModel`, `InvalidRequest`, `Overloaded`
-        when every verifier is full, `Unavailable` when services are missing for longer than ``place_s``.
+        when every verifier is full or a limit is reached, `Unavailable` when services are missing for longer than
+        ``place_s``.
         """
-        jobs, seed = await self._jobs(request_id, generation), generation.sampling.seed
+        jobs, seed = await self._jobs(request_id, generation, admission.caller), generation.sampling.seed
         record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
         try:
-            key = Key(generation.tenant, request_id)
-            return await self._flights.begin(key, jobs, record, resumable=resumable)
+            key = Key(admission.caller.tenant, request_id)
+            return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
         except OutriderError as error:
             raise _named(error, generation) from None
 
-    async def _jobs(self, request_id: str, generation: Generation) -> list[Job]:
-        served = await self._find(generation.model)
+    async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
+        served = await self._find(generation.model, caller)
         prompt = await self._persist(lambda: self._encoder.encode(served, generation.prompt))
-        room, sampling = _room(served, generation, len(prompt)), generation.sampling
+        most, sampling = longest_answer(served, generation, len(prompt), caller), generation.sampling
         words = await self._bad_words(served, sampling.bad_words)
-        most = room if generation.max_tokens is None else min(room, generation.max_tokens)
         return [
             Job(
                 request_id=request_id if choice == 0 else f"{request_id}-{choice}",
-                tenant=generation.tenant,
                 served=served,
                 prompt=prompt,
                 sampling=sampling.to_proto(most, choice, words),
                 speculation=generation.speculation.to_proto(),
+                caller=caller,
+                priority=_priority(generation, caller),
             )
             for choice in range(generation.choices)
         ]
@@ -75,13 +85,19 @@ class Generations:
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
 
-    async def _find(self, name: str | None) -> Served:
+    async def _find(self, name: str | None, caller: Caller) -> Served:
         """The model; one that was served a moment ago is waited for."""
 
         async def find() -> Served:
-            return self.models.find(name)
+            return self.models.find(name, caller.may_use)
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
+
+
+def _priority(generation: Generation, caller: Caller) -> int:
+    """Of its own, a request of a known tenant can only let others pass: else all would be in a hurry."""
+    asked = min(generation.priority, 0) if caller.bounds else generation.priority
+    return max(caller.priority + asked, LEAST_PRIORITY)
 
 
 def _named(error: OutriderError, generation: Generation) -> OutriderError:
@@ -90,17 +106,3 @@ def _named(error: OutriderError, generation: Generation) -> OutriderError:
     if structure is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
     return InvalidRequest(structure.param + error.message.removeprefix("grammar"), param=structure.param)
-
-
-def _room(served: Served, generation: Generation, prompt: int) -> int:
-    """Tokens that the context has left for an answer."""
-    param = "messages" if isinstance(generation.prompt, Messages) else "prompt"
-    if prompt == 0:
-        raise InvalidRequest(f"{param} must hold at least one token", param=param)
-    if prompt >= served.context_length:
-        raise ContextExceeded(
-            f"{param}: {prompt} tokens leave no room for an answer in the model's maximum context length of "
-            f"{served.context_length} tokens",
-            param=param,
-        )
-    return served.context_length - prompt

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 from outrider.gateway.errors import TimedOut, TooLarge
-from outrider.gateway.request import DEFAULT_TENANT
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -35,11 +34,6 @@ async def read_body(request: Request, limit: int) -> bytes:
     except TimeoutError:
         raise TimedOut(f"the body did not arrive within {_BODY_S:g} s") from None
     return bytes(body)
-
-
-def tenant_of(request: Request) -> str:
-    """Whose request it is."""
-    return DEFAULT_TENANT
 
 
 def stays(request: Request) -> bool:

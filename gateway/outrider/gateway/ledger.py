@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from outrider.gateway.models import Served
 from outrider.gateway.request import choice_seed
+from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus, Journal, Kept
 from outrider.mesh.errors import NotFound, Unavailable
@@ -34,6 +35,11 @@ class Key(msgspec.Struct, frozen=True):
     tenant: str
     request: str
 
+    @property
+    def bill(self) -> str:
+        """Where what was charged for it is kept."""
+        return f"{self.tenant}.{self.request}"
+
     def subject(self, part: str) -> str:
         """Where a part of its record is kept."""
         return f"ask.{self.tenant}.{self.request}.{part}"
@@ -55,6 +61,7 @@ class Record(msgspec.Struct, frozen=True):
     choices: int
     lingers: bool
     shape: bytes
+    priority: int = 0
 
     @classmethod
     def of(cls, jobs: list[Job], *, created: int, seed: int, lingers: bool, shape: bytes) -> Record:
@@ -62,18 +69,20 @@ class Record(msgspec.Struct, frozen=True):
         first = jobs[0]
         sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
         prompt = pack_ids(first.prompt)
-        return cls(created, first.served, prompt, sampling, speculation, seed, len(jobs), lingers, shape)
+        served, count = first.served, len(jobs)
+        return cls(created, served, prompt, sampling, speculation, seed, count, lingers, shape, first.priority)
 
-    def jobs(self, key: Key) -> list[Job]:
-        """The jobs again, as any verifier can take them."""
+    def jobs(self, request: str, caller: Caller) -> list[Job]:
+        """The jobs again, as any verifier can take them, for ``caller``."""
         return [
             Job(
-                request_id=choice_id(key.request, choice),
-                tenant=key.tenant,
+                request_id=choice_id(request, choice),
                 served=self.served,
                 prompt=unpack_ids(self.prompt),
                 sampling=self._sampling(choice),
                 speculation=Speculation.FromString(self.speculation),
+                caller=caller,
+                priority=self.priority,
             )
             for choice in range(self.choices)
         ]

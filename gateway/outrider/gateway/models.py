@@ -43,19 +43,21 @@ class Models:
         self._seen |= best.keys()
         return sorted(best.values(), key=lambda served: served.name)
 
-    def find(self, name: str | None) -> Served:
-        """The model called ``name``, or the only one there is.
+    def find(self, name: str | None, may_use: Callable[[str], bool] = lambda name: True) -> Served:
+        """The model called ``name``, or the only one there is; others than those one ``may_use`` are as good as none.
 
         `UnknownModel`, or `Unavailable` for one that nobody can serve just now; `InvalidRequest` when there are
         several to choose from.
         """
-        served = self.all()
+        served = [model for model in self.all() if may_use(model.name)]
         fitting = [model for model in served if name in (None, model.name)]
         there = ", ".join(model.name for model in served)
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
             raise InvalidRequest(f"model is required where several are served; there are: {there}", param="model")
+        if name is not None:
+            require_allowed(name, may_use)
         if not served or self.seen(name):
             raise Unavailable(f"no service is ready for the model {name or ''}".rstrip(), retry_after=1.0)
         raise UnknownModel(f"the model {name!r} does not exist; there are: {there}", param="model")
@@ -86,3 +88,9 @@ class Models:
 
 def _identity(member: Member) -> tuple[str, str]:
     return str(member.status.get("model")), str(member.status.get("vocabulary"))
+
+
+def require_allowed(name: str, may_use: Callable[[str], bool]) -> None:
+    """Raises `UnknownModel` for a model that one may not use."""
+    if not may_use(name):
+        raise UnknownModel(f"the model {name!r} does not exist, or you may not use it", param="model")

@@ -15,6 +15,8 @@ DEFAULT_TENANT = "default"
 
 _SEED_MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
+LEAST_PRIORITY = -1000
+"""What verifiers put last."""
 
 
 def choice_seed(seed: int, choice: int) -> int:
@@ -134,7 +136,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
-    is how many answers are wanted.
+    is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
+    `LEAST_PRIORITY` on.
     """
 
     model: str | None
@@ -143,4 +146,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation = Speculation()
     max_tokens: int | None = None
     choices: int = 1
-    tenant: str = DEFAULT_TENANT
+    priority: int = 0

@@ -31,6 +31,7 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # whose are believed is for trusted_proxies to say
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 backlog=_BACKLOG,
             )

@@ -8,6 +8,7 @@ from outrider.gateway.app import make_app
 from outrider.gateway.flights import Flights
 from outrider.gateway.server import HttpServer
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tenants import Tenants
 from outrider.mesh.config import Settings
 from outrider.mesh.service import Mesh, Service
 
@@ -25,7 +26,10 @@ class GatewayService(Service):
         """Listens; it is ready whether models are there or not: `/readyz` on the HTTP port tells."""
         self._flights = Flights(mesh, self._settings)
         await self._flights.open()
-        self._http = HttpServer(make_app(self._flights, self._settings), self._settings.host, self._settings.port)
+        self._tenants = Tenants(mesh, self._settings)
+        await self._tenants.start()
+        app = make_app(self._flights, self._settings, self._tenants.guarded)
+        self._http = HttpServer(app, self._settings.host, self._settings.port)
         self._http.start(mesh.tasks)
 
     def rpc_port(self, settings: Settings) -> int:
@@ -41,5 +45,6 @@ class GatewayService(Service):
         await self._http.drain()
 
     async def stop(self) -> None:
-        """Lets go of the port."""
+        """Lets go of the port, and of what is held of limits."""
         await self._http.stop()
+        await self._tenants.stop()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from ipaddress import ip_network
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from outrider.mesh.config.settings import Port, Seconds, Settings
@@ -34,3 +35,24 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     replay_bytes: Annotated[
         int, Meta(ge=1 << 20, description="most bytes of tokens, and of requests, that JetStream keeps for resuming")
     ] = 512 << 20
+    auth: Annotated[
+        Literal["none", "keys"], Meta(description="keys: requests need a key of `outrider keys`, and limits hold")
+    ] = "none"
+    limit_store: Annotated[
+        str,
+        Meta(description="where limits are counted: nats, which gateways share; memory, for one; or a plug-in"),
+    ] = "nats"
+    keys_stale_s: Annotated[
+        Seconds, Meta(description="seconds for which keys seen before are still taken while NATS is away")
+    ] = 300.0
+    trusted_proxies: Annotated[
+        list[str], Meta(description="networks (CIDRs) of proxies whose X-Forwarded-For is believed")
+    ] = []
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a network that is none."""
+        for network in self.trusted_proxies:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"trusted_proxies: {error}") from None

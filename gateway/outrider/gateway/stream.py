@@ -30,7 +30,8 @@ class TokenStream:
     Frames come over the bus. When the bus is away, loses one or falls silent, the verifier itself is followed, until
     the bus has caught up. When the verifier is lost, the request goes on at another with the tokens so far. The
     same tokens come out whichever way they came: frames are told apart by index, and the target alone decides.
-    ``settled`` is called whenever a verifier has taken the request.
+    ``settled`` is called whenever a verifier has taken the request. ``logged`` tokens of one that was submitted before
+    were found in the log, and it is ``open_ended`` unless its end was.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class TokenStream:
         self.failed: OutriderError | None = None
         self._began = time.monotonic()
         self.finished = False
+        self.logged, self.open_ended = 0, True
         self._subscribing: asyncio.Future[Subscription] | None = None
 
     @property
@@ -65,6 +67,11 @@ class TokenStream:
     def member(self) -> Member | None:
         """The verifier that has the request, while there is more to come."""
         return None if self.finished else self._member
+
+    @property
+    def spent(self) -> int:
+        """Tokens generated so far."""
+        return max(0, self._tokens.next_index)
 
     async def open(self) -> None:
         """Submits the request; when this fails, `close` still has to be called."""
@@ -79,6 +86,8 @@ class TokenStream:
         """
         await self._subscribe()
         frames = await logged(self.job)
+        self.logged = max([0, *(frame.first_index + len(frame.tokens) for frame in frames)])
+        self.open_ended = all(frame.finish in (None, Finish.CANCELLED) for frame in frames)
         if member is not None:
             self._verifiers.enter(member)
             self._member, self._leave = member, lambda: self._verifiers.leave(member)

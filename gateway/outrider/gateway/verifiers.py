@@ -11,6 +11,7 @@ import grpc
 import msgspec
 from outrider.gateway.attempts import BUSY
 from outrider.gateway.models import Models, Served
+from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.watch import Watch
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, from_rpc
 from outrider.mesh.registry import Member, Registry
@@ -29,26 +30,29 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request, as any verifier of its model can take it."""
 
     request_id: str
-    tenant: str
     served: Served
     prompt: list[int]
     sampling: SamplingParams
     speculation: Speculation
+    caller: Caller
+    priority: int = 0
 
     @property
     def subject(self) -> str:
         """Where its frames are published."""
-        return token_subject(self.tenant, self.request_id)
+        return token_subject(self.caller.tenant, self.request_id)
 
     def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
         """The request for a verifier that goes on after ``emitted``; nobody's for ``lease_s`` seconds, it ends."""
         return pb.SubmitRequest(
             request_id=self.request_id,
-            tenant=self.tenant,
+            tenant=self.caller.tenant,
             prompt=pack_ids(self.prompt),
             emitted=pack_ids(emitted),
             sampling=self.sampling,
             speculation=self.speculation,
+            priority=self.priority,
+            weight=self.caller.weight,
             lease_ms=round(lease_s * 1e3),
         )
 

@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-CHOICES = ("auto", "torch", "triton")
+CHOICES = ("auto", "torch", "triton", "native")
 
 
 class BackendError(Exception):
@@ -19,7 +19,8 @@ class BackendError(Exception):
 def choice() -> str:
     """What the environment variable ``OUTRIDER_KERNELS`` asks for.
 
-    ``auto`` (the default) is Triton on CUDA devices where it is installed, and torch elsewhere.
+    ``auto`` (the default) is Triton on CUDA devices where it is installed, and torch elsewhere, but for whole decoders
+    on a CPU `outrider.kernels.native` where that can be compiled. ``native`` insists on it.
 
     Raises:
         BackendError: it is none of `CHOICES`, or Triton was asked for by name and is not installed.

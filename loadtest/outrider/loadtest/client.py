@@ -80,8 +80,9 @@ async def complete(url: str, body: Mapping[str, Any]) -> Reply:
 async def _stream(url: str, body: Mapping[str, Any]) -> Reply:
     arrivals: list[float] = []
     usage, steps = None, 0
-    async with aclosing(_read_events(url, body)) as events:
-        async for event in events:
+    async with aclosing(read_events(url, body)) as events:
+        async for data in events:
+            event = _events.decode(data)
             if event.error:
                 raise RequestError(event.error.message)
             if event.choices:
@@ -105,14 +106,20 @@ def _reply(arrivals: list[float], usage: _Usage, steps: int) -> Reply:
     )
 
 
-async def _read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[_Event, None]:
+async def read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    """The JSON of each event of ``POST {url}/v1/completions``; whoever closes it early hangs up.
+
+    Raises:
+        RequestError: the status was not 200.
+        OSError, EOFError, ValueError: the connection broke.
+    """
     waiting = b""
     async with aclosing(_post(url, "/v1/completions", msgspec.json.encode(body))) as pieces:
         async for data in pieces:
             *events, waiting = (waiting + data).split(b"\n\n")
             for event in events:
                 if event.startswith(b"data: {"):
-                    yield _events.decode(event[6:].partition(b"\n")[0])
+                    yield event[6:].partition(b"\n")[0]
 
 
 async def _post(url: str, path: str, body: bytes) -> AsyncGenerator[bytes, None]:

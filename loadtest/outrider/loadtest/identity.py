@@ -1,7 +1,8 @@
-"""Whether guesses, batches and replicas change what is said: they must not. `python -m outrider.loadtest.identity`.
+"""Whether guesses, batches, replicas, preemptions and clients that hang up change what is said: they must not.
 
-Completes held-out prompts, greedily and at temperature 1 with a seed, once one at a time without speculation and then
-in every way that could make a difference, and counts the answers whose tokens or log-probabilities differ. ``--with``
+`python -m outrider.loadtest.identity` completes held-out prompts at several temperatures, each with a seed, once one at
+a time without speculation and then in every way that could make a difference, and counts the answers whose tokens, text
+or log-probabilities differ. Some clients hang up in mid-stream; what they got is compared as far as it goes. ``--with``
 mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
 """
 
@@ -9,153 +10,188 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import socket
-import subprocess
+import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
-import httpx
-from outrider.loadtest import prompts
-
-_READY_S = 180.0
-_CONCURRENCY = 8
-Answers = dict[tuple[int, float], Any]
-
-_SCHEMA = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer"}},
-    "required": ["name", "size"],
-    "additionalProperties": False,
-}
-MIXED: dict[str, dict[str, Any]] = {
-    "penalties": {
-        "repetition_penalty": 1.1,
-        "frequency_penalty": 0.2,
-        "presence_penalty": 0.3,
-        "logit_bias": {"10": 1.5},
-        "bad_words": ["self", "return"],
-    },
-    "top-p": {"top_p": 0.9, "top_k": 100, "min_p": 0.01},
-    "schema": {"structured_outputs": {"json": _SCHEMA}},
-    "n": {"n": 2},
-    "logprobs": {"logprobs": 3, "echo": True},
-}
-"""What may be mixed in, by name."""
+import msgspec
+import uvloop
+from outrider.loadtest import bars, local_mesh
+from outrider.loadtest.answers import Answer, agrees
+from outrider.loadtest.client import read_events
+from outrider.loadtest.local_mesh import LocalMesh
+from outrider.loadtest.mixes import MIXED, Question, questions
 
 _LOCAL = ["random", "ngram", "suffix", "medusa"]
 """Drafters of the verifier."""
+_SPECULATION: dict[str, Any] = {
+    "none": "off",
+    **{name: {"drafters": [name]} for name in ("model", *_LOCAL)},
+    "all": {"drafters": ["model", *_LOCAL]},
+}
+_PREEMPTIONS = "outrider_verifier_preemptions_total"
+Answers = dict[int, Answer]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One pass: how many answers were compared, left early, and differ; guesses that were verified and came true."""
+
+    drafters: str
+    concurrency: int
+    verifiers: int
+    pages: int | None
+    compared: int
+    left: int
+    different: int
+    guesses: int
+    accepted: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """One line."""
+        scarce = f", {self.pages} pages" if self.pages else ""
+        run = f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}"
+        guesses = f"{self.accepted} of {self.guesses} guesses came true"
+        return f"{run}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
 
 
 def main() -> int:
-    """Runs every pass, prints a line each, and returns 1 if a strict answer differed."""
+    """Runs every pass, prints a line each, and returns 1 if a strict answer differed or nothing was preempted."""
+    options = _options()
+    passes: list[Outcome] = []
+    asked = questions(_most(options), options.max_tokens, options.mixed)
+    with _mesh(options, 1) as mesh:
+        wanted = uvloop.run(_ask(mesh.url, asked, "off", 1, 0.0))
+        print(f"one at a time, off: {len(wanted)} answers, {sum(a.tokens for a in wanted.values())} tokens", flush=True)
+        passes += _passes(options, mesh, asked, wanted, 1)
+    with _mesh(options, 2) as mesh:
+        passes += _passes(options, mesh, asked, wanted, 2)
+    with _mesh(options, 1, options.pages) as mesh:
+        most = max(options.concurrency)
+        for name in ("none", "all"):
+            passes.append(_pass(options, mesh, asked, wanted, name, most, 1, options.pages))
+        preempted = mesh.metric("verifier", _PREEMPTIONS)
+    return _conclude(options, passes, preempted)
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.identity", description=__doc__)
-    parser.add_argument("--prompts", type=int, default=200, help="held-out prompts, each at two temperatures")
-    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--generations", type=int, default=10_000, help="answers to compare, over all passes")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--max-tokens", type=int, default=20)
+    parser.add_argument("--hang-up", type=float, default=0.1, help="share of the clients that leave in mid-stream")
+    parser.add_argument("--pages", type=int, default=128, help="KV pages of the verifier that has too few")
     parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=[], help="mixed in, by name")
+    parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=list(MIXED), help="by name")
+    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     options = parser.parse_args()
-    with _mesh(options, verifiers=1) as url:
-        wanted = _pass(url, options, "off", 1)
-        count = sum(len(tokens) for told in wanted.values() for tokens, _ in told)
-        print(f"off, one at a time: {len(wanted)} answers, {count} tokens", flush=True)
-        different = _differ(url, options, wanted, "off", "off")
-        for drafter in ("model", *_LOCAL):
-            different += _differ(url, options, wanted, {"drafters": [drafter]}, drafter)
-    with _mesh(options, verifiers=2) as url:
-        different += _differ(url, options, wanted, {"drafters": ["model", *_LOCAL]}, "all, two verifiers")
-    print(f"{options.determinism}, {options.dtype}: {different} answers differ")
-    return int(different > 0 and options.determinism == "strict")
+    if min(options.generations, options.pages, options.max_tokens, *options.concurrency) < 1:
+        parser.error("numbers must be at least 1")
+    if not 0 <= options.hang_up <= 1:
+        parser.error("--hang-up is a share, from 0 to 1")
+    return options
 
 
-def _differ(url: str, options: argparse.Namespace, wanted: Answers, speculation: Any, name: str) -> int:
-    got = _pass(url, options, speculation, _CONCURRENCY)
-    different = sum(bool(got[key] != wanted[key]) for key in wanted)
-    print(f"{name}, {_CONCURRENCY} at a time: {different} of {len(wanted)} differ", flush=True)
-    return different
+def _size(options: argparse.Namespace, concurrency: int) -> int:
+    """Answers of a pass: more where more are made at a time, since those take no longer."""
+    weights = [each**0.5 for each in options.concurrency]
+    share = concurrency**0.5 / (sum(weights) * 2 * len(_SPECULATION))
+    return int(-(-options.generations * share // 1))
 
 
-def _pass(url: str, options: argparse.Namespace, speculation: Any, concurrency: int) -> Answers:
-    return asyncio.run(_complete_all(url, options, speculation, concurrency))
+def _most(options: argparse.Namespace) -> int:
+    return max(_size(options, concurrency) for concurrency in options.concurrency)
 
 
-async def _complete_all(url: str, options: argparse.Namespace, speculation: Any, concurrency: int) -> Answers:
-    texts = prompts.held_out()[: options.prompts]
-    keys = [(index, temperature) for index in range(len(texts)) for temperature in (0.0, 1.0)]
-    gate = asyncio.Semaphore(concurrency)
-    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
-
-        async def complete(index: int, temperature: float) -> Any:
-            body = {
-                "model": "pocket",
-                "prompt": texts[index],
-                "max_tokens": options.max_tokens,
-                "temperature": temperature,
-                "seed": index,
-                "speculation": speculation,
-                "return_tokens": True,
-                **mixed(index, options.mixed),
-            }
-            async with gate:
-                return told((await client.post("/v1/completions", json=body)).raise_for_status().json())
-
-        return dict(zip(keys, await asyncio.gather(*(complete(*key) for key in keys)), strict=True))
-
-
-def mixed(index: int, names: Sequence[str]) -> dict[str, Any]:
-    """What the ``index``-th prompt takes of what is mixed in: all combinations come up, the first is none."""
-    chosen = [MIXED[name] for place, name in enumerate(names) if index >> place & 1]
-    return {key: value for extra in chosen for key, value in extra.items()}
-
-
-def told(answer: Any) -> list[tuple[list[int], Any]]:
-    """Tokens and log-probabilities of each choice of a completion."""
-    extra = answer["outrider"]
-    tokens = [choice["tokens"] for choice in extra.get("choices", [extra])]
-    return [(ids, choice["logprobs"]) for ids, choice in zip(tokens, answer["choices"], strict=True)]
-
-
-@contextlib.contextmanager
-def _mesh(options: argparse.Namespace, verifiers: int) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None) -> Any:
     settings = {
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
         "verifier.drafters": json.dumps(_LOCAL),
     }
-    chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    command = [
-        sys.executable,
-        "-c",
-        "from outrider.cli.main import main; main()",
-        "up",
-        "--port",
-        str(port),
-        "--verifiers",
-        str(verifiers),
+    return local_mesh.running(settings | ({"verifier.pages": str(pages)} if pages else {}), verifiers)
+
+
+def _passes(
+    options: argparse.Namespace, mesh: LocalMesh, asked: list[Question], wanted: Answers, verifiers: int
+) -> list[Outcome]:
+    return [
+        _pass(options, mesh, asked, wanted, name, concurrency, verifiers)
+        for name in _SPECULATION
+        for concurrency in options.concurrency
     ]
-    process = subprocess.Popen([*command, *chosen], stdout=subprocess.DEVNULL)
-    try:
-        yield _wait(f"http://127.0.0.1:{port}", process)
-    finally:
-        process.terminate()
-        process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> str:
-    until = time.monotonic() + _READY_S
-    while process.poll() is None and time.monotonic() < until:
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/readyz").is_success:
-                return url
-        time.sleep(0.2)
-    raise SystemExit("the mesh did not become ready")
+def _pass(
+    options: argparse.Namespace,
+    mesh: LocalMesh,
+    asked: list[Question],
+    wanted: Answers,
+    name: str,
+    concurrency: int,
+    verifiers: int,
+    pages: int | None = None,
+) -> Outcome:
+    began = time.monotonic()
+    chosen = asked[: _size(options, concurrency)]
+    got = uvloop.run(_ask(mesh.url, chosen, _SPECULATION[name], concurrency, options.hang_up))
+    outcome = Outcome(
+        drafters=name,
+        concurrency=concurrency,
+        verifiers=verifiers,
+        pages=pages,
+        compared=len(got),
+        left=sum(not answer.whole for answer in got.values()),
+        different=sum(not agrees(answer, wanted[number]) for number, answer in got.items()),
+        guesses=sum(answer.accepted + answer.rejected for answer in got.values()),
+        accepted=sum(answer.accepted for answer in got.values()),
+        seconds=round(time.monotonic() - began, 1),
+    )
+    print(outcome, flush=True)
+    return outcome
+
+
+async def _ask(url: str, asked: list[Question], speculation: Any, concurrency: int, hang_up: float) -> Answers:
+    answers: Answers = {}
+    draw, left = random.Random(f"{speculation} {concurrency}"), iter(asked)
+
+    async def client() -> None:
+        for question in left:
+            events = draw.randrange(1, 12) if draw.random() < hang_up else None
+            answers[question.number] = await _answer(url, question.body | {"speculation": speculation}, events)
+
+    await asyncio.gather(*(client() for _ in range(concurrency)))
+    return answers
+
+
+async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
+    """What the mesh says to ``body``; the client hangs up after ``events`` events, if that is given."""
+    answer = Answer()
+    asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    async with aclosing(read_events(url, asked)) as stream:
+        count = 0
+        async for data in stream:
+            answer.take(msgspec.json.decode(data))
+            count += 1
+            if count == events:
+                break
+    if events is None and not answer.whole:
+        raise RuntimeError(f"a stream broke off: {body}")
+    return answer
+
+
+def _conclude(options: argparse.Namespace, passes: list[Outcome], preempted: float | None) -> int:
+    different, compared = (sum(getattr(each, name) for each in passes) for name in ("different", "compared"))
+    shown = "not counted by this verifier" if preempted is None else f"{preempted:.0f}"
+    print(f"{options.determinism}, {options.dtype}: {different} of {compared} answers differ; preemptions: {shown}")
+    totals = {"compared": compared, "different": different, "preemptions": preempted}
+    bars.publish(options.out, [], **totals, options=vars(options), passes=passes)
+    return int((different > 0 and options.determinism == "strict") or preempted == 0)
 
 
 if __name__ == "__main__":

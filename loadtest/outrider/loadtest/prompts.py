@@ -35,8 +35,10 @@ def from_file(path: Path) -> list[str]:
     return prompts
 
 
-def held_out() -> list[str]:
+def held_out(characters: int = CHARACTERS) -> list[str]:
     """Pieces of the standard library's files that the shipped models were not trained on, files taking turns.
+
+    Each is whole lines, as many as fit into ``characters``.
 
     Raises:
         PromptsError: the shipped models or the library's sources are not installed.
@@ -48,7 +50,7 @@ def held_out() -> list[str]:
         texts = [path.read_text("utf-8") for path in paths if path.is_file()]
     except (OSError, ModuleNotFoundError) as error:
         raise PromptsError(f"there is no held-out code here, give --prompts: {error}") from error
-    turns = itertools.zip_longest(*(windows(text) for text in texts))
+    turns = itertools.zip_longest(*(windows(text, characters) for text in texts))
     if not (prompts := [piece for turn in turns for piece in turn if piece]):
         raise PromptsError(f"none of the held-out files is in {library}: give --prompts")
     return prompts

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from urllib.parse import urlsplit
 
 from outrider.mesh.config import Settings
-from outrider.mesh.errors import Unavailable
+from outrider.mesh.errors import ConfigError, Unavailable
+
+_WITH_PORT = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):(\d+)")
 
 
 def advertised(settings: Settings, port: int) -> str:
-    """``host:port`` to announce: what is configured, or for a wildcard the address that faces NATS."""
+    """``host:port`` to announce: what is configured, or for a wildcard the address that faces NATS.
+
+    Raises:
+        ConfigError: a port is configured that there is not.
+    """
     host = settings.advertise or settings.host
+    if found := _WITH_PORT.fullmatch(host):
+        if not 1 <= int(found[2]) <= 65535:
+            raise ConfigError(f"advertise = {host!r}: a port is a number from 1 to 65535")
+        return host
     if _is_wildcard(host):
         host = _facing(settings.nats_url)
-    return join(host, port)
+    return join(host.strip("[]"), port)
 
 
 def join(host: str, port: int) -> str:

@@ -47,7 +47,7 @@ class Layer:
     eps: Tensor
 
     @classmethod
-    def load(cls, loader: WeightLoader, index: int, eps: Tensor) -> Layer:
+    def load(cls, loader: WeightLoader[Linear], index: int, eps: Tensor) -> Layer:
         """The weights of layer ``index``."""
         name = f"model.layers.{index}"
         return cls(

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
-from outrider.kernels.invariance import NotInvariant, invariant_tiling
-from outrider.kernels.linear import Linear, Quantization
+from outrider.kernels.invariance import NotInvariant
+from outrider.kernels.linear import Quantization
+from outrider.kernels.native import Product
 from outrider.kernels.pool import KvPool
-from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.shapes import ModelShape
-from outrider.kernels.tree_attention import Tiling, check_attention, plan_attention
+from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
-from outrider.models import rotary
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import DTYPES, ModelConfig
+from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
-from outrider.models.layer import Layer, StepState
+from outrider.models.native import native_forward, native_refusal
 from outrider.models.proof import prove_invariance
-from outrider.models.weights import WeightLoader
+from outrider.models.weights import Packer, WeightLoader
 from torch import Tensor
 
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
@@ -29,8 +29,23 @@ __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
 Determinism = Literal["strict", "fast"]
 
 
+class Forward(Protocol):
+    """How a step is run; see `LlamaModel` for what its methods take and return.
+
+    Attributes:
+        kv_dtype: what keys and values are kept in.
+    """
+
+    kv_dtype: torch.dtype
+
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
 class LlamaModel:
     """A decoder that runs any mix of prompt chunks and trees in one step.
+
+    On a CPU the whole step is one call where `outrider.kernels.native` can be had; else it goes an operator at a time.
 
     Attributes:
         config: of the directory it was loaded from.
@@ -38,19 +53,12 @@ class LlamaModel:
         dtype: of its weights; the residual stream is in float32, on CPU keys, values and attention too.
     """
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, strict: bool) -> None:
-        self.config = config
-        self._strict = strict
-        self._quantization = loader.quantization
-        self.dtype = loader.dtype
-        self.device = loader.device
-        self._tiling = _tiling(config) if strict and not takes_triton(self.device) else None
-        self._eps = torch.tensor(config.norm_eps, device=loader.device)
-        self._embedding = loader.embedding()
-        self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
-        self._norm = loader.norm("model.norm.weight")
-        self._output: Linear = loader.output(self._embedding)
-        self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
+    def __init__(
+        self, config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: Quantization | None
+    ) -> None:
+        self.config, self.dtype, self.device = config, dtype, device
+        self._quantization = quantization
+        self._forward: Forward
 
     @classmethod
     def load(
@@ -83,9 +91,9 @@ class LlamaModel:
         strict = _is_strict(determinism, place)
         try:
             checkpoint = Checkpoint(directory)
-            loader = WeightLoader(checkpoint, config, chosen, place, strict, quantization)
+            model = cls(config, chosen, place, quantization)
             with torch.inference_mode():
-                model = cls(config, loader, strict)
+                model._forward = _forward(checkpoint, model, strict, quantization)
             if strict:
                 prove_invariance(model)
         except NotInvariant as error:
@@ -94,7 +102,7 @@ class LlamaModel:
         return model
 
     def new_pool(self, pages: int, page_size: int) -> KvPool:
-        """Empty pages for this model's keys and values: in float32, but for Triton kernels in the weights' dtype.
+        """Empty pages for this model's keys and values, in the dtype that its forward wants.
 
         On a GPU the kernels that a step with such pages launches are compiled now, not by the first request.
 
@@ -103,7 +111,7 @@ class LlamaModel:
         """
         config = self.config
         triton = takes_triton(self.device)
-        dtype = self.dtype if triton else torch.float32
+        dtype = self._forward.kv_dtype
         pool = KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device)
         if triton:
             try:
@@ -148,19 +156,19 @@ class LlamaModel:
         Raises:
             IndexError: a position or an id is beyond the model's.
         """
-        turns = self._turns.index_select(0, batch.positions)
-        plan = plan_attention(batch, pool, self.config.heads, self.dtype, strict=self._strict, tiling=self._tiling)
-        step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
-        x = self._embedding.index_select(0, ids).float()
-        delta: Tensor | None = None
-        for index, layer in enumerate(self._layers):
-            delta = layer(x, delta, step, index)
-        return rms_norm(x, self._norm, self._eps, add=delta)
+        return self._forward.forward(ids, batch, pool)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 [n, vocab_size] of rows [n, hidden_size] that `forward` returned."""
-        return self._output(hidden.to(self.dtype)).float()
+        return self._forward.logits(hidden)
+
+
+def _forward(checkpoint: Checkpoint, model: LlamaModel, strict: bool, quantization: Quantization | None) -> Forward:
+    parts = (checkpoint, model.config, model.dtype, model.device)
+    if native_refusal(*parts[1:], quantization) is None:
+        return native_forward(WeightLoader(*parts, lambda weight, bias, inner: Product(weight, bias)))
+    return EagerForward(WeightLoader(*parts, Packer(strict, quantization)), strict)
 
 
 def _dtype(asked: str, config: ModelConfig, device: str) -> torch.dtype:
@@ -179,10 +187,6 @@ def _computes(dtype: str) -> bool:
         found = torch.cpu.get_capabilities()
         return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
     return dtype == "float32"
-
-
-def _tiling(config: ModelConfig) -> Tiling:
-    return invariant_tiling(config.heads, config.kv_heads, config.head_dim)
 
 
 def _is_strict(determinism: str, device: torch.device) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-from outrider.kernels.philox import log_exponentials
-from outrider.kernels.race_sample import Truncation, truncate
+from numpy.typing import DTypeLike
+from outrider.kernels.philox.rolls import rolled
+from outrider.kernels.race_sample import Draws, Penalties, Truncation, truncate
 from torch import Tensor
-
-_BLOCK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,45 @@ class Sampling:
 
 
 class Dice:
-    """A request's log-exponential variates by position, drawn a block of positions at a time."""
+    """A request's log-exponential variates by position."""
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu") -> None:
-        self._seed, self._vocabulary, self._device = seed, vocabulary, device
-        self._blocks: dict[int, Tensor] = {}
+        self._seed, self._vocabulary, self._device = seed, vocabulary, torch.device(device)
 
     def at(self, position: int) -> Tensor:
-        """Float32 [V] for the token at absolute ``position``."""
-        block = position // _BLOCK
-        if block not in self._blocks:
-            self._roll(block)
-        return self._blocks[block][position % _BLOCK]
+        """Float32 [V] for the token at absolute ``position``; not to be written to."""
+        return rolled(self._seed, position, self._vocabulary, self._device)
 
-    def _roll(self, block: int) -> None:
-        positions = torch.arange(block * _BLOCK, (block + 1) * _BLOCK, device=self._device)
-        self._blocks[block] = log_exponentials(self._seed, positions, self._vocabulary)
-        for old in [b for b in self._blocks if abs(b - block) > 3]:
-            del self._blocks[old]
+
+def draws(
+    requests: Sequence[tuple[Sampling, Sequence[int]]],
+    device: torch.device | str = "cpu",
+    penalties: Penalties | None = None,
+    allowed: Tensor | None = None,
+) -> Draws:
+    """How the rows of some requests draw, one request's rows behind the other's.
+
+    Args:
+        requests: parameters of each, and the absolute positions at which its rows draw.
+        device: where the logits are.
+        penalties: as of `Draws`.
+        allowed: as of `Draws`.
+    """
+    samplings, counts = [sampling for sampling, _ in requests], [len(positions) for _, positions in requests]
+    cuts = [sampling.truncation for sampling in samplings]
+
+    def column(values: Sequence[float], dtype: DTypeLike) -> Tensor:
+        row = np.array(values, dtype=dtype)
+        return torch.from_numpy(row if len(row) == rows else row.repeat(counts)).to(device)
+
+    rows = sum(counts)
+    return Draws(
+        column([sampling.seed for sampling in samplings], np.uint64).view(torch.int64),
+        column([position for _, behind in requests for position in behind], np.int64),
+        column([sampling.temperature for sampling in samplings], np.float32),
+        column([cut.top_k for cut in cuts], np.int32) if any(cut.top_k for cut in cuts) else None,
+        column([cut.top_p for cut in cuts], np.float32) if any(cut.top_p < 1 for cut in cuts) else None,
+        column([cut.min_p for cut in cuts], np.float32) if any(cut.min_p > 0 for cut in cuts) else None,
+        penalties,
+        allowed,
+    )

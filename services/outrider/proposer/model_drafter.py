@@ -58,6 +58,7 @@ class _Session:
     dice: Dice | None
     max_nodes: int
     proposes: bool = False
+    replacement: bool = False
     cached: int = 0
     pages: list[int] = field(default_factory=list)
     tree: GuessTree = field(default_factory=GuessTree)
@@ -117,7 +118,9 @@ class ModelDrafter:
         seed = own_seed(sampling.seed) if proposes else sampling.seed
         dice = None if sampling.greedy else Dice(seed, self._vocabulary, self._model.device)
         tokens = list(opening.tokens)
-        self._sessions[session] = _Session(session, tokens, sampling, dice, opening.max_nodes, proposes)
+        self._sessions[session] = _Session(
+            session, tokens, sampling, dice, opening.max_nodes, proposes, opening.replacement
+        )
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Moves on behind what the target decided, keeping the part of the tree that came true."""
@@ -227,7 +230,8 @@ class ModelDrafter:
             depths = [session.tree.nodes[node].depth if node >= 0 else 0 for node in nodes]
             rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
         if session.proposes and rolls is not None:
-            for node, (drawn, proposal) in zip(nodes, propose(logits, rolls, self._shape.children), strict=True):
+            proposed = propose(logits, rolls, self._shape.children, session.replacement)
+            for node, (drawn, proposal) in zip(nodes, proposed, strict=True):
                 session.tree.add(node, drawn, [confidence(place) for place in range(len(drawn))])
                 session.tree.proposals[node] = proposal
             return

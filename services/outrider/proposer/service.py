@@ -175,6 +175,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             opened.tenant,
             opened.prompt,
             opened.proposes,
+            opened.replacement,
         )
         self._thread.post(lambda drafter: drafter.open(number, opening))
 
@@ -199,7 +200,12 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                     parents=pack_ids(tree.parents),
                     confidences=pack_floats(tree.confidences),
                     proposals=[
-                        pb.Proposal(node=node, tokens=pack_ids(q.tokens), probabilities=pack_floats(q.probabilities))
+                        pb.Proposal(
+                            node=node,
+                            tokens=pack_ids(q.tokens),
+                            probabilities=pack_floats(q.probabilities),
+                            replacement=q.replacement,
+                        )
                         for node, q in tree.proposals.items()
                     ],
                 )

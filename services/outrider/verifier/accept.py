@@ -28,6 +28,7 @@ class Race:
     name = "race"
     lossy = False
     needs_proposals = False
+    replacement = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if options:
@@ -42,15 +43,16 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
     """Follows the decided tokens from the sequence's end for as long as someone guessed them.
 
     Row 0 of a verified tree is the sequence's last token; row ``i + 1`` is guess ``i``. Where the target's draws
-    decide, what comes out is what one draw after another would have emitted, whatever the guesses are.
+    decide, what comes out is what one draw after another would have emitted, whatever the guesses are. Of siblings
+    with the same token the eldest is followed.
 
     Args:
         guesses: guessed tokens.
         parents: index of each guess's parent, -1 for the sequence's end.
         drawn: the token that is decided at each row, one more than there are guesses.
     """
-    named = enumerate(zip(parents, guesses, strict=True), start=1)
-    children = {(parent + 1, token): row for row, (parent, token) in named}
+    rows_and_guesses = [*enumerate(zip(parents, guesses, strict=True), start=1)]
+    children = {(parent + 1, token): row for row, (parent, token) in reversed(rows_and_guesses)}
     rows, tokens = [0], [drawn[0]]
     while (row := children.get((rows[-1], tokens[-1]))) is not None:
         rows.append(row)

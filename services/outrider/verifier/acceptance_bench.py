@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One place, one seed: what both rules are tried on."""
+    """One place, one seed: what all rules are tried on."""
 
     target: Place
     draft: Place
@@ -63,21 +63,21 @@ class Trial:
 
     def accepted(self, rule: Acceptance, shape: Sequence[int]) -> int:
         """Guesses of a tree of ``shape`` (children a node, by depth) that come true under ``rule``."""
-        tree, dice = self._grow(rule.needs_proposals, shape), Dice(self.sampling.seed, self.vocabulary)
+        tree, dice = self._grow(rule, shape), Dice(self.sampling.seed, self.vocabulary)
         logits = self.target.below(tree)
         rolls = torch.stack([dice.at(self.position + depth) for depth in (0, *tree.depths)])
         drawn = race_sample(self.sampling.shape(logits), rolls).tolist()
         decided = rule.decide(VerifiedTree(tree, logits, self.sampling, dice, self.position, drawn))
         return len(walk(tree.tokens, tree.parents, decided).rows) - 1
 
-    def _grow(self, proposes: bool, shape: Sequence[int]) -> MergedTree:
-        tree, leaves = MergedTree(), [-1]
+    def _grow(self, rule: Acceptance, shape: Sequence[int]) -> MergedTree:
+        tree, leaves, proposes = MergedTree(), [-1], rule.needs_proposals
         dice = Dice(own_seed(self.sampling.seed) if proposes else self.sampling.seed, self.vocabulary)
         for depth, children in enumerate(shape):
             logits = self.sampling.shape(self.draft.below(tree)[[leaf + 1 for leaf in leaves]])
             rolls = dice.at(self.position + depth).expand(len(leaves), -1)
             if proposes:
-                proposed = propose(logits, rolls, children)
+                proposed = propose(logits, rolls, children, rule.replacement)
                 drawn = [tokens for tokens, _ in proposed]
                 tree.proposals.update(zip(leaves, (proposal for _, proposal in proposed), strict=True))
             else:
@@ -95,16 +95,20 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(1)
     shapes = [[int(part) for part in shape.split(",")] for shape in options.shapes.split("/")]
-    rules: list[Acceptance] = [Race({}), Rejection({})]
-    counts = {(row, rule.name): 0 for row in range(len(shapes)) for rule in rules}
+    rules: dict[str, Acceptance] = {
+        "race": Race({}),
+        "rejection": Rejection({}),
+        "rejection, with replacement": Rejection({"replacement": True}),
+    }
+    counts = {(row, name): 0 for row in range(len(shapes)) for name in rules}
     for trial in _trials(options):
         for row, shape in enumerate(shapes):
-            for rule in rules:
-                counts[row, rule.name] += trial.accepted(rule, shape)
+            for name, rule in rules.items():
+                counts[row, name] += trial.accepted(rule, shape)
     print(f"accepted guesses a step, temperature {options.temperature:g}, {options.places} places of held-out text\n")
-    print("| children by depth | nodes | " + " | ".join(rule.name for rule in rules) + " |\n|---|---|---|---|")
+    print("| children by depth | nodes | " + " | ".join(rules) + " |\n|---|---|" + "---|" * len(rules))
     for row, shape in enumerate(shapes):
-        cells = [f"{counts[row, rule.name] / options.places:.3f}" for rule in rules]
+        cells = [f"{counts[row, name] / options.places:.3f}" for name in rules]
         print(f"| {', '.join(map(str, shape))} | {_nodes(shape)} | {' | '.join(cells)} |")
 
 

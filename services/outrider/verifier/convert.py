@@ -14,6 +14,7 @@ from outrider.wire.ids import unpack_ids
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MOST_NODES = 63
+_MOST_PRIORITY, _MOST_WEIGHT = 1000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> R
         edits=parameters.edits(),
         logprobs=parameters.logprobs(),
         echo=params.echo,
+        priority=_priority(message),
+        weight=_weight(message),
     )
 
 
@@ -97,6 +100,18 @@ def _drafters(speculation: sampling_pb2.Speculation, served: Served) -> frozense
     there = ", ".join(sorted(served.drafters)) or "none"
     check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {there}")
     return frozenset(speculation.drafters) or None
+
+
+def _priority(message: verifier_pb2.SubmitRequest) -> int:
+    priority, most = message.priority, _MOST_PRIORITY
+    check(-most <= priority <= most, "priority", f"must be between {-most} and {most}, not {priority}")
+    return priority
+
+
+def _weight(message: verifier_pb2.SubmitRequest) -> float:
+    weight = message.weight if message.HasField("weight") else 1.0
+    check(0 < weight <= _MOST_WEIGHT, "weight", f"must be above 0 and at most {_MOST_WEIGHT}, not {weight:g}")
+    return weight
 
 
 def _max_nodes(speculation: sampling_pb2.Speculation) -> int:

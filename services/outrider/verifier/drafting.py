@@ -168,6 +168,7 @@ class RemoteDrafting:
             tenant=opening.tenant,
             prompt=opening.prompt,
             proposes=opening.proposes,
+            replacement=opening.replacement,
         )
         link.news.set()
 
@@ -245,7 +246,10 @@ def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftT
                     unpack_ids(tree.parents),
                     unpack_floats(tree.confidences),
                     drafter,
-                    {q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities)) for q in tree.proposals},
+                    {
+                        q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities), q.replacement)
+                        for q in tree.proposals
+                    },
                 ),
             )
         except ValueError as error:

@@ -1,7 +1,7 @@
 """What a request changes about the target's logits, at each node of a tree by that node's own history.
 
 Penalties, biases and bans touch few of a vocabulary's entries, so they are lists of entries, never a vector over the
-vocabulary. All rows of a step are edited by one gather and one scatter; where no request asks for any, nothing is done.
+vocabulary. The draw takes those of all rows of a step together; where no request asks for any, nothing is done.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from outrider.kernels.race_sample import Penalties
 from outrider.models.speculation import MergedTree
 from torch import Tensor
 
@@ -62,10 +63,14 @@ class EditBatch:
         self._hopeless: list[int] = []
 
     def __bool__(self) -> bool:
+        """Whether there are any."""
         return bool(self._places or self._banned or self._allowed or self._hopeless)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
-        """At each of ``rows`` [m] and each of ``ids`` [k]: a factor that brings logits down, and a bias, [2, m, k]."""
+        """At each of ``rows`` [m] and each of ``ids`` [k]: a factor that brings logits down, and a bias, [2, m, k].
+
+        Rows ascend, from call to call too.
+        """
         self._places.append((rows[:, None] * self._vocabulary + ids).reshape(-1))
         self._values.append(values.reshape(2, -1))
 
@@ -80,29 +85,34 @@ class EditBatch:
         else:
             self._allowed[row] = bits
 
-    def apply(self, logits: Tensor) -> Tensor:
-        """A copy of float32 logits [n, V] with the changes made."""
-        edited = logits.clone()
-        flat = edited.view(-1)
-        if self._places:
-            places = torch.from_numpy(np.concatenate(self._places)).to(logits.device)
-            factors, biases = torch.from_numpy(np.concatenate(self._values, axis=1)).to(logits.device)
-            old = flat[places]
-            flat[places] = torch.where(old > 0, old / factors, old * factors) + biases
-        if self._banned:
-            flat[torch.tensor(self._banned, device=logits.device)] = float("-inf")
-        if self._hopeless:
-            edited[self._hopeless] = float("-inf")
-        if self._allowed:
-            rows = torch.tensor(list(self._allowed), device=logits.device)
-            edited[rows] = edited[rows].masked_fill(~self._unpacked(logits.device), float("-inf"))
-        return edited
+    def penalties(self, rows: int, device: torch.device) -> Penalties | None:
+        """Changes and bans, row after row of the step's ``rows``; None where there are none."""
+        if not self._places and not self._banned:
+            return None
+        places, values = self._entries()
+        rows_of, tokens = np.divmod(places, self._vocabulary)
+        offsets = np.append(0, np.bincount(rows_of, minlength=rows).cumsum())
+        parts = (offsets.astype(np.int32), tokens.astype(np.int32), *values)
+        return Penalties(*(torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts))
 
-    def _unpacked(self, device: torch.device) -> Tensor:
-        """Bool [m, V] of the rows that allow something."""
-        packed = torch.frombuffer(bytearray().join(self._allowed.values()), dtype=torch.uint8).to(device)
-        bits = (packed.view(len(self._allowed), -1, 1) >> torch.arange(8, device=device, dtype=torch.uint8)) & 1
-        return bits.view(len(self._allowed), -1)[:, : self._vocabulary].bool()
+    def _entries(self) -> tuple[Ids, Floats]:
+        """Places by row, each once, and their factors and biases; a ban goes before what else changes there."""
+        if not self._banned:
+            return np.concatenate(self._places), np.concatenate(self._values, axis=1)
+        bans = np.array(self._banned, dtype=np.int64)
+        never = np.stack([np.ones(len(bans)), np.full(len(bans), -np.inf)]).astype(np.float32)
+        places, first = np.unique(np.concatenate([bans, *self._places]), return_index=True)
+        return places, np.concatenate([never, *self._values], axis=1)[:, first]
+
+    def allowed(self, rows: int, device: torch.device) -> Tensor | None:
+        """What may be drawn at each of the step's ``rows``, as of `Draws`; None where no row says so."""
+        if not self._allowed and not self._hopeless:
+            return None
+        words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
+        words[self._hopeless] = 0
+        for row, bits in self._allowed.items():
+            words[row] = np.frombuffer(bits, dtype=np.int32)
+        return torch.from_numpy(words).to(device)
 
 
 class Rule(Protocol):

@@ -55,12 +55,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals since start."""
+    """Running totals since start; ``crowded`` are steps while requests waited, and the sequences that ran in those."""
 
     steps: int = 0
     rows: int = 0
     tokens: int = 0
     prefilled: int = 0
+    crowded_steps: int = 0
+    crowded_sequences: int = 0
     guesses: Counts = field(default_factory=Counts)
 
     @property
@@ -115,11 +117,10 @@ class Engine:
         return len(self._sequences)
 
     def submit(self, request: Request) -> int:
-        """Takes a request and returns how many wait before it; `QueueFull` when it cannot."""
-        ahead = len(self.scheduler.waiting)
+        """Takes a request and returns how many wait before it; `QueueFull` or `NeverFits` when it cannot."""
         sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
         sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
-        self.scheduler.submit(sequence)
+        ahead = self.scheduler.submit(sequence)
         self._next_number += 1
         number = sequence.number
         self._sequences[number], self._by_request[request.id] = sequence, number
@@ -149,7 +150,10 @@ class Engine:
         began = time.perf_counter()
         plan = self.scheduler.plan()
         self.guessing.draft(self._sequences)
-        works = self._works(plan, self.guessing.buy(plan))
+        trees = self.guessing.buy(plan)
+        self.scheduler.fill(plan, sum(map(len, trees)))
+        self._note_crowd()
+        works = self._works(plan, trees)
         try:
             drawn = self._runner.run(works) if works else []
         except BrokenLogits as error:
@@ -215,6 +219,7 @@ class Engine:
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
         self.tally.tokens += len(tokens)
+        self.scheduler.served(sequence, len(tokens))
         frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn))
         if finish is not None:
             self._end(sequence, finish, frame, _NO_TOKEN if finish is Finish.REFUSED else None)
@@ -247,6 +252,11 @@ class Engine:
     def _fail(self, works: Seq[Work], why: str) -> None:
         for sequence in [work.sequence for work in works]:
             self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
+
+    def _note_crowd(self) -> None:
+        if self.scheduler.waiting:
+            self.tally.crowded_steps += 1
+            self.tally.crowded_sequences += len(self.scheduler.running)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1

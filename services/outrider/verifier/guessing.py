@@ -27,7 +27,7 @@ class Counts:
         drafted: guesses that a step could have bought, by drafter and depth; 1 is the token behind the next.
         bought: guesses verified.
         accepted: of those, how many came true.
-        unusable: trees that the rule of acceptance had no use for, since they came without proposals, by drafter.
+        unusable: trees that the rule of acceptance had no use for, since they were not drawn as it needs, by drafter.
         exposed: seconds for which steps waited for a drafter of the verifier's own.
         predicted: seconds that steps of decoding alone were expected to take.
         real: seconds that they took.
@@ -63,7 +63,8 @@ class Guessing:
         request = sequence.request
         most = min(2 * (request.max_nodes or self._scheduler.limits.guesses_each), _MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._weighs(sequence)
-        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes)
+        twins = proposes and self._runner.rule.replacement
+        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
         for drafter in self._local:
             if request.admits(drafter.name):
                 drafter.open(sequence.number, opening)
@@ -88,7 +89,7 @@ class Guessing:
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
-        if self._weighs(sequence) and tree.tokens and not tree.proposals:
+        if self._weighs(sequence) and tree.tokens and not self._drawn(tree):
             self.counts.unusable[tree.drafter] += 1
             return
         current = tree.after(sequence.tokens[tree.length :])
@@ -111,13 +112,13 @@ class Guessing:
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
         self._guessed = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
-        limits = self._scheduler.limits
-        least = self._cost.least_value(len(plan.decoding), plan.rows, limits.guesses)
+        limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
+        least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
         caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
         tenants = [sequence.request.tenant for sequence in plan.decoding] if limits.guesses_tenant else None
         surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
-        bought = buy(candidates, caps, plan.rows, limits.guesses, self._cost, surcharge, tenants, limits.guesses_tenant)
+        bought = buy(candidates, caps, plan.rows, most, self._cost, surcharge, tenants, limits.guesses_tenant)
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
 
     def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
@@ -128,7 +129,8 @@ class Guessing:
         trees: Iterable[DraftTree] = sequence.trees.values()
         if weighs:
             trees = [sequence.trees[min(sequence.trees)]]
-        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least)
+        twins = weighs and self._runner.rule.replacement
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, twins)
         if weighs:
             merged.keep_order()
         elif sequence.guide is not None:
@@ -139,6 +141,11 @@ class Guessing:
     def _weighs(self, sequence: Sequence) -> bool:
         """Whether the rule weighs a sequence's guesses by what they were drawn from."""
         return self._runner.rule.needs_proposals and not sequence.request.sampling.greedy
+
+    def _drawn(self, tree: DraftTree) -> bool:
+        """Whether guesses were drawn as the rule needs it."""
+        replacement = self._runner.rule.replacement
+        return bool(tree.proposals) and all(q.replacement == replacement for q in tree.proposals.values())
 
     def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         room = self._scheduler.room_for_guesses(sequence, len(tree))

@@ -37,10 +37,12 @@ class EngineThread(threading.Thread):
         self._wake.set()
 
     def call(self, action: Callable[[], T]) -> Future[T]:
-        """Like `post`, with a future for the result or the error."""
+        """Like `post`, with a future for the result or the error; one that is cancelled in time is not run."""
         future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(action())
             except Exception as error:

@@ -14,6 +14,9 @@ _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")
 _TOKENS = counter("verifier_tokens", "Tokens generated.")
 _PREFILLED = counter("verifier_prefilled_tokens", "Prompt tokens computed.")
+_PREEMPTED = counter("verifier_preemptions", "Sequences that lost their pages to others and had to wait again.")
+_CROWDED_STEPS = counter("verifier_crowded_steps", "Forward passes while requests waited.")
+_CROWDED = counter("verifier_crowded_sequences", "Running sequences over the forward passes while requests waited.")
 _BY = ["drafter", "depth"]
 _DRAFTED = counter(
     "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the next but one token.", _BY
@@ -40,7 +43,7 @@ class Metrics:
     """Carries the engine's tallies over to Prometheus, and estimates the queue's delay from them."""
 
     def __init__(self) -> None:
-        self._seen = Tally()
+        self._seen, self._preempted = Tally(), 0
         self._finished = 0
         self._since = time.monotonic()
         self._waiting = 0
@@ -54,10 +57,20 @@ class Metrics:
         _PREFILLED.inc(tally.prefilled - seen.prefilled)
         self._guesses(tally.guesses, seen.guesses, engine.guessing.quiet)
         seen.steps, seen.rows, seen.tokens, seen.prefilled = tally.steps, tally.rows, tally.tokens, tally.prefilled
-        self._waiting = len(engine.scheduler.waiting)
-        _RUNNING.set(len(engine.scheduler.running))
-        _WAITING.set(self._waiting)
+        self._schedule(engine)
         _FREE.set(pages.available)
+
+    def _schedule(self, engine: Engine) -> None:
+        tally, seen, scheduler = engine.tally, self._seen, engine.scheduler
+        _CROWDED_STEPS.inc(tally.crowded_steps - seen.crowded_steps)
+        _CROWDED.inc(tally.crowded_sequences - seen.crowded_sequences)
+        seen.crowded_steps, seen.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
+        preempted = scheduler.preempted
+        _PREEMPTED.inc(preempted - self._preempted)
+        self._preempted = preempted
+        self._waiting = len(scheduler.waiting)
+        _RUNNING.set(len(scheduler.running))
+        _WAITING.set(self._waiting)
 
     def _guesses(self, now: Counts, seen: Counts, quiet: frozenset[str]) -> None:
         pairs = ((_DRAFTED, now.drafted, seen.drafted), (_BOUGHT, now.bought, seen.bought))

@@ -1,8 +1,9 @@
 """Rejection: guesses that were drawn are taken as often as the target would have drawn them.
 
 Leviathan, Kalman, Matias 2023 (arXiv 2211.17192) for one guess; over the children of a node, drawn without
-replacement, as in SpecInfer (Miao et al. 2024, arXiv 2305.09781) and Sequoia (Chen et al. 2024, arXiv 2402.12374). The
-answers have the target's distribution, but which answer a seed gives depends on the drafter.
+replacement, as in Yang et al. 2024 (arXiv 2401.06706) and Sequoia (Chen et al. 2024, arXiv 2402.12374), or with it, as
+in SpecInfer (Miao et al. 2024, arXiv 2305.09781). The answers have the target's distribution, but which answer a seed
+gives depends on the drafter.
 """
 
 from __future__ import annotations
@@ -18,15 +19,22 @@ from torch import Tensor
 
 
 class Rejection:
-    """Multi-candidate rejection sampling over a tree of proposals."""
+    """Multi-candidate rejection sampling over a tree of proposals.
+
+    Option ``replacement`` (false): whether guesses are drawn with replacement, so that a node may have the same token
+    for a child several times.
+    """
 
     name = "rejection"
     lossy = False
     needs_proposals = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        if options:
-            raise AcceptanceError(f"the rejection rule takes no options, not {', '.join(sorted(options))}")
+        if unknown := sorted(options.keys() - {"replacement"}):
+            raise AcceptanceError(f"the rejection rule's only option is replacement, not {', '.join(unknown)}")
+        self.replacement = options.get("replacement", False)
+        if not isinstance(self.replacement, bool):
+            raise AcceptanceError(f"the rejection rule's replacement must be true or false, not {self.replacement!r}")
 
     def decide(self, verified: VerifiedTree) -> list[int]:
         """At each row with proposals one of them or what is left of the target's distribution; elsewhere its draw."""
@@ -37,7 +45,7 @@ class Rejection:
             return tokens
         p = verified.sampling.shape(verified.logits[rows]).double().softmax(-1)
         q = dense([verified.tree.proposals[row - 1] for row in rows], p.shape[-1], p)
-        law = outcomes(p, q, _padded([children[row] for row in rows], p))
+        law = outcomes(p, q, _padded([children[row] for row in rows], p), self.replacement)
         positions = verified.positions()
         rolls = torch.stack([verified.dice.at(positions[row]) for row in rows])
         for row, token in zip(rows, (law.log() - rolls).argmax(-1).tolist(), strict=True):
@@ -45,16 +53,17 @@ class Rejection:
         return tokens
 
 
-def outcomes(p: Tensor, q: Tensor, candidates: Tensor) -> Tensor:
+def outcomes(p: Tensor, q: Tensor, candidates: Tensor, replacement: bool = False) -> Tensor:
     """The law of the decided token, given what was proposed.
 
     Candidate after candidate is taken with probability min(1, p / q); where it is not, p becomes the normalised rest
-    (p - q)+, and q loses the candidate. Averaged over the candidates' draw the law is p.
+    (p - q)+, and q loses the candidate unless it may be drawn again. Averaged over the candidates' draw the law is p.
 
     Args:
         p: float64 [n, V], the target's distributions.
         q: float64 [n, V], what the candidates were drawn from.
         candidates: int64 [n, k] in the order of the draw, -1 where there are fewer.
+        replacement: whether they were drawn with replacement.
 
     Returns:
         float64 [n, V].
@@ -69,7 +78,8 @@ def outcomes(p: Tensor, q: Tensor, candidates: Tensor) -> Tensor:
         law.scatter_add_(1, token, taken)
         left = left - taken
         p = torch.where(there, _normalised((p - q).clamp(min=0.0), p), p)
-        q = torch.where(there, _normalised(q.scatter(1, token, 0.0), torch.zeros_like(q)), q)
+        if not replacement:
+            q = torch.where(there, _normalised(q.scatter(1, token, 0.0), torch.zeros_like(q)), q)
     return law + left * p
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from functools import partial
 
+import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.race_sample import race_sample
+from outrider.kernels.race_sample import draw, edited
 from outrider.models.llama import LlamaModel
-from outrider.models.sampling import Dice, Sampling
+from outrider.models.sampling import Dice, Sampling, draws
 from outrider.models.speculation import Acceptance, MergedTree, VerifiedTree
 from outrider.verifier.accept import Race
 from outrider.verifier.budget import CostCurve
@@ -88,16 +87,25 @@ class Runner:
             for work, part in zip(works, parts, strict=True)
         }
         results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
-        wanted, draws = self._draws(works)
-        if draws:
+        if wanted := _wanted(works):
             logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
-            _fill(
-                results,
-                works,
-                logits,
-                _draw(logits, draws, _edits(works, logits.shape[-1]), partial(self._accept, works)),
-            )
+            _fill(results, works, logits, self._draw(works, logits))
         return results
+
+    def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
+        """The token at each row that draws; float32 logits [n, V]."""
+        edits = _edits(works, logits.shape[-1])
+        if not edits and logits.device.type == "cpu" and all(_is_greedy(work) for work in works):
+            return _likeliest(logits)
+        changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
+        asked = draws(_positions(works), logits.device, *changes)
+        drawn = draw(logits, asked).tokens.tolist()
+        if NOTHING in drawn and not logits.amax(-1).isfinite().all():
+            raise BrokenLogits("the target's logits are not numbers")
+        if isinstance(self.rule, Race):
+            return drawn
+        decided = self._accept(works, edited(logits, asked), drawn)
+        return [NOTHING if token == NOTHING else other for token, other in zip(drawn, decided, strict=True)]
 
     def _accept(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
         """What the rule decides at each row that draws, in place of ``drawn`` where it has guesses to judge."""
@@ -137,20 +145,6 @@ class Runner:
         parents = None if work.guesses is None else [-1] + [parent + 1 for parent in work.guesses.parents]
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
-    def _draws(self, works: Seq[Work]) -> tuple[list[int], list[tuple[Sequence, int]]]:
-        wanted, draws, start = [], [], 0
-        for work in works:
-            end = work.sequence.cached + len(work.tokens)
-            if work.draws and work.guesses is None:
-                wanted.append(start + len(work.tokens) - 1)
-                draws.append((work.sequence, end))
-            elif work.draws and work.guesses is not None:
-                wanted.extend(range(start, start + len(work.tokens)))
-                root = work.sequence.cached + 1
-                draws.extend((work.sequence, root + depth) for depth in (0, *work.guesses.depths))
-            start += len(work.tokens)
-        return wanted, draws
-
     @torch.inference_mode()
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
         """Moves the accepted rows of a verified tree to where the sequence goes on."""
@@ -176,8 +170,45 @@ class Runner:
         return time.perf_counter() - start
 
 
+def _is_greedy(work: Work) -> bool:
+    return work.sequence.request.sampling.greedy
+
+
+def _likeliest(logits: Tensor) -> list[int]:
+    """What `draw` says where nothing is drawn: the lowest id on a tie."""
+    scores = logits.numpy()
+    tokens = scores.argmax(-1)
+    if not np.isfinite(scores[np.arange(len(tokens)), tokens]).all():
+        raise BrokenLogits("the target's logits are not numbers")
+    likeliest: list[int] = tokens.tolist()
+    return likeliest
+
+
 def _draw_count(work: Work) -> int:
     return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
+
+
+def _wanted(works: Seq[Work]) -> list[int]:
+    """Those of the step's rows that draw."""
+    wanted: list[int] = []
+    start = 0
+    for work in works:
+        end = start + len(work.tokens)
+        wanted.extend(range(end - _draw_count(work), end))
+        start = end
+    return wanted
+
+
+def _positions(works: Seq[Work]) -> list[tuple[Sampling, list[int]]]:
+    """How each work draws, and the absolute positions of the tokens that it does."""
+    asked = []
+    for work in works:
+        if work.draws and work.guesses is None:
+            asked.append((work.sequence.request.sampling, [work.sequence.cached + len(work.tokens)]))
+        elif work.draws and work.guesses is not None:
+            root = work.sequence.cached + 1
+            asked.append((work.sequence.request.sampling, [root, *(root + depth for depth in work.guesses.depths)]))
+    return asked
 
 
 def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
@@ -199,39 +230,3 @@ def _fill(results: Seq[Drawn], works: Seq[Work], logits: Tensor, drawn: list[int
         if work.sequence.request.logprobs is not None:
             result.logits = logits[row:end]
         row = end
-
-
-def _draw(
-    logits: Tensor,
-    draws: Seq[tuple[Sequence, int]],
-    edits: EditBatch,
-    decide: Callable[[Tensor, list[int]], list[int]],
-) -> list[int]:
-    """Tokens drawn at rows of ``logits``, each for its sequence at its absolute position; float32 [n, V]."""
-    if logits.amax(-1).isnan().any():
-        raise BrokenLogits("the target's logits are not numbers")
-    if not edits:
-        return decide(logits, _draw_all(logits, draws))
-    edited = edits.apply(logits)
-    empty = edited.amax(-1).isneginf().tolist()
-    tokens = decide(edited, _draw_all(edited, draws))
-    return [NOTHING if none else token for token, none in zip(tokens, empty, strict=True)]
-
-
-def _draw_all(logits: Tensor, draws: Seq[tuple[Sequence, int]]) -> list[int]:
-    groups: dict[Sampling | None, list[int]] = defaultdict(list)
-    for row, (sequence, _) in enumerate(draws):
-        sampling = sequence.request.sampling
-        groups[None if sampling.greedy else Sampling(sampling.temperature, sampling.truncation)].append(row)
-    tokens = [0] * len(draws)
-    for group, rows in groups.items():
-        chosen = logits if len(rows) == len(draws) else logits[rows]
-        drawn = chosen.argmax(-1) if group is None else _race(chosen, group, [draws[row] for row in rows])
-        for row, token in zip(rows, drawn.tolist(), strict=True):
-            tokens[row] = token
-    return tokens
-
-
-def _race(logits: Tensor, sampling: Sampling, draws: Seq[tuple[Sequence, int]]) -> Tensor:
-    rolls = [sequence.dice.at(position) for sequence, position in draws if sequence.dice is not None]
-    return race_sample(sampling.shape(logits), torch.stack(rolls))

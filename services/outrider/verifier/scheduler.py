@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from sys import maxsize
 
-from outrider.models.pages import OutOfPages, PageTable, chain_hash
+from outrider.models.pages import OutOfPages, PageTable
+from outrider.verifier.fairness import TokenCounters
+from outrider.verifier.holdings import Holdings
 from outrider.verifier.sequence import Sequence
+from outrider.verifier.waiting import Rank, Waiting
 
 
 class QueueFull(Exception):
     """The queue holds as many requests as it may."""
+
+
+class NeverFits(Exception):
+    """A request needs more pages than there are, even if it ran alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,9 @@ class Limits:
         page_size: tokens a page.
         context_length: most tokens of a sequence.
         guesses_tenant: most guesses in a step over one tenant's sequences; 0 for no such limit.
+        rows: most rows in a step over everything, above ``running``.
+        static: whether requests are taken in batches, each when the one before is done.
+        aging_s: seconds for which a priority has to be passed over to count one level more.
     """
 
     running: int
@@ -38,6 +48,13 @@ class Limits:
     page_size: int
     context_length: int
     guesses_tenant: int = 0
+    rows: int = maxsize
+    static: bool = False
+    aging_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.rows <= self.running:
+            raise ValueError(f"{self.rows} rows a step leave none for prompts beside {self.running} running sequences")
 
 
 @dataclass(slots=True)
@@ -48,49 +65,84 @@ class Plan:
     prefilling: list[tuple[Sequence, int]]
 
     @property
+    def prompt_rows(self) -> int:
+        """Rows of prompts."""
+        return sum(rows for _, rows in self.prefilling)
+
+    @property
     def rows(self) -> int:
         """Rows without guesses."""
-        return len(self.decoding) + sum(rows for _, rows in self.prefilling)
+        return len(self.decoding) + self.prompt_rows
 
 
 class Scheduler:
-    """First come, first served; every running sequence moves in every step, within the row and page limits."""
+    """Shares slots, rows and pages among the sequences.
 
-    def __init__(self, limits: Limits, pages: PageTable, salt: bytes) -> None:
-        self.limits, self.pages, self._salt = limits, pages, salt
-        self.waiting: deque[Sequence] = deque()
+    One order governs who is admitted, who prefills first and who keeps its pages: priority, then the tenant that was
+    served least, then arrival (`Waiting`). Whoever is first in it and finds no pages is waited for, however small those
+    behind it are, or long requests would never get in.
+
+    Rows: every sequence that decodes has its row in every step. Of what is left, prompts have the first half and
+    guesses may buy the rest, so that a prompt moves in every step however many guesses there are; what guesses do not
+    buy goes to prompts as well (`fill`). No step is longer than ``rows``, so that this limit is what a long prompt can
+    add to the time between two tokens of the others.
+
+    Pages: a sequence is admitted when pages for all its tokens are to be had beside those that are still owed to the
+    running ones, and one more for each of these. So pages run out only through tokens generated since: whoever is
+    preempted for whom, none is so twice without new tokens in between, and the first in the order never is. What a
+    preempted sequence has said stays said; its keys and values are computed again.
+    """
+
+    def __init__(
+        self, limits: Limits, pages: PageTable, salt: bytes, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.limits, self.pages = limits, pages
+        self._clock = clock
+        self._holdings = Holdings(pages, limits.page_size, salt)
+        self.counters = TokenCounters()
+        self.waiting = Waiting(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
+        self.preempted = 0
 
-    def submit(self, sequence: Sequence) -> None:
-        """Queues ``sequence``; `QueueFull` when it cannot."""
+    def submit(self, sequence: Sequence) -> int:
+        """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
+        self._check_size(sequence)
         if len(self.waiting) >= self.limits.waiting:
             raise QueueFull
-        self.waiting.append(sequence)
+        now = self._clock()
+        self.counters.enter(sequence.request.tenant)
+        self.waiting.add(sequence, now)
+        return self.waiting.ahead(sequence, now)
+
+    def _check_size(self, sequence: Sequence) -> None:
+        prompt, answer = len(sequence.request.prompt), sequence.request.max_tokens
+        tokens = min(prompt + max(answer - 1, 0), self.limits.context_length)
+        if self._holdings.needed(tokens) > self.pages.total:
+            room = self.pages.total * self.limits.page_size
+            raise NeverFits(
+                f"{prompt} tokens of prompt and up to {answer} of answer do not fit into the pages for {room} tokens "
+                f"that this verifier has: at most {max(room - prompt + 1, 0)} of answer do"
+            )
 
     def remove(self, sequence: Sequence) -> None:
         """Takes ``sequence`` out, wherever it is, and frees its pages."""
-        if sequence in self.running:
+        if not self.waiting.remove(sequence):
             self.running.remove(sequence)
-        elif sequence in self.waiting:
-            self.waiting.remove(sequence)
-        self._drop_pages(sequence)
+        self.counters.leave(sequence.request.tenant)
+        self._holdings.drop(sequence)
 
     def plan(self) -> Plan:
-        """Admits what fits and shares out the step's rows."""
+        """Admits what fits and gives out rows, but for those that guesses may buy."""
         self._admit()
-        plan = Plan([], [])
-        left = self.limits.prefill_rows
-        for sequence in list(self.running):
-            if sequence not in self.running:
-                continue
-            rows = min(sequence.pending, max(left, 0)) if sequence.pending > 1 else 1
-            if rows == 0 or not self._make_room(sequence, sequence.cached + rows):
-                continue
-            if sequence.pending > 1:
-                left -= rows
+        plan, order = Plan([], []), sorted(self.running, key=self._rank)
+        plan.decoding = [sequence for sequence in order if sequence.pending == 1 and self._make_room(sequence, 1)]
+        left = self.limits.rows - len(plan.decoding)
+        left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
+        for sequence in order:
+            rows = min(sequence.pending, left)
+            if sequence.pending > 1 and rows and self._make_room(sequence, rows):
                 plan.prefilling.append((sequence, rows))
-            else:
-                plan.decoding.append(sequence)
+                left -= rows
         return self._still_running(plan)
 
     def _still_running(self, plan: Plan) -> Plan:
@@ -99,68 +151,83 @@ class Scheduler:
         plan.prefilling = [(s, rows) for s, rows in plan.prefilling if id(s) in running]
         return plan
 
+    def most_guesses(self, plan: Plan) -> int:
+        """How many guesses the step has rows for."""
+        return min(self.limits.guesses, self.limits.rows - plan.rows)
+
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
         """How many of ``wanted`` guess rows find a slot, taking free pages but no other sequence's."""
-        with suppress(OutOfPages):
-            self._grow(sequence, sequence.cached + 1 + wanted)
-        return min(wanted, len(sequence.pages) * self.limits.page_size - sequence.cached - 1)
+        return self._holdings.stretch(sequence, 1, wanted)
+
+    def fill(self, plan: Plan, guesses: int) -> None:
+        """Gives prompts the rows that are left beside ``guesses``, as far as pages are free."""
+        left = min(self.limits.prefill_rows - plan.prompt_rows, self.limits.rows - plan.rows - guesses)
+        given = {id(sequence): rows for sequence, rows in plan.prefilling}
+        plan.prefilling = []
+        for sequence in sorted((s for s in self.running if s.pending > 1), key=self._rank):
+            rows = given.get(id(sequence), 0)
+            more = self._holdings.stretch(sequence, rows, min(sequence.pending - rows, left))
+            left -= more
+            if rows + more:
+                plan.prefilling.append((sequence, rows + more))
 
     def commit(self, sequence: Sequence, cached: int) -> None:
         """Notes that the leading ``cached`` tokens are in their pages for good, and publishes full pages."""
-        sequence.cached = cached
-        while (sequence.published + 1) * self.limits.page_size <= cached:
-            index = sequence.published
-            self.pages.publish(sequence.pages[index], self._hash(sequence, index))
-            sequence.published += 1
+        self._holdings.settle(sequence, cached)
+
+    def served(self, sequence: Sequence, tokens: int) -> None:
+        """Charges the tenant for generated tokens: for what was said, not for guesses, which were no wish of its."""
+        self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
 
     def _admit(self) -> None:
-        while self.waiting and len(self.running) < self.limits.running:
-            sequence = self.waiting[0]
-            needed = -(-len(sequence.tokens) // self.limits.page_size)
-            if self.running and needed > self.pages.available:
+        if self.limits.static and self.running:
+            return
+        now = self._clock()
+        while len(self.running) < self.limits.running and (sequence := self.waiting.first(now)) is not None:
+            self._holdings.reuse(sequence)
+            if self.running and not self._fits(sequence):
+                self._holdings.drop(sequence)
                 return
-            self.running.append(self.waiting.popleft())
-            self._reuse(sequence)
+            self.waiting.take(sequence, now)
+            self.running.append(sequence)
+            self._charge(sequence)
 
-    def _reuse(self, sequence: Sequence) -> None:
-        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self.limits.page_size
-        sequence.pages = self.pages.match([self._hash(sequence, index) for index in range(usable)])
-        sequence.published = len(sequence.pages)
-        sequence.cached = len(sequence.pages) * self.limits.page_size
-        if sequence.steps == 0:
-            sequence.reused = min(sequence.cached, len(sequence.request.prompt))
+    def _fits(self, sequence: Sequence) -> bool:
+        owed = sum(map(self._holdings.owed, [*self.running, sequence]))
+        return owed + len(self.running) <= self.pages.available
 
-    def _hash(self, sequence: Sequence, index: int) -> bytes:
-        size = self.limits.page_size
-        for page in range(len(sequence.hashes), index + 1):
-            parent = sequence.hashes[-1] if page else self._salt + sequence.request.tenant.encode()
-            sequence.hashes.append(chain_hash(parent, sequence.tokens[page * size : (page + 1) * size]))
-        return sequence.hashes[index]
+    def _charge(self, sequence: Sequence) -> None:
+        """Charges what is to be computed of a new sequence: not what is cached, which costs no run of the target, and
+        not again what is computed anew after a preemption, which was no wish of the tenant's."""
+        if not sequence.admitted:
+            sequence.admitted, request = True, sequence.request
+            sequence.reused = min(sequence.cached, len(request.prompt))
+            self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
-    def _make_room(self, sequence: Sequence, tokens: int) -> bool:
-        while True:
+    def _rank(self, sequence: Sequence) -> Rank:
+        return -sequence.level, self.counters.of(sequence.request.tenant), sequence.number
+
+    def _make_room(self, sequence: Sequence, rows: int) -> bool:
+        """Has pages for so many rows more, preempting the last in the order; whether it is not that one itself."""
+        while sequence in self.running:
             try:
-                self._grow(sequence, tokens)
+                self._holdings.grow(sequence, sequence.cached + rows)
                 return True
             except OutOfPages:
-                youngest = self.running[-1]
-                self._preempt(youngest)
-                if youngest is sequence:
-                    return False
-
-    def _grow(self, sequence: Sequence, tokens: int) -> None:
-        while len(sequence.pages) * self.limits.page_size < tokens:
-            sequence.pages.append(self.pages.allocate(sequence.pages[-1] if sequence.pages else None))
+                self._preempt(max(self.running, key=self._rank))
+        return False
 
     def _preempt(self, sequence: Sequence) -> None:
+        self.preempted += 1
         self.running.remove(sequence)
-        self.waiting.appendleft(sequence)
-        self._drop_pages(sequence)
-
-    def _drop_pages(self, sequence: Sequence) -> None:
-        self.pages.release(sequence.pages)
-        sequence.pages, sequence.cached, sequence.published = [], 0, 0
+        self._holdings.drop(sequence)
+        self.waiting.add(sequence, self._clock())
 
     def check(self, others: Iterable[Sequence] = ()) -> None:
-        """`AssertionError` unless every page is held by exactly the sequences that use it."""
-        self.pages.check([sequence.pages for sequence in [*self.running, *others]])
+        """`AssertionError` unless every page is held by exactly the sequences that use it, and none for nothing."""
+        held = [*self.running, *others]
+        self.pages.check([sequence.pages for sequence in held])
+        spare = [s.number for s in held if len(s.pages) > self._holdings.needed(len(s.tokens))]
+        spare += [s.number for s in self.waiting if s.pages or s.cached]
+        if spare:
+            raise AssertionError(f"sequences {spare[:8]} hold pages that they do not need")

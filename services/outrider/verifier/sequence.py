@@ -27,6 +27,8 @@ class Request:
         logprobs: how many of the likeliest tokens are told, beside the log-probability of each token; None tells none.
         echo: whether the prompt's tokens are told before the answer's.
         grammar: what the answer has to be.
+        priority: whose turn comes first; higher ones before lower ones.
+        weight: the tenant's share beside other tenants': what it is served counts so many times less.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Request:
     logprobs: int | None = None
     echo: bool = False
     grammar: Grammar | None = None
+    priority: int = 0
+    weight: float = 1.0
 
     @property
     def speculates(self) -> bool:
@@ -70,6 +74,8 @@ class Sequence:
         rules: what edits its logits.
         echoed: leading tokens of the prompt that need no telling any more.
         lossy: whether its guesses are accepted by a rule that changes the answer's law.
+        level: its priority, with what that had gained by waiting when the sequence was last admitted.
+        admitted: whether it has run, be it preempted since.
     """
 
     request: Request
@@ -90,12 +96,14 @@ class Sequence:
     rules: list[Rule] = field(default_factory=list)
     echoed: int = 0
     lossy: bool = False
+    level: int = 0
+    admitted: bool = False
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
         """A request with the tokens that another replica has generated, and what edits its logits."""
         tokens, length = request.prompt + request.emitted, len(request.prompt)
-        made = cls(request, number, tokens, dice)
+        made = cls(request, number, tokens, dice, level=request.priority)
         made.echoed = 0 if request.echo and not request.emitted else length
         if request.edits:
             made.rules.append(History(request.edits, tokens, length, request.stop_ids))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import grpc
 import msgspec
 import torch
-from outrider.mesh.errors import AlreadyExists, ConfigError, NotFound, Overloaded, Unavailable
+from outrider.mesh.errors import AlreadyExists, ConfigError, InvalidRequest, NotFound, Overloaded, Unavailable
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
@@ -34,12 +34,16 @@ from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.parameters import check
 from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, QueueFull, Scheduler
+from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.wire.frames import encode_frame, token_subject
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
+_MEASURED_EVERY_S = 0.1
+"""Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance, but at
+once where a request ends."""
+_LEAST_ROOM = 128
 
 _log = get_logger("verifier")
 
@@ -59,6 +63,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._idle = asyncio.Event()
         self._started = False
         self._drafters = set(_REMOTE_DRAFTERS)
+        self._measuring: asyncio.TimerHandle | None = None
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -99,10 +104,13 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _build(self, model: LlamaModel) -> Engine:
         settings, config = self._settings, model.config
-        if settings.pages * settings.page_size < config.context_length:
+        self._room = min(config.context_length, settings.pages * settings.page_size)
+        if self._room < min(config.context_length, _LEAST_ROOM):
+            raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
+        if settings.max_rows <= settings.max_running:
             raise ConfigError(
-                f"pages = {settings.pages} of {settings.page_size} tokens do not hold one sequence of the model's "
-                f"context of {config.context_length}; at least {-(-config.context_length // settings.page_size)} do"
+                f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
+                "each running sequence may take a row of a step, and prompts need some"
             )
         limits = Limits(
             settings.max_running,
@@ -113,6 +121,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.page_size,
             config.context_length,
             settings.max_tenant_guesses,
+            settings.max_rows,
+            settings.batching == "static",
+            settings.priority_aging_s,
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -126,7 +137,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         rule = make_rule(settings)
         self._metrics.rule(rule)
         runner = Runner(model, settings.pages, settings.page_size, rule)
-        cost = runner.measure(min(_MEASURED_CONTEXT, config.context_length - 65), settings.max_guesses + 1)
+        cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
         _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
@@ -136,7 +147,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
-            "context_length": self._served.context_length,
+            "context_length": self._room,
             "load": self._engine.load,
             "free_pages": self._pages.available,
         }
@@ -171,6 +182,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         except QueueFull:
             self._log.discard(request.id)
             raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
+        except NeverFits as error:
+            self._log.discard(request.id)
+            raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
         if lease_s and self._log.running(request.id):
             self._leases.grant(request.id, lease_s)
         return pb.SubmitResponse(queued_ahead=ahead, instance=self._mesh.instance)
@@ -205,7 +219,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return pb.DescribeResponse(
             model=self._name,
             vocabulary=self._tokenizer.fingerprint,
-            context_length=self._served.context_length,
+            context_length=self._room,
             vocabulary_size=self._served.vocabulary_size,
             dtype=self._dtype,
             determinism=self._settings.determinism,
@@ -228,9 +242,20 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._log.append(request.id, data, frame.first_index + len(frame.tokens), frame.finish is not None)
             if frame.finish is not None:
                 self._metrics.finished()
-        self._metrics.update(self._engine, self._pages)
+        self._measure_soon(any(frame.finish is not None for _, frame in outcome.frames))
         if not self._engine.load:
             self._idle.set()
+
+    def _measure_soon(self, at_once: bool) -> None:
+        if self._measuring is not None and at_once:
+            self._measuring.cancel()
+            self._measuring = None
+        if self._measuring is None:
+            self._measuring = self._loop.call_later(0 if at_once else _MEASURED_EVERY_S, self._measure)
+
+    def _measure(self) -> None:
+        self._measuring = None
+        self._metrics.update(self._engine, self._pages)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:

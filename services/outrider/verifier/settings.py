@@ -34,6 +34,21 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
     max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
+    max_rows: Annotated[
+        int,
+        Meta(
+            ge=2,
+            description="most rows in a step over everything (sequences, guesses, prompts), above max_running; "
+            "the fewer, the less a long prompt holds up the others",
+        ),
+    ] = 320
+    batching: Annotated[
+        Literal["continuous", "static"],
+        Meta(description="continuous: requests join and leave at every step; static: in batches, to compare with"),
+    ] = "continuous"
+    priority_aging_s: Annotated[
+        float, Meta(gt=0, description="seconds for which a priority has to be passed over to count one level more")
+    ] = 10.0
     max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
     max_nodes: Annotated[int, Meta(ge=1, le=63, description="most guesses a sequence in a step")] = 31
     max_tenant_guesses: Annotated[

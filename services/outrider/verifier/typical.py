@@ -22,6 +22,7 @@ class Typical:
     name = "typical"
     lossy = True
     needs_proposals = False
+    replacement = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         unknown = sorted(options.keys() - {"epsilon", "delta"})

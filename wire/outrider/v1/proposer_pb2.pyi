@@ -28,7 +28,7 @@ class VerifierHello(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., vocabulary: _Optional[str] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt", "proposes")
+    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt", "proposes", "replacement")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class OpenSession(_message.Message):
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     PROPOSES_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     session: int
     tokens: bytes
     sampling: _sampling_pb2.SamplingParams
@@ -43,7 +44,8 @@ class OpenSession(_message.Message):
     tenant: str
     prompt: int
     proposes: bool
-    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ..., proposes: _Optional[bool] = ...) -> None: ...
+    replacement: bool
+    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ..., proposes: _Optional[bool] = ..., replacement: _Optional[bool] = ...) -> None: ...
 
 class CommitTokens(_message.Message):
     __slots__ = ("session", "length", "tokens")
@@ -90,11 +92,13 @@ class Tree(_message.Message):
     def __init__(self, session: _Optional[int] = ..., length: _Optional[int] = ..., tokens: _Optional[bytes] = ..., parents: _Optional[bytes] = ..., confidences: _Optional[bytes] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ...) -> None: ...
 
 class Proposal(_message.Message):
-    __slots__ = ("node", "tokens", "probabilities")
+    __slots__ = ("node", "tokens", "probabilities", "replacement")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     node: int
     tokens: bytes
     probabilities: bytes
-    def __init__(self, node: _Optional[int] = ..., tokens: _Optional[bytes] = ..., probabilities: _Optional[bytes] = ...) -> None: ...
+    replacement: bool
+    def __init__(self, node: _Optional[int] = ..., tokens: _Optional[bytes] = ..., probabilities: _Optional[bytes] = ..., replacement: _Optional[bool] = ...) -> None: ...

@@ -67,7 +67,8 @@ class VerifierServicer:
     def Submit(self, request, context):
         """Queues a request. Its tokens are then published as frames on `tok.<tenant>.<request id>`.
         RESOURCE_EXHAUSTED (with `retry-after-ms` in the trailing metadata) when the queue is full;
-        INVALID_ARGUMENT for a prompt over the context or a parameter out of range;
+        INVALID_ARGUMENT for a prompt over the context, a prompt and max_tokens over all KV pages together, or a
+        parameter out of range;
         ALREADY_EXISTS for a request id that is being served.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

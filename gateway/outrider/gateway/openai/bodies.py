@@ -84,6 +84,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description='"off", or an object with "drafters" (names) and "max_nodes" (1 to 63)'),
     ] = Guessing()
     return_tokens: _Flag = False
+    priority: Annotated[int, Meta(ge=-1000, le=1000, description="an integer from -1000 to 1000, lower ones first")] = 0
 
     @property
     def include_usage(self) -> bool:
@@ -99,6 +100,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             speculation=self._speculation(),
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             choices=self.n,
+            priority=-self.priority,
         )
 
     def _prompt(self) -> Prompt:

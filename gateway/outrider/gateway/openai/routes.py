@@ -10,7 +10,7 @@ from outrider.gateway.choices import merged
 from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
-from outrider.gateway.http import EventStream, json_response, read_body, stays, tenant_of, until_gone
+from outrider.gateway.http import EventStream, json_response, read_body, stays, until_gone
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
 from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.shape import Shape, encode_shape
@@ -63,19 +63,21 @@ class OpenAi:
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:
-        served = self._generations.models.all()
+        may_use = request.state.admission.caller.may_use
+        served = [model for model in self._generations.models.all() if may_use(model.name)]
         return json_response(ModelList([ModelBody(model.name, self._created) for model in served]))
 
     async def _model(self, request: Request) -> Response:
-        served = self._generations.models.find(request.path_params["model"])
+        may_use = request.state.admission.caller.may_use
+        served = self._generations.models.find(request.path_params["model"], may_use)
         return json_response(ModelBody(served.name, self._created))
 
     async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
-        asked, lingers = msgspec.structs.replace(body.generation(), tenant=tenant_of(request)), stays(request)
+        asked, lingers, admission = body.generation(), stays(request), request.state.admission
         if lingers and not body.stream:
             raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
         starting = self._generations.start(
-            request.state.request_id, asked, encode_shape(shape), resumable=body.stream, lingers=lingers
+            request.state.request_id, asked, encode_shape(shape), admission, resumable=body.stream, lingers=lingers
         )
         flight = await until_gone(request.receive, starting)
         writer = shape.writer(flight.key, flight.record)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 from outrider.gateway.flights import Flights
-from outrider.gateway.http import EventStream, tenant_of, until_gone
+from outrider.gateway.http import EventStream, until_gone
 from outrider.gateway.ledger import Key
+from outrider.gateway.models import require_allowed
 from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.shape import decode_shape
 from outrider.gateway.position import Position, Tail
+from outrider.gateway.tenants.admission import Admission
 from outrider.mesh.errors import NotFound
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,13 +34,15 @@ class Streams:
         """The events behind the one that the client had last; 204, which ends an EventSource, if there is none."""
         key, last = _key(request), request.headers.get("last-event-id") or request.query_params.get("last_event_id")
         record, verifiers = await self._flights.find(key)
+        admission: Admission = request.state.admission
+        require_allowed(record.served.name, admission.caller.may_use)
         shape = decode_shape(record.shape)
         writer, had = shape.writer(key, record), Position.start(record.choices, record.first_index)
         if last:
             had = had.read(last, key.request, len(writer.opening))
         if had.tail is Tail.DONE:
             return Response(status_code=204)
-        flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers))
+        flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers, admission))
         events = Events(flight, writer, shape.include_usage, had)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
@@ -51,4 +55,5 @@ def _key(request: Request) -> Key:
     request_id = request.path_params["id"]
     if not _ID.fullmatch(request_id):
         raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
-    return Key(tenant_of(request), request_id)
+    admission: Admission = request.state.admission
+    return Key(admission.caller.tenant, request_id)

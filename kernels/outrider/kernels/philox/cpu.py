@@ -1,4 +1,4 @@
-"""The variates on a CPU: Philox over unsigned 64-bit words in place, a few thousand counters at a time."""
+"""The variates on a CPU: by the compiled library, or by NumPy over 64-bit words, a few thousand counters at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import torch
+from outrider.kernels.native.rolls import native_roll
 from outrider.kernels.philox.reference import MULTIPLIERS, ROUNDS, WEYL, WORD, log_exponential
 from torch import Tensor
 
@@ -22,6 +23,13 @@ _PIECE = 16384
 
 def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
     """See `outrider.kernels.philox.log_exponentials`; ``seeds`` and ``positions`` int64 [n] on the CPU."""
+    if (roll := native_roll()) is not None:
+        return roll(seeds.contiguous(), positions.contiguous(), vocabulary)
+    return log_exponentials_by_numpy(seeds, positions, vocabulary)
+
+
+def log_exponentials_by_numpy(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
+    """The same where nothing is compiled."""
     out = torch.empty(len(positions), vocabulary)
     lanes = np.arange((vocabulary + 3) // 4, dtype=np.uint64)
     step = max(1, _PIECE // max(1, len(lanes)))

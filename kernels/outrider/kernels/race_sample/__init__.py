@@ -12,13 +12,24 @@ on every device.
 from __future__ import annotations
 
 from outrider.kernels.backend import takes_triton
-from outrider.kernels.race_sample import reference
+from outrider.kernels.race_sample import cpu, reference
 from outrider.kernels.race_sample.draws import MOST_GUESSES, Drawn, Draws, Penalties
-from outrider.kernels.race_sample.reference import race_sample, race_topk
+from outrider.kernels.race_sample.reference import edited, race_sample, race_topk
 from outrider.kernels.race_sample.truncation import Truncation, truncate
 from torch import Tensor
 
-__all__ = ["Drawn", "Draws", "Penalties", "Truncation", "draw", "guess", "race_sample", "race_topk", "truncate"]
+__all__ = [
+    "Drawn",
+    "Draws",
+    "Penalties",
+    "Truncation",
+    "draw",
+    "edited",
+    "guess",
+    "race_sample",
+    "race_topk",
+    "truncate",
+]
 
 
 def draw(logits: Tensor, draws: Draws) -> Drawn:
@@ -38,6 +49,8 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
         from outrider.kernels.race_sample import triton
 
         return triton.draw(logits, draws)
+    if logits.device.type == "cpu":
+        return cpu.draw(logits, draws)
     return reference.draw(logits, draws)
 
 
@@ -62,4 +75,6 @@ def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
         from outrider.kernels.race_sample import triton
 
         return triton.guess(logits, draws, k)
+    if logits.device.type == "cpu":
+        return cpu.guess(logits, draws, k)
     return reference.guess(logits, draws, k)

@@ -45,13 +45,16 @@ def race_topk(logits: Tensor, log_exponentials: Tensor | None, k: int) -> tuple[
 def draw(logits: Tensor, draws: Draws) -> Drawn:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
-    scores = _scores(logits, draws)
-    best, tokens = scores.max(-1)
-    tokens = tokens.masked_fill(best == _NEVER, -1)
+    best, tokens = scores(logits, draws).max(-1)
+    return told(logits, draws, tokens.masked_fill(best == _NEVER, -1))
+
+
+def told(logits: Tensor, draws: Draws, tokens: Tensor) -> Drawn:
+    """What is told of ``tokens``, int64 [n], that were drawn."""
     if draws.top is None:
         return Drawn(tokens.int())
     raw = logits.float()
-    raw = raw.masked_fill(_broken(raw), _NEVER)
+    raw = raw.masked_fill(broken(raw), _NEVER)
     total = _logsumexp(raw)
     chosen = (raw.gather(-1, tokens.clamp(min=0)[:, None]) - total)[:, 0].masked_fill(tokens < 0, _NEVER)
     top_tokens, values = _best(raw, draws.top)
@@ -61,38 +64,49 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
 def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
     """See `outrider.kernels.race_sample.guess`."""
     draws.check(logits)
-    scores = _scores(logits, draws)
-    tokens, values = _best(scores, k)
-    return tokens, (values - _logsumexp(scores)).exp().masked_fill(tokens < 0, 0.0)
+    racing = scores(logits, draws)
+    tokens, values = _best(racing, k)
+    return tokens, (values - _logsumexp(racing)).exp().masked_fill(tokens < 0, 0.0)
 
 
-def _scores(logits: Tensor, draws: Draws) -> Tensor:
+def edited(logits: Tensor, draws: Draws) -> Tensor:
+    """Float32 [n, V] logits after penalties and mask, before temperature and truncation; not to be written to."""
+    changed = logits.float() if draws.penalties is None else penalised(logits.float(), draws.penalties)
+    return changed if draws.allowed is None else changed.masked_fill(~_allowed(draws.allowed, logits.shape[1]), _NEVER)
+
+
+def scores(logits: Tensor, draws: Draws) -> Tensor:
     """What runs in the race: float32 [n, V], minus infinity for what cannot win and throughout broken rows."""
     raw = logits.float()
-    changed = raw if draws.penalties is None else _penalised(raw, draws.penalties)
+    changed = raw if draws.penalties is None else penalised(raw, draws.penalties)
     hot = (draws.temperatures >= GREEDY_BELOW)[:, None]
     scaled = changed / torch.where(hot, draws.temperatures[:, None], 1.0)
     if draws.allowed is not None:
         scaled = scaled.masked_fill(~_allowed(draws.allowed, logits.shape[1]), _NEVER)
-    scaled = scaled.masked_fill(_broken(raw) | _broken(changed), _NEVER)
+    scaled = scaled.masked_fill(broken(raw) | broken(changed), _NEVER)
     if draws.truncates:
         least = least_kept(scaled, draws.top_k, draws.top_p, draws.min_p)
         scaled = scaled.masked_fill(hot & (scaled < least), _NEVER)
     return torch.where(hot, scaled - _noise(draws, hot[:, 0], logits.shape[1]), scaled)
 
 
-def _broken(logits: Tensor) -> Tensor:
-    return ~(logits < BROKEN_FROM).all(-1, keepdim=True)
+def broken(logits: Tensor) -> Tensor:
+    """Bool [n, 1]: rows with a logit that is NaN or counts as infinite."""
+    return ~(logits.amax(-1, keepdim=True) < BROKEN_FROM)
 
 
-def _penalised(logits: Tensor, penalties: Penalties) -> Tensor:
+def penalised(logits: Tensor, penalties: Penalties) -> Tensor:
+    """A copy of float32 logits [n, V] with single ones changed."""
     counts = penalties.offsets.diff().long()
-    rows = torch.repeat_interleave(torch.arange(len(counts), device=logits.device), counts)
-    entries = slice(0, len(rows))
-    places = (rows, penalties.tokens[entries].long())
-    old, factors = logits[places], penalties.factors[entries]
-    new = torch.where(old > 0, old / factors, old * factors) + penalties.biases[entries]
-    return logits.clone().index_put_(places, new)
+    starts = torch.arange(0, logits.numel(), logits.shape[1], device=logits.device)
+    places = torch.repeat_interleave(starts, counts)
+    entries = slice(0, len(places))
+    places = places + penalties.tokens[entries]
+    changed = logits.clone(memory_format=torch.contiguous_format)
+    flat = changed.view(-1)
+    old, factors = flat[places], penalties.factors[entries]
+    flat[places] = torch.where(old > 0, old / factors, old * factors) + penalties.biases[entries]
+    return changed
 
 
 def _allowed(words: Tensor, vocabulary: int) -> Tensor:

@@ -133,7 +133,7 @@ class Bus:
         return Message(answer.subject, answer.data, answer.reply, answer.headers)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
-        """JetStream over the connection of now, each call of which may take ``timeout`` seconds; see `Journal`."""
+        """JetStream over the connection of now, each call of which may take ``timeout`` seconds."""
         return self._client.jetstream(timeout=timeout)
 
     def on_change(self, callback: Callable[[bool], None]) -> None:

@@ -30,7 +30,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     metrics_port: Annotated[Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")] = 0
     advertise: Annotated[
         str,
-        Meta(description="host by which peers reach this process; empty takes `host`, or finds it out"),
+        Meta(
+            pattern=r"^[^\s/]*$",
+            description="host, or host:port, by which peers reach this process; empty takes `host`, or finds it out",
+        ),
     ] = ""
     instance: Annotated[
         str,

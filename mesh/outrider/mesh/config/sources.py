@@ -15,7 +15,7 @@ from outrider.mesh.config.settings import SECTIONS, Settings
 from outrider.mesh.errors import ConfigError
 
 PREFIX = "OUTRIDER_"
-RESERVED = frozenset({"OUTRIDER_CONFIG"})
+RESERVED = frozenset({"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS", "OUTRIDER_NATIVE"})
 _COMMON = "mesh"
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP)(_.+)?)$")
 

@@ -51,11 +51,13 @@ class Acceptance(Protocol):
         name: as in the settings.
         lossy: whether answers may have another distribution than the target's.
         needs_proposals: whether it can use only guesses whose tree tells what they were drawn from.
+        replacement: whether those have to be drawn with replacement.
     """
 
     name: str
     lossy: bool
     needs_proposals: bool
+    replacement: bool
 
     def decide(self, verified: VerifiedTree) -> list[int]:
         """A token for each row; ``verified.drawn`` where the rule has nothing to say."""

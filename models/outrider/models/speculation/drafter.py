@@ -67,6 +67,7 @@ class Opening:
         prompt: how many of ``tokens`` are the prompt.
         proposes: whether guesses have to be drawn, with proposals in their trees (see
             `outrider.models.speculation.proposals`); others are not used then.
+        replacement: whether they have to be drawn with replacement.
     """
 
     tokens: Sequence[int]
@@ -75,6 +76,7 @@ class Opening:
     tenant: str = ""
     prompt: int = 0
     proposes: bool = False
+    replacement: bool = False
 
 
 class Drafter(Protocol):

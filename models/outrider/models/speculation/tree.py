@@ -130,7 +130,11 @@ Odds = Callable[[float], float]
 
 
 def merge(
-    trees: Iterable[DraftTree], max_depth: int, odds: Callable[[str], Odds] = lambda drafter: _clip, least: float = 0.0
+    trees: Iterable[DraftTree],
+    max_depth: int,
+    odds: Callable[[str], Odds] = lambda drafter: _clip,
+    least: float = 0.0,
+    twins: bool = False,
 ) -> MergedTree:
     """Unites trees that hang from the same sequence into one.
 
@@ -141,11 +145,13 @@ def merge(
         max_depth: deeper nodes are left out.
         odds: by a drafter's name, what its confidences mean; values between 0 and 1.
         least: nodes of a lower value are left out, and what hangs from them.
+        twins: every node stays one of its own, also where a sibling has the same token: with replacement a token may
+            be drawn again.
     """
     merged = MergedTree()
     places: dict[tuple[int, int], int] = {}
     for tree in trees:
-        _add(merged, places, tree, max_depth, odds(tree.drafter), least)
+        _add(merged, places, tree, max_depth, odds(tree.drafter), least, twins)
     return merged
 
 
@@ -154,7 +160,13 @@ def _clip(confidence: float) -> float:
 
 
 def _add(
-    merged: MergedTree, known: dict[tuple[int, int], int], tree: DraftTree, max_depth: int, odds: Odds, least: float
+    merged: MergedTree,
+    known: dict[tuple[int, int], int],
+    tree: DraftTree,
+    max_depth: int,
+    odds: Odds,
+    least: float,
+    twins: bool,
 ) -> None:
     values, depths, drafter = merged.values, merged.depths, tree.drafter
     places: list[int] = []
@@ -165,7 +177,7 @@ def _add(
         if not 0 < depth <= max_depth or value < least:
             places.append(-1)
             continue
-        place = known.setdefault((above, token), len(values))
+        place = len(values) if twins else known.setdefault((above, token), len(values))
         places.append(place)
         if place == len(values):
             merged.append(token, above, value, depth, confidence, drafter)

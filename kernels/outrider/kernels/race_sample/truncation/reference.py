@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from outrider.kernels import elementary
 from torch import Tensor
@@ -87,7 +88,7 @@ def least_kept(logits: Tensor, top_k: Tensor | None, top_p: Tensor | None, min_p
 def _kth(logits: Tensor, top_k: Tensor) -> Tensor:
     vocabulary = logits.shape[-1]
     most = min(vocabulary, max(1, int(top_k.max())) if len(top_k) else 1)
-    ordered = logits.topk(most).values
+    ordered = _largest(logits, most)
     kth = ordered.gather(-1, (top_k - 1).clamp(0, most - 1))
     return torch.where((top_k > 0) & (top_k < vocabulary), kth, float("-inf"))
 
@@ -97,12 +98,22 @@ def _nucleus(logits: Tensor, least: Tensor, top_p: Tensor) -> Tensor:
     peak = logits.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     wanted = share(_masses(logits, least, peak).sum(-1, keepdim=True), top_p).masked_fill_(top_p >= 1, 0)
     for most in (_LIKELY, logits.shape[-1]):
-        ordered = logits.topk(min(most, logits.shape[-1])).values
+        ordered = _largest(logits, min(most, logits.shape[-1]))
         reached = _masses(ordered, least, peak).cumsum(-1)
         if (reached[:, -1:] >= wanted).all():
             break
     last = (reached < wanted).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
     return torch.where(top_p < 1, ordered.gather(-1, last), least)
+
+
+def _largest(logits: Tensor, most: int) -> Tensor:
+    """The ``most`` largest of each row, largest first; on a CPU NumPy selects and sorts many times as fast as torch."""
+    if logits.device.type != "cpu":
+        return logits.topk(most).values
+    values = logits.numpy()
+    if most < values.shape[-1]:
+        values = np.partition(values, -most, axis=-1)[:, -most:]
+    return torch.from_numpy(np.sort(values, axis=-1)[:, ::-1].copy())
 
 
 def _masses(logits: Tensor, least: Tensor, peak: Tensor) -> Tensor:

@@ -1,0 +1,113 @@
+// Tree attention over paged keys and values: softmax without storing scores (Milakov and Gimelshein 2018, "Online
+// normalizer calculation for softmax"), over blocks of fixed absolute positions in their order. A row's bits depend on
+// what it sees alone, whether that came as a chunk of prompt, row by row, or as the path of a tree.
+#pragma once
+#include "vector.h"
+
+constexpr int SPAN = 32;  // positions of a block
+
+struct Sequence {
+  const int32_t* pages;
+  const int32_t* parents;  // [nodes], -1 at the top; null for a causal chunk
+  int32_t rows, context, nodes, first_row;
+};
+
+template <class T>
+struct Cache {
+  T* layer;  // [slots, 2, kv_heads, head_dim]
+  long slot_stride;
+  int32_t page_size, kv_heads, head_dim;
+
+  const T* key(const Sequence& s, long place, int head) const {
+    long slot = (long)s.pages[place / page_size] * page_size + place % page_size;
+    return layer + slot * slot_stride + head * head_dim;
+  }
+};
+
+struct Span {  // keys of up to 32 positions; values lie `values` floats behind
+  const float* keys[SPAN];
+  long values;
+};
+
+// Running softmax of one query.
+template <int C>
+struct Running {
+  f32x16 out[C] = {};
+  float most = -INFINITY, total = 0;
+};
+
+// Takes `count` positions of a span into the running softmax of a query.
+template <int C>
+static inline void attend(Running<C>& run, const float* query, const Span& span, int count) {
+  alignas(64) float weight[SPAN];
+  f32x16 most = splat(-INFINITY);
+  const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int half = 0; half < SPAN; half += 16) {
+    f32x16 score = splat(-INFINITY);
+    if (half < count) {
+      f32x16 dot[16];
+      for (int j = 0; j < 16; j++) {
+        const float* key = span.keys[half + j];
+        dot[j] = load(query) * load(key);
+        for (int c = 1; c < C; c++) dot[j] += load(query + c * LANES) * load(key + c * LANES);
+      }
+      f32x16 product = sums(dot);
+      score = lane < count - half ? product : score;
+    }
+    store(weight + half, score);
+    most = max(most, score);
+  }
+  float peak = largest(most);
+  peak = peak > run.most ? peak : run.most;
+  float fade = exp2(splat(run.most - peak))[0];
+  f32x16 low = exp2(load(weight) - peak), high = exp2(load(weight + 16) - peak);
+  store(weight, low);
+  store(weight + 16, high);
+  run.total = run.total * fade + (sum(low) + sum(high));
+  run.most = peak;
+  for (int c = 0; c < C; c++) run.out[c] *= fade;
+  for (int j = 0; j < count; j++) {
+    const float* value = span.keys[j] + span.values;
+    f32x16 w = splat(weight[j]);
+    for (int c = 0; c < C; c++) run.out[c] += w * load(value + c * LANES);
+  }
+}
+
+// One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.
+template <int C, class Write>
+static void attend_rows(const Cache<float>& cache, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
+                        long begin, long end, std::vector<Running<C>>& running, const Write& write) {
+  running.assign((end - begin) * group, Running<C>());
+  Span span;
+  span.values = (long)cache.kv_heads * cache.head_dim;
+  long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions that all rows find at one place
+  for (long base = 0; base < shared; base += SPAN) {
+    long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : s.rows) - base);
+    for (int j = 0; j < SPAN; j++) span.keys[j] = cache.key(s, base + std::min<long>(j, known - 1), kv_head);
+    for (long row = begin; row < end; row++) {
+      long seen = s.parents ? SPAN : std::min<long>(SPAN, s.context + row + 1 - base);
+      for (int g = 0; g < group && seen > 0; g++)
+        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, seen);
+    }
+  }
+  for (long row = begin; s.parents && row < end; row++) {
+    int32_t path[4096], depth = 0;
+    for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) path[depth++] = node;
+    for (long base = shared; base < s.context + depth; base += SPAN) {
+      long seen = std::min<long>(SPAN, s.context + depth - base);
+      for (int j = 0; j < SPAN; j++) {
+        long place = base + std::min<long>(j, seen - 1);
+        if (place >= s.context) place = s.context + path[depth - 1 - (place - s.context)];
+        span.keys[j] = cache.key(s, place, kv_head);
+      }
+      for (int g = 0; g < group; g++)
+        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, seen);
+    }
+  }
+  for (long row = begin; row < end; row++)
+    for (int g = 0; g < group; g++) {
+      const Running<C>& run = running[(row - begin) * group + g];
+      float share = 1.0f / run.total;
+      for (int c = 0; c < C; c++) write(row, kv_head * group + g, c, run.out[c] * share);
+    }
+}

@@ -1,0 +1,80 @@
+// The library's face: what outrider.models runs on CPUs where this could be compiled.
+#include <sys/mman.h>
+
+#include "decoder.h"
+#include "dice.h"
+
+namespace {
+
+// Any of the decoders, behind one face.
+struct Any {
+  virtual ~Any() = default;
+  virtual int forward(const Step& step) = 0;
+  virtual void logits(const float* hidden, long rows, float* out) = 0;
+};
+
+template <class W, class X, class K>
+struct Some : Any {
+  explicit Some(const Model& model) : decoder(model) {}
+  int forward(const Step& step) override { return decoder.forward(step); }
+  void logits(const float* hidden, long rows, float* out) override { decoder.logits(hidden, rows, out); }
+  Decoder<W, X, K> decoder;
+};
+
+}  // namespace
+
+extern "C" {
+
+// Whether this machine lets the library run.
+int outrider_usable() {
+#if defined(__AMX_BF16__)
+  return tiles_allowed();
+#else
+  return 1;
+#endif
+}
+
+int64_t outrider_packed_size(int64_t n, int64_t k, int is_bf16) {
+  return round_up(n, BLOCK) * round_up(k, 32) * (is_bf16 ? 2 : 4);
+}
+
+void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int is_bf16) {
+  madvise((void*)round_up((long)to, 4096), outrider_packed_size(n, k, is_bf16) & ~4095L, MADV_HUGEPAGE);
+  if (!is_bf16) return pack_blocks((float*)to, (const float*)from, n, k);
+#if defined(__AMX_BF16__)
+  pack_tiles((bf16*)to, (const bf16*)from, n, k);
+#else
+  pack_blocks((bf16*)to, (const bf16*)from, n, k);
+#endif
+}
+
+// Whether the model's keys and values are kept in bfloat16; else in float32.
+int outrider_keeps_bf16(const Model* model) {
+  return TILES && model->is_bf16 && model->head_dim % 32 == 0 && model->heads / model->kv_heads <= 16;
+}
+
+void* outrider_new(const Model* model) {
+  Any* made;
+  if (!model->is_bf16) made = new Some<float, float, float>(*model);
+#if defined(__AMX_BF16__)
+  else if (outrider_keeps_bf16(model)) made = new Some<bf16, bf16, bf16>(*model);
+  else made = new Some<bf16, bf16, float>(*model);
+#else
+  else made = new Some<bf16, float, float>(*model);
+#endif
+  return made;
+}
+
+void outrider_free(void* decoder) { delete static_cast<Any*>(decoder); }
+
+int outrider_forward(void* decoder, const Step* step) { return static_cast<Any*>(decoder)->forward(*step); }
+
+void outrider_logits(void* decoder, const float* hidden, int64_t rows, float* out) {
+  static_cast<Any*>(decoder)->logits(hidden, rows, out);
+}
+
+// Float32 [n, vocabulary], a row for each seed and position.
+void outrider_roll(const uint64_t* seeds, const int64_t* positions, int64_t n, int64_t vocabulary, float* out) {
+  for (int64_t i = 0; i < n; i++) roll(seeds[i], (uint32_t)positions[i], vocabulary, out + i * vocabulary);
+}
+}

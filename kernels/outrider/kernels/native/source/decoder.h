@@ -1,0 +1,294 @@
+// A Llama-family decoder (Touvron et al. 2023, "Llama 2") over paged keys and values, a step a call.
+#pragma once
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "attention_tiles.h"
+#include "linear.h"
+#include "model.h"
+#include "team.h"
+#include "vector.h"
+
+#if defined(__AMX_BF16__)
+constexpr bool TILES = true;
+#else
+constexpr bool TILES = false;
+#endif
+
+// Memory that grows and is never filled anew.
+template <class T>
+class Buffer {
+ public:
+  T* need(size_t count) {
+    if (count > size_) {
+      memory_.reset(static_cast<T*>(std::aligned_alloc(64, round_up(count * sizeof(T), 64))));
+      std::memset((void*)memory_.get(), 0, round_up(count * sizeof(T), 64));
+      size_ = count;
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(T* p) const { std::free(p); }
+  };
+  std::unique_ptr<T, Free> memory_;
+  size_t size_ = 0;
+};
+
+// W is what weights are in, X what rows are multiplied in, K what keys and values are kept in.
+template <class W, class X, class K>
+class Decoder {
+ public:
+  explicit Decoder(const Model& model) : m_(model), team_(model.threads) {}
+
+  int forward(const Step& step) {
+    if (int fault = check(step)) return fault;
+    prepare(step.rows);
+    next_item_.store(0);
+    team_.run([&](int member) { forward(step, member); });
+    return NONE;
+  }
+
+  void logits(const float* hidden, long rows, float* out) {
+    long inner = round_up(m_.hidden, 32);
+    X* narrow = narrow_.need(rows * inner);
+    for (long r = 0; r < rows; r++) narrowed(hidden + r * m_.hidden, narrow + r * inner, m_.hidden);
+    if (m_.logits.n % BLOCK == 0) {
+      team_.run([&](int member) { multiply(m_.logits, narrow, inner, rows, out, m_.logits.n, member); });
+      return;
+    }
+    long width = round_up(m_.logits.n, BLOCK);
+    float* padded = wide_.need(rows * width);
+    team_.run([&](int member) { multiply(m_.logits, narrow, inner, rows, padded, width, member); });
+    for (long r = 0; r < rows; r++)
+      std::memcpy(out + r * m_.logits.n, padded + r * width, m_.logits.n * sizeof(float));
+  }
+
+ private:
+  int check(const Step& step) const {
+    for (long r = 0; r < step.rows; r++) {
+      if (step.ids[r] < 0 || step.ids[r] >= m_.vocabulary) return BAD_ID;
+      if (step.positions[r] < 0 || step.positions[r] >= m_.positions) return BAD_POSITION;
+    }
+    for (long i = 0; i < step.count; i++) {
+      const Sequence& s = step.sequences[i];
+      for (long p = 0; p * step.page_size < s.context + s.nodes; p++)
+        if (s.pages[p] < 0 || s.pages[p] >= step.pages) return BAD_PAGE;
+    }
+    return NONE;
+  }
+
+  void prepare(long rows) {
+    qkv_width_ = round_up((m_.heads + 2 * m_.kv_heads) * m_.head_dim, BLOCK);
+    hidden_width_ = round_up(m_.hidden, BLOCK);
+    gate_width_ = round_up(2 * m_.intermediate, BLOCK);
+    inner_ = round_up(std::max<long>({m_.hidden, m_.heads * m_.head_dim, m_.intermediate}), 32);
+    x_ = stream_.need(rows * m_.hidden);
+    qkv_ = qkv_buffer_.need(rows * qkv_width_);
+    delta_ = delta_buffer_.need(rows * hidden_width_);
+    gate_ = gate_buffer_.need(std::min(rows, PANEL) * gate_width_);
+    a_ = input_.need(rows * inner_);
+  }
+
+  void forward(const Step& step, int member) {
+    long first, last;
+    Team::share(step.rows, member, m_.threads, first, last);
+    for (long r = first; r < last; r++) embed(step.ids[r], x_ + r * m_.hidden);
+    const float* delta = nullptr;
+    for (int i = 0; i < m_.layers; i++) {
+      const Layer& layer = m_.layer[i];
+      Cache<K> cache{(K*)step.pool + i * step.layer_stride, 2L * m_.kv_heads * m_.head_dim, step.page_size, m_.kv_heads,
+                  m_.head_dim};
+      for (long r = first; r < last; r++) normed(r, delta, layer.attention_norm, a_ + r * inner_);
+      team_.meet();
+      multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_, member);
+      team_.meet();
+      turn(step, layer, cache, first, last);
+      team_.meet();
+      attend(step, cache, i);
+      team_.meet();
+      multiply(layer.output, a_, inner_, step.rows, delta_, hidden_width_, member);
+      team_.meet();
+      for (long r = first; r < last; r++) normed(r, delta_, layer.feed_forward_norm, a_ + r * inner_);
+      team_.meet();
+      for (long panel = 0; panel < step.rows; panel += PANEL)
+        feed_forward(layer, panel, std::min<long>(PANEL, step.rows - panel), member);
+      delta = delta_;
+    }
+    for (long r = first; r < last; r++) normed(r, delta, m_.norm, step.hidden + r * m_.hidden);
+  }
+
+  // Of some rows, so few that what lies between the products stays in the cache.
+  void feed_forward(const Layer& layer, long panel, long rows, int member) {
+    X* a = a_ + panel * inner_;
+    long first, last;
+    Team::share(rows, member, m_.threads, first, last);
+    multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_, member);
+    team_.meet();
+    for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
+    team_.meet();
+    multiply(layer.down, a, inner_, rows, delta_ + panel * hidden_width_, hidden_width_, member);
+    team_.meet();
+  }
+
+  void embed(int64_t id, float* to) const {
+    const W* from = static_cast<const W*>(m_.embedding) + id * m_.hidden;
+    for (long i = 0; i < m_.hidden; i += LANES) store(to + i, load(from + i));
+  }
+
+  static void narrowed(const float* from, X* to, long count) {
+    for (long i = 0; i < count; i += LANES) store(to + i, load(from + i));
+    for (long i = count; i < round_up(count, 32); i++) to[i] = X(0);
+  }
+
+  // Adds delta to the stream's row, and writes its norm.
+  template <class T>
+  void normed(long row, const float* delta, const float* weight, T* to) const {
+    float* x = x_ + row * m_.hidden;
+    f32x16 squares{};
+    for (long i = 0; i < m_.hidden; i += LANES) {
+      f32x16 v = load(x + i);
+      if (delta) store(x + i, v = v + load(delta + row * hidden_width_ + i));
+      squares += v * v;
+    }
+    f32x16 scale = splat(1.0f / std::sqrt(sum(squares) / m_.hidden + m_.eps));
+    for (long i = 0; i < m_.hidden; i += LANES)
+      store(to + i, weight ? load(x + i) * scale * load(weight + i) : load(x + i) * scale);
+    fill(to, m_.hidden);
+  }
+
+  template <class T>
+  void fill(T* to, long count) const {
+    if constexpr (!std::is_same_v<T, float>)
+      for (long i = count; i < round_up(count, 32); i++) to[i] = T(0);
+  }
+
+  // A product's columns that fall to one member, and its bias.
+  void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo, int member) {
+    long first, last, width = BLOCK;
+    Team::share(round_up(linear.n, BLOCK) / BLOCK, member, m_.threads, first, last);
+#if defined(__AMX_BF16__)
+    if constexpr (!std::is_same_v<W, float>) {
+      linear_tiles(x, ldx, rows, (const bf16*)linear.weight, linear.k, out, ldo, 2 * first, 2 * last);
+      return biased(linear, rows, out, ldo, first * width, last * width);
+    }
+#endif
+    if constexpr (std::is_same_v<X, float>)
+      linear_blocks(x, ldx, rows, (const W*)linear.weight, linear.k, out, ldo, first, last);
+    biased(linear, rows, out, ldo, first * width, last * width);
+  }
+
+  static void biased(const Linear& linear, long rows, float* out, long ldo, long first, long last) {
+    last = std::min(last, linear.n);
+    for (long r = 0; linear.bias && r < rows; r++)
+      for (long i = first; i < last; i++) out[r * ldo + i] += linear.bias[i];
+  }
+
+  // Norms and turns the rows' queries and keys, and writes keys and values to their slots.
+  void turn(const Step& step, const Layer& layer, const Cache<K>& cache, long first, long last) {
+    for (long i = 0; i < step.count; i++) {
+      const Sequence& s = step.sequences[i];
+      long begin = std::max<long>(first, s.first_row), end = std::min<long>(last, s.first_row + s.rows);
+      for (long r = begin; r < end; r++) {
+        float* row = qkv_ + r * qkv_width_;
+        const float* angle = m_.turns + step.positions[r] * m_.head_dim;
+        for (int h = 0; h < m_.heads + m_.kv_heads; h++)
+          turn_head(row + h * m_.head_dim, angle, layer.head_norm ? layer.head_norm + h * m_.head_dim : nullptr,
+                    h < m_.heads ? m_.query_scale : 1.0f);
+        K* slot = const_cast<K*>(cache.key(s, s.context + s.nodes - s.rows + r - s.first_row, 0));
+        for (long d = 0; d < cache.slot_stride; d += LANES) store(slot + d, load(row + m_.heads * m_.head_dim + d));
+      }
+    }
+  }
+
+  void turn_head(float* head, const float* angle, const float* weight, float scale) const {
+    if (weight) {
+      f32x16 squares{};
+      for (long i = 0; i < m_.head_dim; i += LANES) squares += load(head + i) * load(head + i);
+      f32x16 by = splat(1.0f / std::sqrt(sum(squares) / m_.head_dim + m_.eps));
+      for (long i = 0; i < m_.head_dim; i += LANES) store(head + i, load(head + i) * by * load(weight + i));
+    }
+    const f32x16 signs = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+    for (long i = 0; i < m_.head_dim; i += LANES) {
+      f32x16 v = load(head + i), a = load(angle + i);
+      f32x16 other = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+      f32x16 cosine = __builtin_shufflevector(a, a, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+      f32x16 sine = __builtin_shufflevector(a, a, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+      store(head + i, (v * cosine + other * (sine * signs)) * scale);
+    }
+  }
+
+  // Takes pieces of attention, a key head of some rows of a sequence each, for as long as there are any.
+  void attend(const Step& step, const Cache<K>& cache, int layer) {
+    long items = 0;
+    for (long i = 0; i < step.count; i++) items += pieces(step.sequences[i]) * m_.kv_heads;
+    for (;;) {
+      long item = next_item_.fetch_add(1) - layer * (items + m_.threads);
+      if (item >= items) return;
+      long i = 0;
+      for (; item >= pieces(step.sequences[i]) * m_.kv_heads; i++) item -= pieces(step.sequences[i]) * m_.kv_heads;
+      const Sequence& s = step.sequences[i];
+      long begin = item / m_.kv_heads * PIECE;
+      attend_piece(cache, s, item % m_.kv_heads, begin, std::min<long>(begin + PIECE, s.rows));
+    }
+  }
+
+  static constexpr long PIECE = 64, PANEL = 64;
+  static long pieces(const Sequence& s) { return (s.rows + PIECE - 1) / PIECE; }
+
+  void attend_piece(const Cache<K>& cache, const Sequence& s, int kv_head, long begin, long end) {
+    switch (m_.head_dim / LANES) {
+      case 1: return attend_piece<1>(cache, s, kv_head, begin, end);
+      case 2: return attend_piece<2>(cache, s, kv_head, begin, end);
+      case 4: return attend_piece<4>(cache, s, kv_head, begin, end);
+      case 5: return attend_piece<5>(cache, s, kv_head, begin, end);
+      case 6: return attend_piece<6>(cache, s, kv_head, begin, end);
+      case 8: return attend_piece<8>(cache, s, kv_head, begin, end);
+      case 16: return attend_piece<16>(cache, s, kv_head, begin, end);
+    }
+  }
+
+  template <int C>
+  void attend_piece(const Cache<K>& cache, const Sequence& s, int kv_head, long begin, long end) {
+    int group = m_.heads / m_.kv_heads;
+    const float* queries = qkv_ + s.first_row * qkv_width_ + kv_head * group * m_.head_dim;
+    auto write = [&](long row, int head, int c, f32x16 v) {
+      store(a_ + (s.first_row + row) * inner_ + head * m_.head_dim + c * LANES, v);
+    };
+    if constexpr (std::is_same_v<K, float>) {
+      thread_local std::vector<Running<C>> running;
+      attend_rows<C>(cache, s, kv_head, group, queries, qkv_width_, begin, end, running, write);
+    }
+#if defined(__AMX_BF16__)
+    if constexpr (!std::is_same_v<K, float> && C % 2 == 0) {
+      thread_local TileAttention<C * 16> attention;
+      attention.run(cache, s, kv_head, group, queries, qkv_width_, begin, end, write);
+    }
+#endif
+    if (kv_head == m_.kv_heads - 1)
+      for (long row = begin; row < end; row++) fill(a_ + (s.first_row + row) * inner_, m_.heads * m_.head_dim);
+  }
+
+  // silu(gate) * up.
+  void gated(const float* gate_up, X* to) const {
+    const float* up = gate_up + m_.intermediate;
+    for (long i = 0; i < m_.intermediate; i += LANES) {
+      f32x16 gate = load(gate_up + i);
+      f32x16 bounded = max(gate, splat(-87.0f));
+      store(to + i, gate / (1.0f + exp2(bounded * -1.44269504f)) * load(up + i));
+    }
+    fill(to, m_.intermediate);
+  }
+
+  const Model m_;
+  Team team_;
+  std::atomic<long> next_item_{0};
+  long qkv_width_ = 0, hidden_width_ = 0, gate_width_ = 0, inner_ = 0;
+  float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr;
+  X* a_ = nullptr;
+  Buffer<float> stream_, qkv_buffer_, delta_buffer_, gate_buffer_, wide_;
+  Buffer<X> input_, narrow_;
+};

@@ -1,0 +1,178 @@
+// x @ weight.T for few rows, from a packed weight. A row's sums run over the input features in their order, whatever
+// other rows there are: its bits depend on nothing else.
+#pragma once
+#include <algorithm>
+#include <cstring>
+
+#include "vector.h"
+#if defined(__AMX_BF16__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+struct Linear {
+  const void* weight;  // packed
+  const float* bias;   // [n] or null
+  long n, k;
+};
+
+constexpr long BLOCK = 64;  // output features of a block of the vector kernel
+#if defined(__AVX512F__)
+constexpr int MOST_ROWS = 6;
+#else
+constexpr int MOST_ROWS = 2;
+#endif
+
+static inline long round_up(long x, long to) { return (x + to - 1) / to * to; }
+
+// Packed as [n / 64][k][64], filled with zeros.
+template <class W>
+static void pack_blocks(W* to, const W* from, long n, long k) {
+  for (long block = 0; block * BLOCK < n; block++)
+    for (long i = 0; i < k; i++)
+      for (long j = 0; j < BLOCK; j++) {
+        long row = block * BLOCK + j;
+        to[(block * k + i) * BLOCK + j] = row < n ? from[row * k + i] : W(0);
+      }
+}
+
+template <int ROWS, class X, class W>
+static inline void block_rows(const X* x, long ldx, const W* w, long k, float* out, long ldo) {
+  f32x16 sum[ROWS][4] = {};
+  for (long i = 0; i < k; i++, w += BLOCK) {
+    f32x16 w0 = load(w), w1 = load(w + 16), w2 = load(w + 32), w3 = load(w + 48);
+    for (int r = 0; r < ROWS; r++) {
+      f32x16 a = splat(x[r * ldx + i]);
+      sum[r][0] += a * w0;
+      sum[r][1] += a * w1;
+      sum[r][2] += a * w2;
+      sum[r][3] += a * w3;
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < 4; i++) store(out + r * ldo + i * LANES, sum[r][i]);
+}
+
+// Blocks [first, last) of the output for all rows: x float32 [rows, ldx], out float32 [rows, ldo].
+template <class W>
+static void linear_blocks(const float* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
+                          long first, long last) {
+  for (long block = first; block < last; block++) {
+    const W* w = weight + block * k * BLOCK;
+    float* to = out + block * BLOCK;
+    long r = 0;
+    for (; r + MOST_ROWS <= rows; r += MOST_ROWS)
+      block_rows<MOST_ROWS>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+    if (MOST_ROWS > 4 && r + 4 <= rows) {
+      block_rows<4>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+      r += 4;
+    }
+    if (MOST_ROWS > 2 && r + 2 <= rows) {
+      block_rows<2>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+      r += 2;
+    }
+    for (; r < rows; r++) block_rows<1>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+  }
+}
+
+#if defined(__AMX_BF16__)
+constexpr long TILE = 512;  // elements of a tile of weights: 16 output by 32 input features
+constexpr long WIDTH = 32;  // output features of a block of the tile kernel
+
+// Packed as [n / 32][k / 32][2] tiles of [16 pairs of input features][16 output features][2].
+static void pack_tiles(bf16* to, const bf16* from, long n, long k) {
+  long steps = round_up(k, 32) / 32;
+  for (long block = 0; block * WIDTH < n; block++)
+    for (long step = 0; step < steps; step++)
+      for (long half = 0; half < 2; half++)
+        for (long pair = 0; pair < 16; pair++)
+          for (long j = 0; j < 16; j++)
+            for (long e = 0; e < 2; e++) {
+              long row = block * WIDTH + half * 16 + j, column = step * 32 + pair * 2 + e;
+              to[((block * steps + step) * 2 + half) * TILE + pair * 32 + j * 2 + e] =
+                  row < n && column < k ? from[row * k + column] : 0;
+            }
+}
+
+static bool tiles_allowed() {  // Linux gives a process the tile registers when it asks: ARCH_REQ_XCOMP_PERM, XTILEDATA
+  static const bool allowed = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  return allowed;
+}
+
+// Compilers do not know that tile instructions read and write memory.
+static inline void settle(const void* memory = nullptr) { asm volatile("" ::"r"(memory) : "memory"); }
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Tiles 0 to 3: sums of the first and second 16 rows by the two halves of a block. 4, 5: rows. 6, 7: weights.
+static void configure_tiles(int upper, int lower) {
+  TileConfig config;
+  for (int i = 0; i < 8; i++) config.bytes[i] = 64;
+  config.rows[0] = config.rows[1] = config.rows[4] = upper;
+  config.rows[2] = config.rows[3] = config.rows[5] = lower ? lower : 1;
+  config.rows[6] = config.rows[7] = 16;
+  settle(&config);
+  _tile_loadconfig(&config);
+}
+
+// One block of the output for up to 32 rows, the upper 16 and the lower.
+template <bool LOWER, bool FETCH>
+static inline void tile_block(const bf16* x, long ldx, const bf16* w, long steps, float* out, long ldo) {
+  const bf16* below = x + 16 * ldx;
+  _tile_zero(0);
+  _tile_zero(1);
+  if (LOWER) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (long step = 0; step < steps; step++, w += 2 * TILE) {
+    if (FETCH)
+#pragma GCC unroll 32
+      for (int line = 0; line < 32; line++) _mm_prefetch((const char*)(w + 8 * TILE) + line * 64, _MM_HINT_T0);
+    _tile_loadd(4, x + step * 32, ldx * 2);
+    _tile_loadd(6, w, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, w + TILE, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    if (LOWER) {
+      _tile_loadd(5, below + step * 32, ldx * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, out, ldo * 4);
+  _tile_stored(1, out + 16, ldo * 4);
+  if (LOWER) {
+    _tile_stored(2, out + 16 * ldo, ldo * 4);
+    _tile_stored(3, out + 16 * ldo + 16, ldo * 4);
+  }
+}
+
+// Blocks [first, last) of the output for all rows: x bfloat16 [rows, ldx], filled up to whole steps with zeros.
+static void linear_tiles(const bf16* x, long ldx, long rows, const bf16* weight, long k, float* out, long ldo,
+                         long first, long last) {
+  const long steps = round_up(k, 32) / 32, whole = rows / 32 * 32, rest = rows - whole;
+  settle(x);
+  if (whole) configure_tiles(16, 16);
+  for (long block = first; whole && block < last; block++) {
+    const bf16* w = weight + block * steps * 2 * TILE;
+    float* to = out + block * WIDTH;
+    tile_block<true, true>(x, ldx, w, steps, to, ldo);
+    for (long r = 32; r < whole; r += 32) tile_block<true, false>(x + r * ldx, ldx, w, steps, to + r * ldo, ldo);
+  }
+  if (rest) configure_tiles(std::min(rest, 16L), std::max(rest - 16, 0L));
+  for (long block = first; rest && block < last; block++) {
+    const bf16* w = weight + block * steps * 2 * TILE;
+    float* to = out + whole * ldo + block * WIDTH;
+    if (rest > 16) tile_block<true, true>(x + whole * ldx, ldx, w, steps, to, ldo);
+    else tile_block<false, true>(x + whole * ldx, ldx, w, steps, to, ldo);
+  }
+  _tile_release();
+  settle(out);
+}
+#endif

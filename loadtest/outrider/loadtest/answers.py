@@ -1,0 +1,58 @@
+"""Answers as they arrive in chunks, and whether two of them say the same as far as both go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Answer:
+    """What a stream has said so far.
+
+    Attributes:
+        said: for each choice, sequences that only grow: tokens, characters, and the lists of its log-probabilities.
+        finish: why each choice ended, if it has.
+        whole: whether the stream came to its end.
+        accepted: guesses that came true, as the gateway counts them; 0 before the end.
+        rejected: guesses that did not.
+    """
+
+    said: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    finish: dict[int, str] = field(default_factory=dict)
+    whole: bool = False
+    accepted: int = 0
+    rejected: int = 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Adds an event of the stream."""
+        for choice in event["choices"]:
+            parts = self.said[choice["index"]]
+            parts["tokens"] += event.get("outrider", {}).get("tokens", [])
+            parts["text"] += choice["text"]
+            for name, values in (choice["logprobs"] or {}).items():
+                parts[name] += values
+            if choice["finish_reason"] is not None:
+                self.finish[choice["index"]] = choice["finish_reason"]
+        if event.get("usage"):
+            details = event["usage"]["completion_tokens_details"]
+            self.accepted, self.rejected = (details[f"{kind}_prediction_tokens"] for kind in ("accepted", "rejected"))
+            self.whole = True
+
+    @property
+    def tokens(self) -> int:
+        """Tokens over all choices."""
+        return sum(len(parts["tokens"]) for parts in self.said.values())
+
+
+def agrees(answer: Answer, wanted: Answer) -> bool:
+    """Whether ``answer`` is ``wanted``, or where its stream was left early a beginning of it."""
+    if answer.whole:
+        return answer.said == wanted.said and answer.finish == wanted.finish
+    return all(
+        values == wanted.said[index][name][: len(values)]
+        for index, parts in answer.said.items()
+        for name, values in parts.items()
+    ) and all(wanted.finish[index] == reason for index, reason in answer.finish.items())

@@ -1,0 +1,113 @@
+"""A mesh of its own for a load test: `outrider up` as a child, its processes' ids and their metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import msgspec
+
+_READY_S = 180.0
+
+
+class _Line(msgspec.Struct):
+    event: str = ""
+    probes: str = ""
+
+
+class LocalMesh:
+    """A mesh on this machine: ``url`` of its gateway, and what is behind it."""
+
+    def __init__(self, url: str, pid: int, logs: Path) -> None:
+        self.url, self._pid, self._logs = url, pid, logs
+
+    def pids(self, kind: str) -> list[int]:
+        """Processes of ``kind`` that run now, oldest first."""
+        children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
+        return [int(pid) for pid in children if _title(pid) == f"outrider {kind}"]
+
+    def metric(self, kind: str, name: str) -> float | None:
+        """Sum of a metric over all processes of ``kind`` and all labels; None if none of them has it."""
+        found = [value for port in self._probes(kind) for value in _read(f"http://{port}/metrics", name)]
+        return sum(found) if found else None
+
+    def _probes(self, kind: str) -> list[str]:
+        logs = sorted(self._logs.glob(f"{kind}-*.log"))
+        return [probes for log in logs for probes in [_last_probes(log.read_bytes())] if probes]
+
+
+@contextlib.contextmanager
+def running(settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1) -> Iterator[LocalMesh]:
+    """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left or SIGTERM asks us to end.
+
+    Raises:
+        SystemExit: it did not become ready; the message says where its logs are.
+    """
+    port = free_port()
+    counts = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
+    command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
+    command += [str(part) for pair in counts.items() for part in pair]
+    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
+        process = subprocess.Popen([*command, "--log-dir", logs], stdout=subprocess.DEVNULL)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(url, process)
+            yield LocalMesh(url, process.pid, Path(logs))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _READY_S
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz", trust_env=False).is_success:
+                return
+        time.sleep(0.2)
+    raise SystemExit("the mesh did not become ready")
+
+
+def _title(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0")
+    except OSError:
+        return ""
+
+
+def _last_probes(log: bytes) -> str:
+    """Address of the metrics of a log's latest process that got ready."""
+    found = ""
+    for line in log.splitlines():
+        with contextlib.suppress(msgspec.DecodeError):
+            told = msgspec.json.decode(line, type=_Line)
+            found = told.probes if told.event == "ready" else found
+    return found
+
+
+def _read(url: str, name: str) -> list[float]:
+    with contextlib.suppress(httpx.TransportError):
+        lines = httpx.get(url, trust_env=False).text.splitlines()
+        return [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+    return []

@@ -1,0 +1,93 @@
+"""Values that outlive their writers: a bucket of JetStream's key-value store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import nats.errors
+import nats.js.errors as js_errors
+from nats.js.api import KeyValueConfig
+from nats.js.kv import KeyValue
+from outrider.mesh.errors import AlreadyExists, Unavailable
+
+if TYPE_CHECKING:
+    from outrider.mesh.bus.client import Bus
+
+_NO_JETSTREAM = "NATS has no JetStream, or has lost what it stored: start nats-server with --jetstream, then this again"
+
+
+class Entry(NamedTuple):
+    """A value and its revision, which every write raises."""
+
+    value: bytes
+    revision: int
+
+
+class Bucket:
+    """Keys with values in JetStream, read from the stream's leader and written by compare-and-swap.
+
+    Every call raises `Unavailable` when the broker does not answer within ``timeout_s``; a write may then have been
+    made or not, and may still be made until another write of its key succeeds.
+    """
+
+    def __init__(self, bus: Bus, name: str, timeout_s: float = 2.0) -> None:
+        self._bus, self._name, self._timeout_s = bus, name, timeout_s
+
+    async def open(self, keep_s: float | None = None) -> None:
+        """Makes the bucket unless it is there; values are dropped ``keep_s`` seconds after they were written.
+
+        A bucket that an operator made, with replicas say, is taken as it is.
+        """
+        async with self._asking():
+            js = self._bus.jetstream(self._timeout_s)
+            try:
+                await js.key_value(self._name)
+            except js_errors.BucketNotFoundError:
+                await js.create_key_value(KeyValueConfig(bucket=self._name, ttl=keep_s))
+
+    async def get(self, key: str) -> Entry | None:
+        """The value of ``key``, if it has one."""
+        async with self._asking():
+            try:
+                found = await self._inner().get(key)
+            except js_errors.KeyNotFoundError:
+                return None
+        return Entry(found.value or b"", found.revision or 0)
+
+    async def put(self, key: str, value: bytes) -> int:
+        """Writes whatever is there; the revision."""
+        async with self._asking():
+            return await self._inner().put(key, value)
+
+    async def swap(self, key: str, value: bytes, revision: int) -> int:
+        """Writes if ``key`` still has ``revision`` (0: no value), else raises `AlreadyExists`; the new revision."""
+        async with self._asking():
+            try:
+                return await self._inner().update(key, value, last=revision)
+            except js_errors.KeyWrongLastSequenceError:
+                raise AlreadyExists(f"{key} has been written by another") from None
+
+    async def keys(self) -> list[str]:
+        """All keys that have a value, in order."""
+        prefix = f"$KV.{self._name}."
+        async with self._asking():
+            info = await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}", f"{prefix}>")
+        return sorted(subject.removeprefix(prefix) for subject in info.state.subjects or {})
+
+    def _inner(self) -> KeyValue:
+        """Through the connection of now; its reads are not direct ones, which a replica that lags may answer."""
+        js = self._bus.jetstream(self._timeout_s)
+        return KeyValue(self._name, f"KV_{self._name}", f"$KV.{self._name}.", js, direct=False)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        if not self._bus.connected:
+            raise Unavailable("NATS is not connected", retry_after=1.0)
+        try:
+            yield
+        except (js_errors.NoStreamResponseError, js_errors.ServiceUnavailableError):
+            raise Unavailable(_NO_JETSTREAM, retry_after=1.0) from None
+        except nats.errors.Error as error:
+            raise Unavailable(f"JetStream did not answer: {error}", retry_after=1.0) from None

@@ -1,0 +1,49 @@
+"""A step of the decoder an operator at a time: on any device that torch or Triton has."""
+
+from __future__ import annotations
+
+import torch
+from outrider.kernels.backend import takes_triton
+from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.invariance import invariant_tiling
+from outrider.kernels.linear import Linear
+from outrider.kernels.pool import KvPool
+from outrider.kernels.rms_norm import rms_norm
+from outrider.kernels.tree_attention import plan_attention
+from outrider.models import rotary
+from outrider.models.layer import Layer, StepState
+from outrider.models.weights import WeightLoader
+from torch import Tensor
+
+
+class EagerForward:
+    """The layers, one after the other. Keys and values are in float32, for Triton kernels in the weights' dtype."""
+
+    def __init__(self, loader: WeightLoader[Linear], strict: bool) -> None:
+        config = self._config = loader.config
+        self._strict, self._dtype = strict, loader.dtype
+        triton = takes_triton(loader.device)
+        self.kv_dtype = loader.dtype if triton else torch.float32
+        tiled = strict and not triton
+        self._tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if tiled else None
+        self._eps = torch.tensor(config.norm_eps, device=loader.device)
+        self._embedding = loader.embedding()
+        self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
+        self._norm = loader.norm("model.norm.weight")
+        self._output = loader.output(self._embedding)
+        self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
+
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+        """See `outrider.models.llama.Forward`."""
+        turns = self._turns.index_select(0, batch.positions)
+        plan = plan_attention(batch, pool, self._config.heads, self._dtype, strict=self._strict, tiling=self._tiling)
+        step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
+        x = self._embedding.index_select(0, ids).float()
+        delta: Tensor | None = None
+        for index, layer in enumerate(self._layers):
+            delta = layer(x, delta, step, index)
+        return rms_norm(x, self._norm, self._eps, add=delta)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `outrider.models.llama.Forward`."""
+        return self._output(hidden.to(self._dtype)).float()

@@ -1,0 +1,58 @@
+"""Who was served how much: the virtual token counter of each tenant."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+_INPUT, _OUTPUT = 1.0, 2.0
+"""What a token of input and one of output count: an output token costs a run of the target, input goes in chunks."""
+_MOST_IDLE = 4096
+
+
+class TokenCounters:
+    """Tokens served to each tenant over its weight; whoever has the least is next.
+
+    After Sheng et al. 2024, "Fairness in Serving Large Language Models" (arXiv 2401.00588), with their weights of 1 for
+    input and 2 for output. A tenant that comes back after it had nothing here is lifted to the least counter of those
+    that have: what it did not use in the meantime is no claim against the others. With nobody there, it is lifted to
+    the counter of the last that left.
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[str, float] = {}
+        self._requests: Counter[str] = Counter()
+        self._left = 0.0
+
+    def of(self, tenant: str) -> float:
+        """The tenant's counter."""
+        return self._served.get(tenant, 0.0)
+
+    def enter(self, tenant: str) -> None:
+        """Notes a request of the tenant's, waiting or running."""
+        if not self._requests[tenant]:
+            least = min((self.of(other) for other, count in self._requests.items() if count), default=self._left)
+            self._served[tenant] = max(self.of(tenant), least)
+        self._requests[tenant] += 1
+
+    def leave(self, tenant: str) -> None:
+        """Notes that a request of the tenant's is no more."""
+        self._requests[tenant] -= 1
+        if not self._requests[tenant]:
+            del self._requests[tenant]
+            self._left = self.of(tenant)
+            self._forget()
+
+    def charge_input(self, tenant: str, tokens: int, weight: float) -> None:
+        """Charges tokens of a prompt that were not computed before."""
+        self._served[tenant] = self.of(tenant) + _INPUT * tokens / weight
+
+    def charge_output(self, tenant: str, tokens: int, weight: float) -> None:
+        """Charges generated tokens."""
+        self._served[tenant] = self.of(tenant) + _OUTPUT * tokens / weight
+
+    def _forget(self) -> None:
+        """Drops the lower half of the idle counters when there are many: those are lifted first anyway."""
+        idle = [tenant for tenant in self._served if tenant not in self._requests]
+        if len(idle) > _MOST_IDLE:
+            for tenant in sorted(idle, key=self.of)[: len(idle) // 2]:
+                del self._served[tenant]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from outrider.cli.options import UpOptions
+from outrider.cli.plan import make_plan
+from outrider.cli.tenants import parse_span, with_changes
+from outrider.mesh.errors import ConfigError
+from outrider.wire.tenants import Limits
+
+from tests.cli.test_commands import outrider
+
+
+def test_limits_are_set_changed_and_lifted_by_name():
+    first = with_changes(Limits(), ["tokens_per_minute=100", "models=a,b", "weight=2.5", "priority=-1"])
+    assert first == Limits(tokens_per_minute=100, models=("a", "b"), weight=2.5, priority=-1)
+    second = with_changes(first, ["tokens_per_minute=none", "networks=10.0.0.0/8"])
+    assert second == Limits(models=("a", "b"), weight=2.5, priority=-1, networks=("10.0.0.0/8",))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("tokens=5", "NAME=VALUE, with one of requests_per_minute"),
+        ("tokens_per_day", "NAME=VALUE"),
+        ("tokens_per_day=0", ">= 1"),
+        ("tokens_per_day=many", "tokens_per_day = 'many'"),
+        ("weight=0", "weight"),
+        ("networks=10.0.0.1/8", "networks: 10.0.0.1/8 has host bits set"),
+    ],
+)
+def test_a_limit_that_is_wrong_says_what_is_allowed(change, sentence):
+    with pytest.raises(ConfigError) as caught:
+        with_changes(Limits(), [change])
+    assert sentence in str(caught.value)
+
+
+def test_spans_of_time_are_numbers_with_a_unit():
+    assert [parse_span(text, "--grace") for text in ("45s", "30m", "12h", "90d")] == [45, 1800, 43200, 7776000]
+    with pytest.raises(ConfigError, match="--grace 1w: a time is written 90d, 12h, 30m or 45s"):
+        parse_span("1w", "--grace")
+
+
+def test_keys_without_a_broker_are_one_sentence_and_exit_code_3(unused_tcp_port):
+    done = outrider("keys", "list", "--nats-url", f"nats://127.0.0.1:{unused_tcp_port}")
+    assert done.returncode == 3
+    assert "was not reached within 2 s" in done.stderr
+
+
+def test_a_key_for_a_tenant_that_is_not_there_is_refused_and_names_the_nearest(jetstream):
+    assert outrider("tenants", "set", "acme", "--nats-url", jetstream).returncode == 0
+    done = outrider("keys", "create", "--tenant", "acne", "--nats-url", jetstream)
+    assert done.returncode == 2
+    assert "there is no tenant acne (did you mean acme?)" in done.stderr
+
+
+def test_a_mesh_that_asks_for_keys_says_where_they_are_made(tmp_path):
+    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, nats_store=tmp_path / "kept", sets=["gateway.auth=keys"]))
+    assert any(f"--nats-url {plan.nats_url}" in note for note in plan.notes)
+    assert plan.broker is not None
+    assert str(tmp_path / "kept") in plan.broker.command
+    assert not make_plan(UpOptions(port=0, log_dir=tmp_path)).notes

@@ -1,0 +1,64 @@
+"""Putting tenants on, and asking as their clients do."""
+
+from __future__ import annotations
+
+import time
+from secrets import token_hex
+from typing import Any
+
+import httpx
+import msgspec
+import openai
+import pytest
+from outrider.mesh.bus import Bucket
+from outrider.wire.tenants import Key, Limits, Tenant, key_entry, new_key, tenant_entry
+
+from tests.gateway.stack import MODEL
+
+
+class Desk:
+    """Where tenants are put on."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.tenant = f"t-{token_hex(4)}"
+
+    async def key(
+        self, limits: Limits | None = None, own: Limits | None = None, expires: float | None = None
+    ) -> tuple[Key, str]:
+        """A key of a tenant with limits; its own stand beside them."""
+        tenant = Tenant(name=self.tenant, created=time.time(), limits=limits or Limits())
+        await self.bucket.put(tenant_entry(self.tenant), msgspec.json.encode(tenant))
+        key, text = new_key(self.tenant, time.time(), limits=own, expires=expires)
+        await self.save(key)
+        return key, text
+
+    async def save(self, key: Key) -> None:
+        """Writes a key."""
+        await self.bucket.put(key_entry(key.id), msgspec.json.encode(key))
+
+
+def client(url: str, key: str) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
+
+
+async def complete(url: str, key: str, **more: Any) -> openai.types.Completion:
+    asked: Any = {"model": MODEL, "prompt": "def parse(", "max_tokens": 4, "seed": 3} | more
+    async with client(url, key) as asking:
+        return await asking.completions.create(**asked)
+
+
+async def headers_of(url: str, key: str, **more: Any) -> dict[str, str]:
+    async with client(url, key) as asking:
+        asked: Any = {"model": MODEL, "prompt": "def parse(", "max_tokens": 4} | more
+        return dict((await asking.completions.with_raw_response.create(**asked)).headers)
+
+
+async def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=60) as asking:
+        return await asking.get(url, headers=headers)
+
+
+def error_of(caught: pytest.ExceptionInfo[openai.APIStatusError]) -> dict[str, Any]:
+    assert isinstance(caught.value.body, dict)
+    return caught.value.body

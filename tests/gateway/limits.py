@@ -1,0 +1,66 @@
+"""Stores of limits under test: real ones, on a clock that tests turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from outrider.gateway.tenants.memory import MemoryStore
+from outrider.gateway.tenants.nats import NatsStore
+from outrider.gateway.tenants.store import GROUP, Demand, LimitReached, LimitStore
+from outrider.mesh import plugins
+from outrider.mesh.bus import Bus
+
+STORES: dict[str, Callable[..., LimitStore]] = {"memory": MemoryStore, "nats": NatsStore} | plugins.available(GROUP)
+DAY = 86400
+
+
+class Clock:
+    """A clock that stands still until it is turned."""
+
+    def __init__(self) -> None:
+        self.now = 20_000.0 * DAY
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def gateway_store(url: str, clock: Clock, name: str = "nats") -> AsyncIterator[LimitStore]:
+    """A store as one gateway has it, with a connection of its own."""
+    bus = Bus()
+    await bus.connect(url, "test", wait_s=10)
+    store = STORES[name](bus, clock)
+    await store.start()
+    yield store
+    await bus.close()
+
+
+def tokens(bucket: str, amount: int, limit: int = 1000, period_s: int = 60) -> Demand:
+    """So many of the tokens that a tenant has for a period."""
+    return Demand(f"test.{bucket}.tokens", "tokens per minute", "tenant test", limit, period_s, amount)
+
+
+def streams(bucket: str, amount: int = 1, limit: int = 4) -> Demand:
+    """So many of the streams that a tenant may have at once."""
+    return Demand(f"test.{bucket}.streams", "concurrent streams", "tenant test", limit, 0, amount)
+
+
+async def refused(store: LimitStore, *demands: Demand) -> bool:
+    """Whether the store refuses ``demands``; what it grants is settled as used up."""
+    try:
+        (await store.reserve(demands)).settle([demand.amount for demand in demands])
+    except LimitReached:
+        return True
+    return False
+
+
+async def drain(store: LimitStore, demand: Demand) -> int:
+    """How often the store grants ``demand`` in a row; it is not settled."""
+    count = 0
+    while True:
+        try:
+            await store.reserve([demand])
+        except LimitReached:
+            return count
+        count += 1

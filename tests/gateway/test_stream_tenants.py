@@ -1,0 +1,136 @@
+"""Streams of tenants: nobody else finds them, and going on with one is paid, once, whoever does it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import msgspec
+import openai
+import pytest
+from outrider.gateway.tenants.account import Ledger
+from outrider.gateway.tenants.nats import BUCKET
+from outrider.mesh.bus import Bucket, Bus
+from outrider.wire.tenants import Limits, tenant_entry
+
+from tests.gateway.desk import Desk, complete
+from tests.gateway.raw import Raw
+from tests.gateway.stack import CONTEXT, Stack
+
+LENGTH = 150
+CUT = 15
+LONG = CONTEXT - 100
+DAY = Limits(tokens_per_day=100_000)
+
+
+async def _ask(method: str, url: str, request: str, key: str = "") -> int:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with httpx.AsyncClient(timeout=60) as http:
+        return (await http.request(method, f"{url}/v1/streams/{request}", headers=headers)).status_code
+
+
+async def _charged(shared: Stack, tenant: str, expected: int) -> None:
+    """Returns when all that gateways hold of the tenant's tokens is used up, and that is what is expected."""
+    bus = Bus()
+    await bus.connect(shared.broker.url, "test", wait_s=10)
+    bucket, counted = Bucket(bus, BUCKET), -1
+    try:
+        async with asyncio.timeout(30):
+            while counted != expected:
+                await asyncio.sleep(0.1)
+                entry = await bucket.get(f"{tenant_entry(tenant)}.tokens_per_day")
+                assert entry is not None
+                ledger = msgspec.json.decode(entry.value, type=Ledger)
+                counted = ledger.spent + sum(hold.units for hold in ledger.held.values())
+    except TimeoutError:
+        pytest.fail(f"{counted} tokens are charged and not {expected}")
+    finally:
+        await bus.close()
+
+
+def _body(length: int = LENGTH) -> dict[str, Any]:
+    return {"max_tokens": length, "return_tokens": True, "stream_options": {"include_usage": True}}
+
+
+def _total(read: Raw) -> int:
+    usage = read.events[-2].json["usage"]
+    assert usage["completion_tokens"] == LENGTH
+    return int(usage["total_tokens"])
+
+
+async def test_a_stream_is_its_tenants_alone(urls: list[str], desk: Desk) -> None:
+    _, text = await desk.key()
+    _, second = await desk.key()
+    stranger = Desk(desk.bucket)
+    _, foreign = await stranger.key()
+    made = await Raw(urls[0], text).begin(max_tokens=5)
+    for method in ("GET", "DELETE"):
+        assert await _ask(method, urls[1], made.request) == 401
+        assert await _ask(method, urls[1], made.request, foreign) == 404
+    assert (await Raw(urls[1], second).resume(made.request)).events == made.events
+    _, narrow = await desk.key(own=Limits(models=("other",)))
+    assert await _ask("GET", urls[1], made.request, narrow) == 404
+    assert await _ask("DELETE", urls[1], made.request, text) == 204
+    assert await _ask("GET", urls[0], made.request, text) == 404
+
+
+@pytest.mark.parametrize(("stay", "place"), [(False, 1), (True, 0), (True, 1)])
+async def test_a_stream_that_is_left_and_resumed_is_charged_as_one_that_was_not(
+    shared: Stack, urls: list[str], desk: Desk, stay: bool, place: int
+) -> None:
+    _, text = await desk.key(DAY)
+    begun = await Raw(urls[0], text).begin(enough=CUT, stay=stay, **_body())
+    rest = await Raw(urls[place], text).resume(begun.request, begun.last)
+    again = await Raw(urls[0], text).resume(begun.request)
+    assert len(again.events) == len(begun.events + rest.events)
+    await _charged(shared, desk.tenant, _total(rest))
+
+
+async def test_two_readers_of_one_stream_are_charged_together_what_one_would_be(
+    shared: Stack, urls: list[str], desk: Desk
+) -> None:
+    _, text = await desk.key(DAY)
+    first = Raw(urls[0], text)
+    reading = asyncio.create_task(first.begin(n=2, **_body()))
+    while len(first.events) < CUT:
+        await asyncio.sleep(0.01)
+    second = await Raw(urls[1], text).resume(first.request)
+    await reading
+    usage = second.events[-2].json["usage"]
+    assert usage["completion_tokens"] == 2 * LENGTH
+    await _charged(shared, desk.tenant, usage["total_tokens"])
+
+
+async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(urls: list[str], desk: Desk) -> None:
+    _, text = await desk.key(Limits(concurrent_streams=1))
+    begun = await Raw(urls[0], text).begin(enough=CUT, stay=True, **_body(LONG))
+    for url in urls:
+        with pytest.raises(openai.RateLimitError, match="limit of 1 concurrent streams"):
+            await complete(url, text)
+    rest = await Raw(urls[1], text).resume(begun.request, begun.last, enough=CUT)
+    assert [event.id for event in rest.events] == [f"{begun.request}:{CUT + place}" for place in range(1, CUT + 1)]
+    assert await _ask("DELETE", urls[0], begun.request, text) == 204
+    async with asyncio.timeout(30):
+        while not await _served(urls[1], text):
+            await asyncio.sleep(0.1)
+
+
+async def test_a_stream_that_its_tenant_has_no_tokens_for_is_not_generated_on(
+    shared: Stack, urls: list[str], desk: Desk
+) -> None:
+    _, text = await desk.key(Limits(tokens_per_day=LENGTH + 50))
+    begun = await Raw(urls[0], text).begin(enough=CUT, **_body())
+    async with asyncio.timeout(30):
+        while not await _served(urls[0], text, max_tokens=80, extra_body={"ignore_eos": True}):
+            await asyncio.sleep(0.1)
+    for url in urls:
+        assert await _ask("GET", url, begun.request, text) == 429
+
+
+async def _served(url: str, key: str, **more: Any) -> bool:
+    try:
+        await complete(url, key, **more)
+    except openai.RateLimitError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""The draw on a CPU is its definition's, and so are the guesses; variates are rolled once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from outrider.kernels.philox import log_exponentials, rolls
+from outrider.kernels.race_sample import Draws, cpu, edited, reference
+from torch import Tensor
+
+from tests.kernels.drawing import NEVER, WAYS, awkward_logits, draws_like, of_rows, parameters
+
+pytestmark = pytest.mark.filterwarnings("error")
+CPU = torch.device("cpu")
+
+
+def on_cpu(draws: Draws) -> Draws:
+    moved = {f.name: getattr(draws, f.name) for f in dataclasses.fields(draws)}
+    lists = draws.penalties
+    if lists is not None:
+        moved["penalties"] = dataclasses.replace(
+            lists, **{f.name: getattr(lists, f.name).cpu() for f in dataclasses.fields(lists)}
+        )
+    return Draws(**{name: value.cpu() if isinstance(value, Tensor) else value for name, value in moved.items()})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(0, 5),
+    vocabulary=st.integers(1, 700),
+    ways=st.sets(st.sampled_from(WAYS)),
+    top=st.sampled_from([None, 3]),
+    seed=st.integers(0, 10**6),
+)
+def test_it_draws_what_its_definition_draws(
+    rows: int, vocabulary: int, ways: set[str], top: int | None, seed: int
+) -> None:
+    logits = awkward_logits(rows, vocabulary, seed).cpu()
+    draws, before = on_cpu(parameters(rows, vocabulary, *ways, seed=seed, top=top)), logits.clone()
+    ours, expected = cpu.draw(logits, draws), reference.draw(logits, draws)
+    assert torch.equal(ours.tokens, expected.tokens)
+    if top is not None:
+        assert torch.equal(ours.logprobs, expected.logprobs)
+        assert torch.equal(ours.top_tokens, expected.top_tokens)
+    assert torch.equal(logits, before)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    vocabulary=st.integers(1, 300),
+    k=st.integers(1, 16),
+    ways=st.sets(st.sampled_from(WAYS)),
+    seed=st.integers(0, 10**6),
+)
+def test_its_guesses_are_those_of_its_definition(vocabulary: int, k: int, ways: set[str], seed: int) -> None:
+    logits = awkward_logits(3, vocabulary, seed).cpu()
+    draws, before = on_cpu(parameters(3, vocabulary, *ways, seed=seed)), logits.clone()
+    tokens, confidences = cpu.guess(logits, draws, k)
+    expected, shares = reference.guess(logits, draws, k)
+    assert torch.equal(tokens, expected)
+    torch.testing.assert_close(confidences, shares, atol=1e-6, rtol=2e-5)
+    assert torch.equal(logits, before)
+
+
+def test_rows_that_are_greedy_truncated_or_neither_draw_as_if_alone() -> None:
+    logits, draws = awkward_logits(24, 500, 3).cpu(), on_cpu(parameters(24, 500, *WAYS, seed=5))
+    together = cpu.draw(logits, draws).tokens
+    for row in range(24):
+        assert cpu.draw(logits[[row]], of_rows(draws, [row])).tokens == together[row]
+
+
+def test_a_row_from_which_nothing_can_be_drawn_says_so_and_harms_no_other() -> None:
+    logits = torch.randn(6, 130)
+    logits[1, 2] = float("nan")
+    logits[2] = NEVER
+    logits[3, 9] = float("inf")
+    allowed = torch.full((6, 5), -1, dtype=torch.int32)
+    allowed[4] = 0
+    draws = on_cpu(draws_like(6, 0.9))
+    for each in (draws, dataclasses.replace(draws, allowed=allowed)):
+        tokens = cpu.draw(logits, each).tokens
+        assert torch.equal(tokens, reference.draw(logits, each).tokens)
+        assert [token < 0 for token in tokens.tolist()] == [False, True, True, True, each.allowed is not None, False]
+
+
+def test_what_is_edited_is_what_is_drawn_from() -> None:
+    logits, draws = awkward_logits(5, 200, 8).cpu(), on_cpu(parameters(5, 200, "allowed", "penalties", seed=2))
+    plain = dataclasses.replace(draws, allowed=None, penalties=None)
+    assert torch.equal(cpu.draw(edited(logits, draws), plain).tokens, cpu.draw(logits, draws).tokens)
+    assert not torch.equal(edited(logits, draws), logits)
+
+
+@pytest.mark.parametrize("vocabulary", [3, 4096, 5000, 70_000])
+def test_variates_come_from_a_block_that_is_rolled_once(vocabulary: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(seed: int, positions: Tensor, vocabulary: int) -> Tensor:
+        asked.extend(positions.tolist())
+        return log_exponentials(seed, positions, vocabulary)
+
+    monkeypatch.setattr(rolls, "log_exponentials", counted)
+    kept = rolls.Rolls(10**7)
+    for position in (5, 17, 16, 5, 6):
+        expected = log_exponentials(2**64 - 3, torch.tensor([position]), vocabulary)[0]
+        assert torch.equal(kept.row(2**64 - 3, position, vocabulary, CPU), expected)
+    assert len(asked) == len(set(asked))
+    assert not torch.equal(kept.row(1, 5, vocabulary, CPU), kept.row(2**64 - 3, 5, vocabulary, CPU))
+
+
+def test_the_variates_that_were_asked_for_longest_ago_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        rolls, "log_exponentials", lambda seed, positions, vocabulary: asked.append(seed) or torch.zeros(16, vocabulary)
+    )
+    kept = rolls.Rolls(3 * 16 * 10)
+    for seed in (1, 2, 3, 1, 4, 1, 3, 2):
+        kept.row(seed, 0, 10, CPU)
+    assert asked == [1, 2, 3, 4, 2]

@@ -1,0 +1,51 @@
+"""The comparison of continuous with static batching: what is asked for, and what is made of the counters."""
+
+from __future__ import annotations
+
+import pytest
+from outrider.loadtest import batching
+from outrider.loadtest.batching import Mix, Pass, Reading, between, main, shown, summarize
+
+MIX = Mix(slots=32, requests=640, short=8, long=512, among=32, prompt=4)
+
+
+def test_lengths_are_as_stated_and_the_long_ones_stand_anywhere() -> None:
+    lengths = MIX.lengths(1)
+    assert sorted(lengths) == [8] * 620 + [512] * 20
+    assert lengths == MIX.lengths(1) != MIX.lengths(2)
+    assert {index % 32 for index, length in enumerate(lengths) if length == 512} != {0}
+
+
+def test_a_pass_is_what_happened_between_two_readings() -> None:
+    first, last = Reading(10.0, 100, 5, 160, 1), Reading(14.0, 900, 25, 480, 3)
+    assert between("static", 32, first, last) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
+
+
+def test_a_report_has_the_medians_and_their_ratio() -> None:
+    speeds = [
+        ("continuous", 900),
+        ("static", 200),
+        ("static", 100),
+        ("continuous", 800),
+        ("continuous", 100),
+        ("static", 500),
+    ]
+    passes = [Pass(mode, speed, speed / 1000, 1, 1.0, 0) for mode, speed in speeds]
+    report = summarize(MIX, "strict", passes)
+    assert (report.tokens_per_s, report.ratio) == ({"continuous": 800, "static": 200}, 4.0)
+    assert "4.00 times as many" in shown(report)
+    assert "one in 32 of 512; strict; median of 3" in shown(report)
+
+
+def test_a_number_below_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--slots", "0"])
+    assert "--slots must be at least 1, not 0" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_every_slot_is_used_while_requests_wait() -> None:
+    mix = Mix(slots=2, requests=24, short=8, long=64, among=4, prompt=4)
+    done = batching._pass(mix, "continuous", 0, "strict")
+    assert 0 < done.tokens <= sum(mix.lengths(0))
+    assert done.batch_use > 0.9

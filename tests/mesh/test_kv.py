@@ -1,0 +1,74 @@
+"""The key-value store over a real nats-server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+from outrider.mesh.bus import Bucket, Bus, Entry
+from outrider.mesh.errors import AlreadyExists, Unavailable
+
+from tests.broker import Broker
+from tests.waiting import eventually
+
+
+@pytest.fixture
+async def bucket(jetstream: str) -> AsyncIterator[Bucket]:
+    bus = Bus()
+    await bus.connect(jetstream, "test", wait_s=10)
+    made = Bucket(bus, f"test-{token_hex(4)}")
+    await made.open()
+    yield made
+    await bus.close()
+
+
+async def test_a_value_is_read_as_it_was_written_last(bucket: Bucket) -> None:
+    assert await bucket.get("a.b") is None
+    first = await bucket.put("a.b", b"one")
+    second = await bucket.put("a.b", b"two")
+    assert await bucket.get("a.b") == Entry(b"two", second)
+    assert second > first
+
+
+async def test_a_swap_is_refused_once_another_has_written(bucket: Bucket) -> None:
+    revision = await bucket.swap("key", b"one", 0)
+    with pytest.raises(AlreadyExists):
+        await bucket.swap("key", b"other", 0)
+    newer = await bucket.swap("key", b"two", revision)
+    with pytest.raises(AlreadyExists):
+        await bucket.swap("key", b"late", revision)
+    assert await bucket.get("key") == Entry(b"two", newer)
+
+
+async def test_all_keys_are_listed_in_order(bucket: Bucket) -> None:
+    assert await bucket.keys() == []
+    for key in ("b", "a.2", "a.1"):
+        await bucket.put(key, b"")
+    assert await bucket.keys() == ["a.1", "a.2", "b"]
+
+
+async def test_a_broker_without_jetstream_is_told_by_name(bus: Bus) -> None:
+    with pytest.raises(Unavailable, match="start nats-server with --jetstream"):
+        await Bucket(bus, "test").open()
+
+
+async def test_what_was_written_is_there_when_the_broker_comes_back(tmp_path: Path) -> None:
+    broker, bus = Broker(), Bus()
+    broker.start("--jetstream", "--store_dir", str(tmp_path))
+    await bus.connect(broker.url, "test", wait_s=10)
+    bucket = Bucket(bus, "test")
+    await bucket.open()
+    await bucket.put("key", b"kept")
+    broker.kill()
+    await eventually(lambda: not bus.connected)
+    with pytest.raises(Unavailable):
+        await bucket.get("key")
+    broker.start("--jetstream", "--store_dir", str(tmp_path))
+    await eventually(lambda: bus.connected)
+    found = await bucket.get("key")
+    assert found is not None
+    assert found.value == b"kept"
+    await bus.close()
+    broker.kill()

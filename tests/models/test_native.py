@@ -1,0 +1,224 @@
+"""The compiled decoder says what the other ways to run a model say, and strictly, at every level it is made for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.native import NativeUnavailable, build, decoder, rolls
+from outrider.kernels.philox import cpu, reference
+from outrider.kernels.pool import KvPool
+from outrider.models import native
+from outrider.models.llama import LlamaModel, ModelError
+
+from tests.models.checkpoints import _SHAPE, FAMILIES, VOCABULARY, tokens
+from tests.models.runs import PAGE_SIZE, chunks, step, whole
+
+Load = Callable[..., LlamaModel]
+
+_ABLE = [level for level in build.levels() if level.needs <= build._cpu_flags()]
+_TRIED = [_ABLE[0], *(level for level in _ABLE[1:] if level.name == "avx2")]
+_LENGTH = 150
+_WIDE = {"hidden_size": 256, "intermediate_size": 208, "num_attention_heads": 4, "head_dim": 64}
+_tries = settings(max_examples=10, deadline=None)
+
+
+@pytest.fixture(scope="module", params=_TRIED, ids=lambda level: level.name)
+def library(request: pytest.FixtureRequest) -> Iterator[ctypes.CDLL]:
+    """The library of each level in place of the machine's best."""
+    loaded = build._load(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoder, "library", lambda: loaded)
+        yield loaded
+
+
+def _save(directory: Path, family: str = "llama 3", **changes: Any) -> Any:
+    config_class, model_class, fields = FAMILIES[family]
+    torch.manual_seed(1)
+    model = model_class(config_class(**_SHAPE | fields | {"intermediate_size": 96, "head_dim": 16} | changes)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * (0.3 if weight.ndim == 1 else 0.1))
+    model.save_pretrained(directory)
+    return model
+
+
+@pytest.fixture(scope="module")
+def load(library: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> Load:
+    """Loads a model of four heads of 64 over two on the compiled decoder."""
+    directory = tmp_path_factory.mktemp("wide")
+    _save(directory, **_WIDE)
+
+    def make(dtype: str = "float32", threads: int = 1) -> LlamaModel:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        model = LlamaModel.load(directory, dtype=dtype, determinism="strict")
+        torch.set_num_threads(before)
+        assert isinstance(model._forward, decoder.NativeDecoder)
+        return model
+
+    return make
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_says_what_transformers_says_of_every_family(library: ctypes.CDLL, family: str, tmp_path: Path) -> None:
+    theirs = _save(tmp_path, family)
+    ours = LlamaModel.load(tmp_path, dtype="float32")
+    assert isinstance(ours._forward, decoder.NativeDecoder)
+    ids = tokens(_LENGTH)
+    with torch.inference_mode():
+        expected = theirs(ids[None]).logits[0]
+    torch.testing.assert_close(whole(ours, ids), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [_WIDE, _WIDE | {"head_dim": 16}, _WIDE | {"head_dim": 96, "num_key_value_heads": 1}, {"num_key_value_heads": 6}],
+    ids=["64", "16", "96 of one", "no group"],
+)
+def test_bfloat16_is_as_near_as_an_operator_at_a_time(
+    library: ctypes.CDLL, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = _save(tmp_path, **shape).to(torch.bfloat16).float()
+    ours = LlamaModel.load(tmp_path, dtype="bfloat16")
+    assert isinstance(ours._forward, decoder.NativeDecoder)
+    monkeypatch.setattr(native, "choice", lambda: "torch")
+    eager = LlamaModel.load(tmp_path, dtype="bfloat16")
+    ids = tokens(_LENGTH)
+    with torch.inference_mode():
+        expected = theirs(ids[None]).logits[0]
+    off, allowed = ((whole(model, ids) - expected).abs().mean() for model in (ours, eager))
+    assert off < 1.3 * allowed
+
+
+@pytest.mark.parametrize(("dtype", "threads"), [("float32", 1), ("bfloat16", 1), ("bfloat16", 3)])
+def test_a_row_has_the_same_bits_however_it_comes(load: Load, dtype: str, threads: int) -> None:
+    ids = tokens(_LENGTH)
+    wanted = whole(load(dtype), ids)
+    model = load(dtype, threads)
+
+    @_tries
+    @given(st.randoms(use_true_random=False))
+    def tried(random: Any) -> None:
+        pool = model.new_pool(120, PAGE_SIZE)
+        _poison(pool)
+        pages = random.sample(range(60), 60)
+        at = random.randrange(1, 100)
+        lengths = [*_parts(random, at)]
+        got = chunks(model, pool, ids[:at], lengths, pages)
+        assert torch.equal(got, wanted[:at])
+        nodes, parents, spine = _bushy(random, ids, at, random.randrange(1, 20))
+        other = SequenceRows(9, 0, range(60, 70))
+        parts = [(tokens(9, 5), other), (torch.tensor(nodes), SequenceRows(len(nodes), at, pages, parents))]
+        tree = step(model, pool, parts)[1]
+        assert torch.equal(tree[spine], wanted[at : at + len(spine)])
+
+    tried()
+
+
+def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
+    ids, pages = tokens(60), range(20)
+    model = load("bfloat16")
+    wanted = whole(model, ids)
+    pool = model.new_pool(20, PAGE_SIZE)
+    chunks(model, pool, ids[:40], [40], pages)
+    parents = [-1, -1, 0, 2, 1, 3]
+    nodes = torch.stack([ids[40], ids[7], ids[41], ids[42], ids[8], ids[43]])
+    step(model, pool, [(nodes[:3], SequenceRows(3, 40, pages, parents[:3]))])
+    got = step(model, pool, [(nodes[3:], SequenceRows(3, 40, pages, parents))])[0]
+    assert torch.equal(got[[0, 2]], wanted[[42, 43]])
+
+
+def _poison(pool: KvPool) -> None:
+    """Not-a-number where nothing was written: it must never be read."""
+    pool.data.fill_(float("nan"))
+
+
+def _parts(random: Any, total: int) -> Iterator[int]:
+    while total:
+        part = random.randint(1, min(total, 70))
+        yield part
+        total -= part
+
+
+def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[int], list[int], list[int]]:
+    """A path of what follows ``at``, with side branches: tokens, parents and the nodes of the path."""
+    nodes: list[int] = []
+    parents: list[int] = []
+    spine: list[int] = []
+    for level in range(depth):
+        parent = spine[-1] if spine else -1
+        for _ in range(random.randrange(3)):
+            nodes.append(random.randrange(VOCABULARY))
+            parents.append(random.choice([parent, len(nodes) - 2]))
+        spine.append(len(nodes))
+        nodes.append(int(ids[at + level]))
+        parents.append(parent)
+    return nodes, parents, spine
+
+
+@pytest.mark.parametrize("vocabulary", [1, 67, 4096])
+def test_dice_are_those_of_the_reference(library: ctypes.CDLL, vocabulary: int) -> None:
+    seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
+    positions = torch.tensor([0, 1000, 2**32 - 1]).repeat(4)
+    expected = reference.log_exponentials(seeds, positions, vocabulary)
+    assert torch.equal(rolls.roll_of(library)(seeds, positions, vocabulary), expected)
+
+
+def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
+    model = load()
+    pool = model.new_pool(4, PAGE_SIZE)
+
+    def run(token: int, context: int, pages: list[int]) -> None:
+        batch = RaggedBatch.build([SequenceRows(1, context, pages)], PAGE_SIZE)
+        model.forward(torch.tensor([token]), batch, pool)
+
+    with pytest.raises(IndexError, match="vocabulary"):
+        run(VOCABULARY, 0, [0])
+    with pytest.raises(IndexError, match="position"):
+        run(0, 512, [0] * 65)
+    with pytest.raises(ValueError, match="page"):
+        run(0, 0, [4])
+
+
+def test_asked_for_by_name_it_must_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _save(tmp_path)
+    monkeypatch.setattr(native, "choice", lambda: "native")
+    with pytest.raises(ModelError, match="int8"):
+        LlamaModel.load(tmp_path, quantization="int8")
+    with pytest.raises(ModelError, match="float16"):
+        LlamaModel.load(tmp_path, dtype="float16")
+
+
+def test_without_a_compiler_a_model_runs_an_operator_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _save(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "false")
+    monkeypatch.setattr(native, "library", build.library.__wrapped__)
+    with pytest.raises(NativeUnavailable, match="false failed"):
+        build.library.__wrapped__()
+    assert not isinstance(LlamaModel.load(tmp_path)._forward, decoder.NativeDecoder)
+    monkeypatch.setattr(native, "choice", lambda: "native")
+    with pytest.raises(ModelError, match="false failed"):
+        LlamaModel.load(tmp_path)
+
+
+def test_a_directory_of_libraries_must_hold_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_NATIVE", str(tmp_path))
+    with pytest.raises(NativeUnavailable, match="there is no"):
+        build.library.__wrapped__()
+    build.compile_to(tmp_path / build._path_name(_ABLE[0]), _ABLE[0])
+    assert build.library.__wrapped__().outrider_usable()
+
+
+def test_dice_without_a_library_are_the_same() -> None:
+    seeds, positions = torch.tensor([5, -9]), torch.tensor([3, 70000])
+    expected = reference.log_exponentials(seeds, positions, 4099)
+    assert torch.equal(cpu.log_exponentials_by_numpy(seeds, positions, 4099), expected)

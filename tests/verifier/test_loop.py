@@ -1,0 +1,39 @@
+"""The engine's thread, and calls that nobody waits for any more."""
+
+from __future__ import annotations
+
+import pytest
+from outrider.verifier.loop import EngineThread
+
+from tests.verifier.conftest import MakeEngine
+
+
+def test_a_call_whose_caller_has_left_is_not_made_and_ends_nothing(make_engine: MakeEngine) -> None:
+    failures: list[BaseException] = []
+    thread = EngineThread(make_engine(), lambda outcome: None, failures.append)
+    made: list[str] = []
+    left = thread.call(lambda: made.append("left"))
+    waited = thread.call(lambda: made.append("waited"))
+    assert left.cancel()
+    thread.start()
+    waited.result(30)
+    thread.stop()
+    thread.join(30)
+    assert (made, failures) == (["waited"], [])
+
+
+def test_a_call_that_fails_tells_its_caller_alone(make_engine: MakeEngine) -> None:
+    failures: list[BaseException] = []
+    thread = EngineThread(make_engine(), lambda outcome: None, failures.append)
+
+    def fail() -> None:
+        raise ValueError("no such thing")
+
+    failed, next_one = thread.call(fail), thread.call(lambda: 1)
+    thread.start()
+    with pytest.raises(ValueError, match="no such thing"):
+        failed.result(30)
+    assert next_one.result(30) == 1
+    thread.stop()
+    thread.join(30)
+    assert failures == []

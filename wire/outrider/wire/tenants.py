@@ -1,0 +1,116 @@
+"""Tenants and their keys, as they are stored, and what they may do.
+
+They stand as JSON in the key-value bucket `BUCKET`: a tenant under `tenant_entry`, a key under `key_entry`. Of a key's
+secret only the SHA-256 is stored: 256 random bits cannot be guessed, whatever a guess costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+BUCKET = "outrider-tenants"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What a tenant may be called: it stands in subjects."""
+
+_KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]{43})")
+_SECRET_BYTES = 32
+
+_Count = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tenant or a key may do; None is no limit of its own.
+
+    Minutes and days are those of UTC; ``networks`` are CIDRs. `ValueError` for one that is none.
+    """
+
+    requests_per_minute: _Count | None = None
+    tokens_per_minute: _Count | None = None
+    tokens_per_day: _Count | None = None
+    concurrent_streams: _Count | None = None
+    max_context_tokens: _Count | None = None
+    max_output_tokens: _Count | None = None
+    models: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
+    weight: Annotated[float, Meta(gt=0, le=1000)] | None = None
+
+    def __post_init__(self) -> None:
+        for network in self.networks or ():
+            ipaddress.ip_network(network)
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose requests they are. ``created`` is in seconds since 1970."""
+
+    name: str
+    created: float
+    limits: Limits = Limits()
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970."""
+
+    id: str
+    tenant: str
+    digest: str
+    created: float
+    label: str = ""
+    expires: float | None = None
+    revoked: float | None = None
+    limits: Limits = Limits()
+
+    def opens(self, secret: str) -> bool:
+        """Whether ``secret`` is this key's, told in a time that does not depend on it."""
+        return hmac.compare_digest(self.digest, _digest(secret))
+
+    def state(self, now: float) -> str:
+        """``active``, ``expired`` or ``revoked``."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and now >= self.expires else "active"
+
+
+def new_key(
+    tenant: str, now: float, *, label: str = "", expires: float | None = None, limits: Limits | None = None
+) -> tuple[Key, str]:
+    """A key to store, and its text, which nobody can tell again."""
+    id_, secret = secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)
+    key = Key(
+        id=id_,
+        tenant=tenant,
+        digest=_digest(secret),
+        created=now,
+        label=label,
+        expires=expires,
+        limits=limits or Limits(),
+    )
+    return key, f"sk-{id_}-{secret}"
+
+
+def parse_key(text: str) -> tuple[str, str] | None:
+    """Id and secret of a key's text; None for what is no key."""
+    found = _KEY.fullmatch(text)
+    return (found["id"], found["secret"]) if found else None
+
+
+def tenant_entry(name: str) -> str:
+    """Where in the bucket a tenant stands."""
+    return f"tenant.{name}"
+
+
+def key_entry(id_: str) -> str:
+    """Where in the bucket a key stands."""
+    return f"key.{id_}"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
