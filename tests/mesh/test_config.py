@@ -168,7 +168,10 @@ def test_every_value_tells_where_it_came_from() -> None:
 
 def test_every_common_key_is_documented_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    rows = [[cell.strip(" `") for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
+    section = page.partition("## Keys of all services\n")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:3]] for line in section.splitlines() if line.startswith("| `")
+    ]
     assert dict(rows) == {
         path: f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
         for path, field in fields(Settings).items()
