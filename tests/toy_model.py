@@ -15,7 +15,7 @@ from tokenizers.models import WordLevel
 def save_toy(directory: Path, vocabulary: int, seed: int = 0, context: int = 256) -> Path:
     """A two-layer Llama with random weights that says something definite, and a tokenizer of one-letter words."""
     directory.mkdir(parents=True, exist_ok=True)
-    hidden, heads, kv_heads, inner, layers = 32, 4, 2, 48, 2
+    hidden, heads, kv_heads, inner, layers = 32, 2, 1, 48, 2
     config: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
