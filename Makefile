@@ -27,8 +27,17 @@ dev: .venv/.installed-dev
 run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
+# Tests that start processes run one at a time, all others on two cores.
+ALONE := $(addprefix tests/,cli clients gateway loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
+	drafting_service.py proposer_faults.py))
+
 test: dev
+ifeq ($(ARGS),)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
+	$(BIN)/pytest $(ALONE)
+else
 	$(BIN)/pytest $(ARGS)
+endif
 
 lint: dev
 	$(BIN)/ruff check .

@@ -58,10 +58,10 @@ def test_a_chain_of_the_greatest_length_is_followed_to_its_end() -> None:
     assert walks.tokens[1].tolist() == [7] * MOST_GUESSES + [9]
 
 
-def test_of_guesses_of_the_same_token_the_last_is_followed() -> None:
-    same: _Tree = ([5, 5, 6, 6], [-1, -1, 0, 1], [5, 1, 6, 2, 3])
+def test_of_guesses_of_the_same_token_the_eldest_is_followed() -> None:
+    same: _Tree = ([5, 5, 6, 6], [-1, -1, 0, 1], [5, 6, 6, 2, 3])
     assert_walks_like(triton.tree_walk(packed([same]), 2), [same], 2)
-    assert triton.tree_walk(packed([same]), 2).rows.tolist() == [[0, 2, 4]]
+    assert triton.tree_walk(packed([same]), 2).rows.tolist() == [[0, 1, 3]]
 
 
 def test_a_row_that_drew_nothing_ends_the_walk() -> None:

@@ -13,7 +13,7 @@ def tree_walk(trees: Trees, depth: int) -> Walks:
     """Follows each sequence's own draws through its tree for as long as someone guessed what was drawn.
 
     What comes out is what one draw after another would have emitted, whatever the guesses are. Of several guesses
-    of the same token behind the same parent the last one is followed.
+    of the same token behind the same parent the eldest is followed.
 
     Args:
         trees: of the sequences, with what was drawn at their rows.

@@ -30,8 +30,8 @@ def tree_walk(trees: Trees, depth: int) -> Walks:
 
 
 def _walk(guesses: list[int], parents: list[int], drawn: list[int], depth: int) -> tuple[list[int], list[int]]:
-    named = enumerate(zip(parents, guesses, strict=True), start=1)
-    children = {(parent + 1, token): row for row, (parent, token) in named if token >= 0}
+    named = [*enumerate(zip(parents, guesses, strict=True), start=1)]
+    children = {(parent + 1, token): row for row, (parent, token) in reversed(named) if token >= 0}
     rows, tokens = [0], [drawn[0]]
     while len(rows) <= depth and (row := children.get((rows[-1], tokens[-1]))) is not None:
         rows.append(row)

@@ -32,7 +32,8 @@ def _walk(offsets, guesses, parents, drawn, rows, counts, tokens, depth):
         tl.store(tokens + out + step, token)
         count += (row >= 0).to(tl.int32)
         follows = (guess == token) & (guess >= 0) & (parent == tl.where(row >= 0, row - 1, -3))
-        row = tl.max(tl.where(follows, nodes + 1, -1))
+        eldest = tl.min(tl.where(follows, nodes, _NODES))
+        row = tl.where(eldest < _NODES, eldest + 1, -1)
     tl.store(counts + sequence, count)
 
 
