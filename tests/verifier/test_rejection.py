@@ -173,7 +173,7 @@ def law_statistic(
             for request, frame in engine.step().frames:
                 tokens.setdefault(request.id, []).extend(frame.tokens)
         said.update(tuple(each) for each in tokens.values())
-    assert engine.tally.accepted["model"] > draws / 4
+    assert engine.tally.accepted["model"] > draws / 10
     statistic, degrees = chi_square(law, said)
     return statistic, degrees + 5 * (2 * degrees) ** 0.5
 
