@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
-from outrider.mesh.rpc import close_channels
 
 from tests.broker import Broker
 from tests.gateway.stack import Stack, save_model, stack
 from tests.gateway.streaming import Gateway
+from tests.reading import reading
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
@@ -94,11 +94,5 @@ def one(streaming: Stack, other: Gateway) -> Gateway:
 @pytest.fixture
 async def streaming_registry(streaming: Stack) -> AsyncIterator[Registry]:
     """That mesh's registry."""
-    bus = Bus()
-    await bus.connect(streaming.broker.url, "test", wait_s=10)
-    reader = Registry(bus, "test", "reader")
-    await reader.start()
-    yield reader
-    reader.leave()
-    await bus.close()
-    await close_channels()
+    async with reading(streaming.broker.url) as reader:
+        yield reader

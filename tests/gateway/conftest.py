@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
-from outrider.mesh.rpc import close_channels
 from outrider.wire.tenants import BUCKET
 
 from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
+from tests.reading import reading
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +30,8 @@ def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 async def registry(shared: Stack) -> AsyncIterator[Registry]:
     """The shared mesh's registry."""
-    bus = Bus()
-    await bus.connect(shared.broker.url, "test", wait_s=10)
-    reader = Registry(bus, "test", "reader")
-    await reader.start()
-    yield reader
-    reader.leave()
-    await bus.close()
-    await close_channels()
+    async with reading(shared.broker.url) as reader:
+        yield reader
 
 
 @pytest.fixture(scope="session")

@@ -186,6 +186,9 @@ def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
         run(0, 512, [0] * 65)
     with pytest.raises(ValueError, match="page"):
         run(0, 0, [4])
+    pool = KvPool(3, 4, PAGE_SIZE, 2, 64, torch.bfloat16)
+    with pytest.raises(ValueError, match="this decoder keeps them"):
+        run(0, 0, [0])
 
 
 def test_asked_for_by_name_it_must_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +219,7 @@ def test_a_directory_of_libraries_must_hold_this_one(tmp_path: Path, monkeypatch
         build.library.__wrapped__()
     build.compile_to(tmp_path / build._path_name(_ABLE[0]), _ABLE[0])
     assert build.library.__wrapped__().outrider_usable()
+    assert next(tmp_path.iterdir()).stat().st_mode & 0o777 == 0o755  # for processes of other users too
 
 
 def test_dice_without_a_library_are_the_same() -> None:

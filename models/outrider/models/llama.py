@@ -10,7 +10,7 @@ from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
 from outrider.kernels.linear import Quantization
-from outrider.kernels.native import Product
+from outrider.kernels.native import NativeDecoder, Product
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
@@ -59,6 +59,11 @@ class LlamaModel:
         self.config, self.dtype, self.device = config, dtype, device
         self._quantization = quantization
         self._forward: Forward
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its steps are single calls, and not an operator at a time."""
+        return isinstance(self._forward, NativeDecoder)
 
     @classmethod
     def load(

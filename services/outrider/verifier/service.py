@@ -138,7 +138,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._metrics.rule(rule)
         runner = Runner(model, settings.pages, settings.page_size, rule)
         cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
-        _log.info("step measured", rows=list(cost.rows), milliseconds=[round(s * 1e3, 2) for s in cost.seconds])
+        milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
+        _log.info("step measured", compiled=model.compiled, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
 

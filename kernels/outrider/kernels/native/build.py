@@ -104,6 +104,7 @@ def compile_to(path: Path, level: Level) -> None:
             Path(made.name).unlink()
             last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
             raise NativeUnavailable(f"{shlex.join(compiler)} failed: {last[0]}")
+        Path(made.name).chmod(0o755)
         Path(made.name).replace(path)
     except OSError as error:
         raise NativeUnavailable(f"{path.parent}: {error}") from None

@@ -200,8 +200,10 @@ class NativeDecoder:
 
         Raises:
             IndexError: a position or an id is beyond the model's.
-            ValueError: a page is not in the pool, or a tree has more nodes than there is code for.
+            ValueError: the pool is of another dtype, a page is not in it, or a tree has more nodes than can be walked.
         """
+        if pool.dtype != self.kv_dtype:
+            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
         hidden = torch.empty(batch.rows, self._shape.hidden)
         kept: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
         sequences = (_Sequence * len(batch.sequences))(

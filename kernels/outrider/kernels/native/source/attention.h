@@ -2,6 +2,9 @@
 // normalizer calculation for softmax"), over blocks of fixed absolute positions in their order. A row's bits depend on
 // what it sees alone, whether that came as a chunk of prompt, row by row, or as the path of a tree.
 #pragma once
+#include <algorithm>
+#include <vector>
+
 #include "vector.h"
 
 constexpr int SPAN = 32;  // positions of a block
