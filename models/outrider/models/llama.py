@@ -61,9 +61,9 @@ class LlamaModel:
         self._forward: Forward
 
     @property
-    def compiled(self) -> bool:
-        """Whether its steps are single calls, and not an operator at a time."""
-        return isinstance(self._forward, NativeDecoder)
+    def compiled(self) -> NativeDecoder | None:
+        """The compiled decoder whose calls its steps are; None where they run an operator at a time."""
+        return self._forward if isinstance(self._forward, NativeDecoder) else None
 
     @classmethod
     def load(

@@ -1,4 +1,4 @@
-"""The race on a CPU: what no row asks for is skipped, and the variates are those that were rolled for other rows."""
+"""The race on a CPU: one call where nothing but the dice changes a row; else what no row asks for is skipped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import torch
+from outrider.kernels.native.race import native_race
 from outrider.kernels.philox.rolls import rolled
 from outrider.kernels.race_sample import reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws
@@ -19,10 +20,21 @@ _WORD = 2**64 - 1
 def draw(logits: Tensor, draws: Draws) -> Drawn:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
+    if (won := _won(logits, draws)) is not None:
+        return reference.told(logits, draws, won)
     scores = _scores(logits, draws).numpy()
     tokens = scores.argmax(-1)
     tokens[scores[np.arange(len(tokens)), tokens] == _NEVER] = -1
     return reference.told(logits, draws, torch.from_numpy(tokens))
+
+
+def _won(logits: Tensor, draws: Draws) -> Tensor | None:
+    """What the compiled race draws; None where it cannot be had, or does not do what is asked for."""
+    plain = draws.penalties is None and draws.allowed is None and not draws.truncates
+    race = native_race(GREEDY_BELOW, BROKEN_FROM) if plain else None
+    if race is None or logits.dtype != torch.float32 or not logits.is_contiguous():
+        return None
+    return race(logits, draws.seeds, draws.positions, draws.temperatures)
 
 
 def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
