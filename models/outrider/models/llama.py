@@ -146,7 +146,6 @@ class LlamaModel:
             quantization=self._quantization,
         )
 
-    @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 
@@ -163,7 +162,6 @@ class LlamaModel:
         """
         return self._forward.forward(ids, batch, pool)
 
-    @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 [n, vocab_size] of rows [n, hidden_size] that `forward` returned."""
         return self._forward.logits(hidden)

@@ -28,7 +28,7 @@ class DraftShape:
         ahead: most grown nodes of a sequence.
         prefill_rows: prompt tokens in one run.
         context_length: longest sequence that is guessed at.
-        least_value: a node less likely than this is not grown.
+        least_value: a node less likely than this is neither grown nor told.
     """
 
     children: int

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from ctypes import c_float, c_int64, c_void_p
+from collections.abc import Callable, Sequence
+from ctypes import c_float, c_int64, c_uint64, c_void_p
 from functools import cache
 
-import torch
 from outrider.kernels.backend import choice
 from outrider.kernels.native.build import NativeUnavailable, library
 from torch import Tensor
 
-Race = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor | None]
-"""Of contiguous logits, seeds, positions and temperatures, what is drawn: int64 [n], as `outrider.kernels.race_sample`
-defines it where nothing is penalised, masked or truncated. None where a logit is not a number below the limit."""
+Race = Callable[[Tensor, Sequence[int], Sequence[int], Sequence[float]], list[int] | None]
+"""What rows of contiguous float32 logits [n, V] draw by their seeds, positions and temperatures, as
+`outrider.kernels.race_sample` defines it where nothing is penalised, masked or truncated; -1 where nothing can be
+drawn. None where a logit is not a number below the limit."""
 
 
 @cache
@@ -33,10 +33,13 @@ def race_of(loaded: ctypes.CDLL, greedy_below: float, limit: float) -> Race:
     call = loaded.outrider_race
     call.argtypes = (c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_float, c_float, c_void_p)
 
-    def race(logits: Tensor, seeds: Tensor, positions: Tensor, temperatures: Tensor) -> Tensor | None:
-        tokens = torch.empty(len(logits), dtype=torch.int64)
-        rows = (seeds.data_ptr(), positions.data_ptr(), temperatures.data_ptr())
-        fine = call(logits.data_ptr(), *logits.shape, *rows, greedy_below, limit, tokens.data_ptr())
-        return tokens if fine else None
+    def race(
+        logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
+    ) -> list[int] | None:
+        rows, vocabulary = logits.shape
+        words, places, heats = (c_uint64 * rows)(*seeds), (c_int64 * rows)(*positions), (c_float * rows)(*temperatures)
+        tokens = (c_int64 * rows)()
+        given = (logits.data_ptr(), rows, vocabulary, words, places, heats)
+        return list(tokens) if call(*given, greedy_below, limit, tokens) else None
 
     return race

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -28,13 +29,23 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
     return reference.told(logits, draws, torch.from_numpy(tokens))
 
 
+def race(
+    logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
+) -> list[int] | None:
+    """See `outrider.kernels.race_sample.race`."""
+    compiled = native_race(GREEDY_BELOW, BROKEN_FROM)
+    if compiled is None or logits.dtype != torch.float32 or not logits.is_contiguous():
+        return None
+    return compiled(logits, seeds, positions, temperatures)
+
+
 def _won(logits: Tensor, draws: Draws) -> Tensor | None:
     """What the compiled race draws; None where it cannot be had, or does not do what is asked for."""
-    plain = draws.penalties is None and draws.allowed is None and not draws.truncates
-    race = native_race(GREEDY_BELOW, BROKEN_FROM) if plain else None
-    if race is None or logits.dtype != torch.float32 or not logits.is_contiguous():
+    if draws.penalties is not None or draws.allowed is not None or draws.truncates:
         return None
-    return race(logits, draws.seeds, draws.positions, draws.temperatures)
+    seeds = draws.seeds.numpy().view(np.uint64).tolist()
+    tokens = race(logits, seeds, draws.positions.tolist(), draws.temperatures.tolist())
+    return None if tokens is None else torch.tensor(tokens, dtype=torch.int64)
 
 
 def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:

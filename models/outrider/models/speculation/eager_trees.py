@@ -151,7 +151,10 @@ class EagerTrees:
             if work.draws:
                 self._hang(work, rows)
                 improved.append(work.session)
-        return [(s.number, s.tree.best(min(s.max_nodes, most), len(s.tokens), self._name)) for s in improved]
+        return [
+            (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
+            for s in improved
+        ]
 
     def _plan(self) -> list[_Work]:
         live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self._context_length]

@@ -14,7 +14,7 @@ class Shape:
         rows: nodes grown in one run of the model, over all sequences.
         rows_each: nodes grown in one run for a sequence.
         ahead: most grown nodes of a sequence.
-        least_value: a node less likely than this is not grown.
+        least_value: a node less likely than this is neither grown nor sent.
         sent: guesses that a round's trees have together, about; many small trees cost the verifier time.
         least_sent: guesses of a tree, however many there are.
         prefill_rows: prompt tokens in one run of the model.

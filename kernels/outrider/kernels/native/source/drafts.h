@@ -14,7 +14,7 @@ struct DraftShape {
   int32_t ahead;         // most grown nodes of a sequence
   int32_t prefill_rows;  // tokens of prompts in one run
   int32_t pages, page_size, context_length;
-  float least_value;  // a node less likely than this is not grown
+  float least_value;  // a node less likely than this is neither grown nor told
 };
 
 struct DraftOpening {
@@ -80,7 +80,7 @@ class Drafts {
     for (auto& [number, s] : sessions_) {
       if (!s.improved) continue;
       s.improved = false;
-      int32_t size = s.tree.write_best(std::min(s.most, most), nodes, first);
+      int32_t size = s.tree.write_best(std::min(s.most, most), shape_.least_value, nodes, first);
       trees[count++] = {number, (int32_t)s.tokens.size(), first, size};
       first += size;
     }

@@ -69,9 +69,10 @@ struct GuessTree {
   }
 
   // Writes the `most` valuable nodes from `first` on, in the order of growth; how many they are.
-  int32_t write_best(long most, const DraftNodes& to, int32_t first) const {
-    std::vector<int32_t> kept(nodes.size()), renamed(nodes.size(), -1);
-    for (int32_t n = 0; n < (int32_t)kept.size(); n++) kept[n] = n;
+  int32_t write_best(long most, float least_value, const DraftNodes& to, int32_t first) const {
+    std::vector<int32_t> kept, renamed(nodes.size(), -1);
+    for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
+      if (nodes[n].value >= least_value) kept.push_back(n);
     keep_best(kept, most);
     std::sort(kept.begin(), kept.end());
     for (int32_t i = 0; i < (int32_t)kept.size(); i++) {
