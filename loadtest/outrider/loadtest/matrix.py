@@ -55,7 +55,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
-    parser.add_argument("--drafters", default="ngram,suffix,medusa", help="the verifier's own, in mode on")
+    parser.add_argument("--drafters", default="ngram,suffix,model,medusa", help="those of mode on")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
     options = parser.parse_args()
@@ -100,7 +100,7 @@ def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
         name: stack.enter_context(local_mesh.running(given | settings, proposers=0)).url
         for name, settings in wanted.items()
     }
-    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters})).url
+    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters}, proposers=0)).url
     return {mode: meshes.get(mode, main) for mode in options.modes}
 
 
