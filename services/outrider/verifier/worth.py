@@ -13,6 +13,7 @@ from typing import NamedTuple
 _TRIAL, _FADE = 48, 1 - 1 / 64
 _SHORTEST, _LONGEST = 256, 8192
 _LEAST = 0.01
+_GLANCE, _HARM = 12, -0.15
 _PLAIN, _SETTLING = 20, 4
 _OFTEN, _SELDOM, _AMPLE = 384, 2048, 0.3
 
@@ -71,6 +72,7 @@ class _Book:
     steps: int = 0
     quiet: int = 0
     rest: int = _SHORTEST
+    usual: float = 0.0
 
     @property
     def share(self) -> float:
@@ -78,12 +80,18 @@ class _Book:
         return self.earned / self.time if self.time else 0.0
 
     def enter(self, done: Yield, prices: Prices) -> None:
-        earned = done.accepted * prices.token - done.bought * prices.row - done.drafting
+        earned = done.accepted * prices.token - done.bought * prices.row - self._drafting(done.drafting)
         self.earned = self.earned * _FADE + earned
         self.time = self.time * _FADE + prices.step
         self.steps += 1
-        if self.steps >= _TRIAL:
+        if self.steps >= _TRIAL or (self.steps >= _GLANCE and self.share < _HARM):
             self._judge()
+
+    def _drafting(self, seconds: float) -> float:
+        """What drafting took, or thrice what it usually does where something else held it up."""
+        seconds = min(seconds, 3 * self.usual) if self.usual else seconds
+        self.usual += (seconds - self.usual) / 8 if self.usual else seconds
+        return seconds
 
     def _judge(self) -> None:
         if self.share >= _LEAST:
