@@ -123,6 +123,14 @@ def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: Mak
     assert right.calls > 0.9 * engine.tally.steps
 
 
+def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
+    cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
+    engine = make_engine(50, [dear, cheap])
+    answer(engine, ["a", "b", "c"])
+    assert engine.guessing.quiet == {"slow"}
+    assert engine.tally.accepted[cheap.name] > 100
+
+
 def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=False)
     engine = make_engine(50, [slow])

@@ -56,6 +56,7 @@ class Guessing:
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
         self._waited: dict[str, float] = {}
+        self._usual: dict[str, float] = defaultdict(float)
         self._regime = Regime(0, True)
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
@@ -109,8 +110,9 @@ class Guessing:
             for number, tree in drafter.draft():
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, f"local:{drafter.name}")
-            self._waited[drafter.name] = perf_counter() - began
-            self.counts.exposed[drafter.name] += self._waited[drafter.name]
+            self._waited[drafter.name] = waited = perf_counter() - began
+            self._usual[drafter.name] += (waited - self._usual[drafter.name]) / 32
+            self.counts.exposed[drafter.name] += waited
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
@@ -129,7 +131,7 @@ class Guessing:
         if depth <= 0 or not sequence.trees:
             return MergedTree()
         greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
-        trees: Iterable[DraftTree] = sequence.trees.values()
+        trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=lambda tree: self._usual[tree.drafter])
         if weighs:
             trees = [sequence.trees[min(sequence.trees)]]
         twins = weighs and self._runner.rule.replacement
@@ -155,15 +157,18 @@ class Guessing:
         return tree if room == len(tree) else tree.take(range(room))
 
     def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
-        """Takes in which of the bought guesses came true."""
+        """Takes in which of the bought guesses came true.
+
+        What a drafter is worth is what nobody cheaper had guessed as well.
+        """
         reached = set(accepted.rows)
         greedy = sequence.request.sampling.greedy
         for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
-            self._bought[drafter] += 1
             if parent + 1 in reached:
                 self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
         right = [row - 1 for row in accepted.rows[1:]]
-        self._accepted.update(guesses.drafters[node] for node in right)
+        self._bought.update(guesses.firsts)
+        self._accepted.update(guesses.firsts[node] for node in right)
         self.counts.bought.update(zip(guesses.drafters, guesses.depths, strict=True))
         self.counts.accepted.update((guesses.drafters[node], guesses.depths[node]) for node in right)
 
