@@ -26,12 +26,12 @@ from outrider.loadtest.client import read_events
 from outrider.loadtest.local_mesh import LocalMesh
 from outrider.loadtest.mixes import MIXED, Question, questions
 
-_LOCAL = ["random", "ngram", "suffix", "medusa"]
-"""Drafters of the verifier."""
+_LOCAL = ["random", "ngram", "suffix", "medusa", "model"]
+"""Drafters of the verifier; a proposer has the last one too."""
 _SPECULATION: dict[str, Any] = {
     "none": "off",
-    **{name: {"drafters": [name]} for name in ("model", *_LOCAL)},
-    "all": {"drafters": ["model", *_LOCAL]},
+    **{name: {"drafters": [name]} for name in _LOCAL},
+    "all": {"drafters": _LOCAL},
 }
 _PREEMPTIONS = "outrider_verifier_preemptions_total"
 Answers = dict[int, Answer]
