@@ -111,7 +111,7 @@ class EditBatch:
         words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
         words[self._hopeless] = 0
         for row, bits in self._allowed.items():
-            words[row] = np.frombuffer(bits, dtype=np.int32)
+            words[row] = np.frombuffer(bits, dtype=np.int32)[: words.shape[1]]
         return torch.from_numpy(words).to(device)
 
 
