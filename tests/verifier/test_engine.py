@@ -12,10 +12,11 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext, Opening
+from outrider.models.speculation import DrafterContext, MergedTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
+from outrider.verifier.edits import EditBatch
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
 from outrider.verifier.sequence import Request
@@ -186,6 +187,41 @@ def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
         engine.submit(third)
     assert set(run(engine, [])) == {first.id, second.id}
     assert engine.load == 0
+
+
+class Broken:
+    """A rule that cannot be applied."""
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        raise ArithmeticError
+
+
+def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
+    make_engine: MakeEngine, plain: dict[str, list[int]]
+) -> None:
+    engine = make_engine(VOCABULARY, [random_drafter()])
+    poison = Request("poison", "t", [1, 2, 3], Sampling(), 24)
+    engine._sequences[engine_number(engine, poison)].rules.append(Broken())
+    frames = run(engine, requests(24))
+    [last] = frames.pop("poison")
+    assert last.finish is Finish.ERROR
+    assert last.error == "the step failed: ArithmeticError"
+    assert {name: tokens(each) for name, each in frames.items()} == plain
+
+
+def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY)
+    for number in range(20):
+        request = Request(f"r{number}", "t", [1, 2, 3], Sampling(), 24)
+        engine._sequences[engine_number(engine, request)].rules.append(Broken())
+    with pytest.raises(ArithmeticError):
+        run(engine, [])
+
+
+def engine_number(engine: Engine, request: Request) -> int:
+    """Submits a request and returns its sequence's number."""
+    engine.submit(request)
+    return engine._by_request[request.id]
 
 
 class Watcher(EverythingDrafter):

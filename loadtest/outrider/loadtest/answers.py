@@ -33,7 +33,7 @@ class Answer:
             parts["tokens"] += event.get("outrider", {}).get("tokens", [])
             parts["text"] += choice["text"]
             for name, values in (choice["logprobs"] or {}).items():
-                parts[name] += values
+                parts[f"logprobs.{name}"] += values
             if choice["finish_reason"] is not None:
                 self.finish[choice["index"]] = choice["finish_reason"]
         if event.get("usage"):

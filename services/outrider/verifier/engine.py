@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
@@ -18,6 +20,8 @@ from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 
+_log = get_logger("engine")
+_MOST_FAULTS = 8
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
@@ -98,7 +102,7 @@ class Engine:
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
-        self._ended = 0.0
+        self._ended, self._faults = 0.0, 0
         self.tally = Tally(guesses=self.guessing.counts)
 
     @property
@@ -155,21 +159,37 @@ class Engine:
         self.scheduler.fill(plan, sum(map(len, trees)))
         self._note_crowd()
         works = self._works(plan, trees)
-        try:
-            drawn = self._runner.run(works) if works else []
-        except BrokenLogits as error:
-            self._fail(works, str(error))
-        else:
-            for work, result in zip(works, drawn, strict=True):
-                self._commit(work, result)
-            self._count(works)
-            rows, ended = sum(len(work.tokens) for work in works), time.perf_counter()
-            self.guessing.time(plan, rows, ended - began)
-            if works and not plan.prefilling and self.busy:
-                self._ended = ended
+        for work, drawn in self._run(works):
+            self._commit(work, drawn)
+        self._count(works)
+        rows, ended = sum(len(work.tokens) for work in works), time.perf_counter()
+        self.guessing.time(plan, rows, ended - began)
+        if works and not plan.prefilling and self.busy:
+            self._ended = ended
         said, self._said = self._said, Outcome()
         said.quiet = self.guessing.quiet
         return said
+
+    def _run(self, works: list[Work]) -> Iterator[tuple[Work, Drawn]]:
+        """Each of ``works`` and what it drew, to be committed at once.
+
+        Where a step fails, its sequences run one by one, and only those end that fail alone: elsewhere they would do it
+        again. That nothing succeeds any more is the verifier's own fault.
+        """
+        try:
+            drawn = self._runner.run(works) if works else []
+        except Exception as error:
+            if len(works) > 1:
+                for work in works:
+                    yield from self._run([work])
+                return
+            self._faults += 1
+            if self._faults > _MOST_FAULTS:
+                raise
+            self._fail(works[0].sequence, error)
+        else:
+            self._faults = 0 if works else self._faults
+            yield from zip(works, drawn, strict=True)
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
@@ -252,9 +272,10 @@ class Engine:
             self._said.closed.append(number)
             self.guessing.close(sequence)
 
-    def _fail(self, works: Seq[Work], why: str) -> None:
-        for sequence in [work.sequence for work in works]:
-            self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
+        _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
+        self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
 
     def _note_crowd(self) -> None:
         if self.scheduler.waiting:
