@@ -51,9 +51,10 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this cache: where its arena is, for those who can map it."""
-        arena = self._store.arena
-        return {} if arena is None else {"arena": str(arena.path), "arena_token": arena.token.hex()}
+        """What the registry tells of this cache: how much it holds, and where its arena is."""
+        sizes, arena = self._store.sizes(), self._store.arena
+        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values())}
+        return told if arena is None else told | {"arena": str(arena.path), "arena_token": arena.token.hex()}
 
     async def stop(self) -> None:
         """Moves what would be lost to tiers that stay."""

@@ -1,0 +1,173 @@
+"""The engine's side of the KV cache: what is asked for, what is offered, and how pages get in and out of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from outrider.kernels.pool import KvPool
+from outrider.models.pages import PageTable
+from outrider.verifier.scheduler import Scheduler
+from outrider.verifier.sequence import Sequence
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Pages that a sequence lacks.
+
+    Attributes:
+        number: of the sequence.
+        hashes: chain hashes of the sequence's full pages.
+        here: how many of the leading ones need not be fetched.
+    """
+
+    number: int
+    tenant: str
+    hashes: list[bytes]
+    here: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Copies of pages, from those at ``indices`` of a chain. Each tensor may still be on its way from a GPU."""
+
+    tenant: str
+    hashes: list[bytes]
+    indices: list[int]
+    copies: list[list[Tensor]]
+
+
+class Link(Protocol):
+    """The way to the KV cache; called in the engine's thread, and never waits."""
+
+    def fetch(self, wanted: Wanted) -> bool:
+        """Begins to fetch; whether it does, so that `CachedPages.arrive` will follow."""
+
+    def leave(self, number: int) -> None:
+        """Ends a fetch, if it runs: its sequence is gone."""
+
+    def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
+        """Which of a chain's pages from ``first`` on are taken now; they must be offered."""
+
+    def offer(self, offered: Offered) -> None:
+        """Hands pages over; may drop them."""
+
+
+class PageCache(Protocol):
+    """What the engine tells of its pages; called in its thread."""
+
+    def seek(self, sequence: Sequence) -> bool:
+        """Asks for pages of a new sequence; whether it should wait for them."""
+
+    def leave(self, sequence: Sequence) -> None:
+        """Notes that a sequence has ended."""
+
+    def offer(self, sequence: Sequence) -> None:
+        """Notes that a sequence may have new full pages."""
+
+
+class NoCache:
+    """A `PageCache` where there is none."""
+
+    def seek(self, sequence: Sequence) -> bool:
+        """See `PageCache`."""
+        return False
+
+    def leave(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+
+    def offer(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+
+
+class CachedPages:
+    """A `PageCache` over a link.
+
+    What is fetched goes where pages of ended sequences are: found by its hash when the sequence is admitted, and given
+    up like any other that nobody holds. The scheduler need not know of it.
+    """
+
+    def __init__(self, pool: KvPool, scheduler: Scheduler, link: Link) -> None:
+        self._pool, self._scheduler, self._link = pool, scheduler, link
+        self._pages: PageTable = scheduler.pages
+        self._offered: dict[int, int] = {}
+        self._seeking: set[int] = set()
+
+    def seek(self, sequence: Sequence) -> bool:
+        """See `PageCache`."""
+        hashes, here = self._scheduler.chain(sequence)
+        wanted = Wanted(sequence.number, sequence.request.tenant, hashes, here)
+        if len(hashes) == here or not self._link.fetch(wanted):
+            return False
+        self._seeking.add(sequence.number)
+        return True
+
+    def leave(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+        self._offered.pop(sequence.number, None)
+        if sequence.number in self._seeking:
+            self._seeking.discard(sequence.number)
+            self._link.leave(sequence.number)
+
+    def offer(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+        before, now = self._offered.get(sequence.number, 0), sequence.published
+        if now <= before:
+            return
+        self._offered[sequence.number] = now
+        hashes = sequence.hashes[:now]
+        if indices := self._link.wants(sequence.request.tenant, hashes, before):
+            copies = [copy_page(self._pool, sequence.pages[index]) for index in indices]
+            self._link.offer(Offered(sequence.request.tenant, hashes, indices, copies))
+
+    def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
+        """Makes fetched pages findable, from the first that was lacking on, as far as there is room for them."""
+        self._seeking.discard(wanted.number)
+        held = self._pages.match(wanted.hashes[: wanted.here])
+        if len(held) == wanted.here:
+            for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
+                found = self._pages.match([digest])
+                if not found and not self._pages.available:
+                    break
+                held.append(found[0] if found else self._write(digest, data, held))
+        self._pages.release(held)
+
+    def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
+        page = self._pages.allocate(before[-1] if before else None)
+        write_page(self._pool, page, data)
+        self._pages.publish(page, digest)
+        return page
+
+
+def page_bytes(pool: KvPool) -> int:
+    """Bytes of a page."""
+    return sum(part.numel() * part.element_size() for part in _parts(pool, 0))
+
+
+@torch.inference_mode()
+def copy_page(pool: KvPool, page: int) -> list[Tensor]:
+    """A page's keys and values, and the scales of an 8-bit one, on the pool's device."""
+    return [part.contiguous().clone() for part in _parts(pool, page)]
+
+
+def to_bytes(copies: Seq[Tensor]) -> bytes:
+    """What `copy_page` copied, as it is stored: the slots of each layer in turn, then the scales."""
+    return b"".join(part.flatten().view(torch.uint8).cpu().numpy().tobytes() for part in copies)
+
+
+@torch.inference_mode()
+def write_page(pool: KvPool, page: int, data: bytes) -> None:
+    """Writes `to_bytes` back, `page_bytes` of it."""
+    stored, start = torch.frombuffer(bytearray(data), dtype=torch.uint8), 0
+    for part in _parts(pool, page):
+        size = part.numel() * part.element_size()
+        part.copy_(stored[start : start + size].clone().view(part.dtype).view(part.shape))
+        start += size
+
+
+def _parts(pool: KvPool, page: int) -> list[Tensor]:
+    slots = slice(page * pool.page_size, (page + 1) * pool.page_size)
+    return [part[:, slots] for part in (pool.data, pool.scales) if part is not None]
