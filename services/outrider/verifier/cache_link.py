@@ -93,8 +93,13 @@ class CacheLink:
         self.offers.start(fingerprint)
 
     @property
+    def instances(self) -> list[str]:
+        """The KV caches that are asked and offered to."""
+        return self._peers.instances if self._fingerprint else []
+
+    @property
     def _useful(self) -> bool:
-        return bool(self._fingerprint and self._peers.instances)
+        return bool(self.instances)
 
     def fetch(self, wanted: Wanted) -> bool:
         """See `Link`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from outrider.mesh.telemetry import counter, gauge
 
 FETCHING = gauge("verifier_kv_fetching_requests", "Requests that wait for pages from a KV cache.")
+CACHES = gauge("verifier_kv_caches", "KV caches that are asked and offered to.")
 FETCHES = counter(
     "verifier_kv_fetches",
     "Requests by what came of asking a KV cache: hit, miss, slower (than computing), late (for the deadline), failed, "

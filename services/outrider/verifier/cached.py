@@ -9,6 +9,7 @@ from pathlib import Path
 from outrider.mesh.service import Mesh
 from outrider.models.fingerprint import page_fingerprint
 from outrider.verifier.cache_link import CacheLink, Terms
+from outrider.verifier.cache_metrics import CACHES
 from outrider.verifier.cache_peers import Peers
 from outrider.verifier.caching import CachedPages, Wanted, page_bytes
 from outrider.verifier.engine import Engine
@@ -55,6 +56,7 @@ def attach(
 def _changed(link: CacheLink, met: asyncio.Event) -> None:
     met.set()
     link.offers.forget()
+    CACHES.set(len(link.instances))
 
 
 async def _open(
@@ -67,3 +69,4 @@ async def _open(
         page_fingerprint, directory, runner.model, runner.pool, quantization=quantization, determinism=determinism
     )
     link.open(fingerprint)
+    CACHES.set(len(link.instances))
