@@ -15,7 +15,7 @@ import pytest
 from outrider.kvcache.arena import MemoryTier
 from outrider.kvcache.blob import Damaged, Header, open_blob, owner_of
 from outrider.kvcache.extents import Extents
-from outrider.kvcache.files import directory, disk
+from outrider.kvcache.files import DirectoryTier, DiskTier
 from outrider.kvcache.index import Index
 from outrider.kvcache.objects import LocalObjects
 from outrider.kvcache.service import make_shelves
@@ -25,7 +25,7 @@ from outrider.kvcache.tiers import Tier, TierContext, TierError
 from outrider.mesh.errors import ConfigError
 from outrider.wire.pages import page_checksum, page_key
 
-REGISTERED = {"memory": MemoryTier, "disk": disk, "directory": directory}
+REGISTERED = {"memory": MemoryTier, "disk": DiskTier, "directory": DirectoryTier}
 MakeTier = Callable[..., Tier]
 
 
@@ -176,7 +176,7 @@ def test_a_file_that_was_changed_is_a_miss_and_is_removed(
     store = make_store(("disk", tier, 100_000))
     put(store, key(1))
     put(store, key(2))
-    file, other = (next((tmp_path / "disk").glob(f"*/{name.hex()}")) for name in (key(1), key(2)))
+    file, other = (next((tmp_path / "disk").glob(f"0/*/{name.hex()}")) for name in (key(1), key(2)))
     data = bytearray(file.read_bytes())
     data[-40] ^= 4
     changed = {"flip": bytes(data), "tear": data[:500], "empty": b"", "swap": other.read_bytes()}
@@ -190,7 +190,7 @@ def test_a_sealed_file_does_not_hold_what_was_stored(make: MakeTier, tmp_path: P
     (tmp_path / "key").write_bytes(b"k" * 16)
     tier = make("disk", key_file=str(tmp_path / "key"))
     tier.write(key(1), blob(key(1)))
-    (file,) = (tmp_path / "disk").glob("*/*")
+    (file,) = (tmp_path / "disk").glob("0/*/*")
     assert page(key(1))[1][:64] not in file.read_bytes()
     assert tier.read(key(1)) == blob(key(1))
     (tmp_path / "key").write_bytes(b"short")
@@ -210,17 +210,27 @@ def test_a_full_disk_costs_the_page_and_nothing_else(make: MakeTier, tmp_path: P
         signal.signal(signal.SIGXFSZ, handler)
     assert store.get(key(2)) is None
     assert store.get(key(1)) is not None
-    assert not list((tmp_path / "disk").glob("*/*.part"))
+    assert not list((tmp_path / "disk").glob("0/*/*.part"))
     assert put(store, key(2))
 
 
 def test_the_disk_tier_removes_what_a_killed_writer_left(make: MakeTier, tmp_path: Path) -> None:
-    make("disk").write(key(1), blob(key(1)))
-    (file,) = (tmp_path / "disk").glob("*/*")
+    before = make("disk")
+    before.write(key(1), blob(key(1)))
+    before.close()
+    (file,) = (tmp_path / "disk").glob("0/*/*")
     left = file.with_suffix(".part")
     left.write_bytes(b"half")
     assert [name for name, _ in make("disk").stored()] == [key(1)]
     assert not left.exists()
+
+
+def test_two_processes_on_one_disk_keep_out_of_each_other_s_way(make: MakeTier, tmp_path: Path) -> None:
+    one, two = make("disk"), make("disk")
+    one.write(key(1), blob(key(1)))
+    assert two.read(key(1)) is None
+    one.close()
+    assert make("disk").read(key(1)) == blob(key(1))
 
 
 def test_instances_find_one_another_s_pages_in_a_shared_directory(make: MakeTier) -> None:

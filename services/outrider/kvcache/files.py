@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -76,28 +77,53 @@ class ObjectTier:
         self._failing = True
 
 
-def disk(context: TierContext) -> ObjectTier:
-    """The tier ``disk``; `TierError` where its options are wrong."""
-    objects, seal = _open("disk", context)
-    objects.sweep()
-    return ObjectTier(objects, seal, shared=False)
+class DiskTier(ObjectTier):
+    """The tier ``disk``, in the first numbered directory below ``path`` that no other process has.
+
+    Raises:
+        TierError: an option is wrong.
+    """
+
+    def __init__(self, context: TierContext) -> None:
+        objects, seal = _open("disk", context, own=True)
+        objects.sweep()
+        super().__init__(objects, seal, shared=False)
+        self._objects: LocalObjects = objects
+
+    def close(self) -> None:
+        """See `Tier`."""
+        self._objects.unlock()
 
 
-def directory(context: TierContext) -> ObjectTier:
-    """The tier ``directory``; `TierError` where its options are wrong."""
-    return ObjectTier(*_open("directory", context), shared=True)
+class DirectoryTier(ObjectTier):
+    """The tier ``directory``.
+
+    Raises:
+        TierError: an option is wrong.
+    """
+
+    def __init__(self, context: TierContext) -> None:
+        super().__init__(*_open("directory", context), shared=True)
 
 
-def _open(name: str, context: TierContext) -> tuple[LocalObjects, Seal]:
+def _open(name: str, context: TierContext, *, own: bool = False) -> tuple[LocalObjects, Seal]:
     options = dict(context.options)
     path = _path(name, "path", options.pop("path", None))
     key_file = options.pop("key_file", None)
     no_options(name, options)
+    seal = Plain() if key_file is None else AesGcm(_path(name, "key_file", key_file))
     try:
-        objects = LocalObjects(path)
+        objects = _first_free(path) if own else LocalObjects(path)
     except OSError as error:
         raise TierError(f"kvcache.options.{name}.path: {path}: {error.strerror}") from None
-    return objects, Plain() if key_file is None else AesGcm(_path(name, "key_file", key_file))
+    return objects, seal
+
+
+def _first_free(path: Path) -> LocalObjects:
+    for number in itertools.count():
+        if (objects := LocalObjects(path / str(number))).lock():
+            return objects
+    raise AssertionError
 
 
 def _path(name: str, option: str, value: Any) -> Path:

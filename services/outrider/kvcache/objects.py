@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterable
@@ -68,6 +69,20 @@ class LocalObjects:
     def list(self) -> Iterable[str]:
         """See `ObjectStore`."""
         return [path.name for path in self._root.glob("??/*") if path.suffix != _TEMPORARY]
+
+    def lock(self) -> bool:
+        """Takes the directory for this process alone; whether no other has."""
+        self._lock = (self._root / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """Ends `lock`."""
+        self._lock.close()
 
     def sweep(self) -> None:
         """Removes what writers that died have left; only for the one that owns the directory."""
