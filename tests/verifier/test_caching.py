@@ -8,7 +8,7 @@ import pytest
 import torch
 from outrider.kernels.pool import KvPool
 from outrider.models.sampling import Sampling
-from outrider.verifier.caching import CachedPages, Offered, Wanted, copy_page, page_bytes, to_bytes, write_page
+from outrider.verifier.caching import CachedPages, Offered, Wanted, copy_pages, page_bytes, to_bytes, write_page
 from outrider.verifier.engine import Engine
 from outrider.verifier.sequence import Request
 from outrider.verifier.shards import SEGMENT, instances_of
@@ -40,8 +40,8 @@ class Shelf:
         return [index for index in range(first, len(hashes)) if hashes[index] not in self.pages]
 
     def offer(self, offered: Offered) -> None:
-        for index, copies in zip(offered.indices, offered.copies, strict=True):
-            self.pages[offered.hashes[index]] = to_bytes(copies)
+        for place, index in enumerate(offered.indices):
+            self.pages[offered.hashes[index]] = to_bytes(offered.copies, place)
 
     def found(self, wanted: Wanted) -> list[bytes]:
         return [self.pages[each] for each in wanted.hashes[wanted.here :] if each in self.pages]
@@ -178,11 +178,12 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
     for part in (pool.data, pool.scales):
         if part is not None:
             part.copy_(torch.randint(-100, 100, part.shape).to(part.dtype))
-    stored = to_bytes(copy_page(pool, 1))
+    stored = to_bytes(copy_pages(pool, [0, 1]), 1)
     assert len(stored) == page_bytes(pool)
     write_page(pool, 3, stored)
-    assert to_bytes(copy_page(pool, 3)) == stored
-    assert to_bytes(copy_page(pool, 2)) != stored
+    copies = copy_pages(pool, [3, 2])
+    assert to_bytes(copies, 0) == stored
+    assert to_bytes(copies, 1) != stored
 
 
 def test_a_third_instance_takes_about_a_third_of_the_pages_and_moves_no_others() -> None:

@@ -15,11 +15,16 @@ import pytest
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
+from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.cache_link import CacheLink, Terms
+from outrider.verifier.cache_peers import Peers
+from outrider.verifier.caching import Wanted
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
+from outrider.wire.pages import page_checksum, page_key
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
@@ -207,6 +212,26 @@ def spoil(cache: Member) -> None:
             data[place] ^= 1
         file.seek(0)
         file.write(data)
+
+
+@pytest.mark.parametrize(("token_s", "found"), [(1000.0, 3), (1e-12, 0)])
+async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
+    mesh: Mesh, token_s: float, found: int
+) -> None:
+    fingerprint, hashes = b"f" * 32, [bytes([index]) * 32 for index in range(3)]
+    pages = [kv.Page(key=page_key(fingerprint, "t", each), data=each, tokens=PAGE) for each in hashes]
+    for page in pages:
+        page.checksum = page_checksum(page.key, page.data)
+    cache = kvcache_pb2_grpc.KvCacheStub(channel(mesh.member("kvcache", "cache").address))
+    await cache.Store(iter([kv.StoreRequest(tenant="t", pages=pages)]))
+    arrived: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+    peers, tasks = Peers(mesh.registry, False, lambda: None), Tasks()
+    link = CacheLink(peers, tasks, Terms("auto", 30, PAGE, 32, token_s), lambda _, data: arrived.set_result(data))
+    peers.start()
+    link.open(fingerprint)
+    assert link.fetch(Wanted(1, "t", hashes, 0))
+    assert await arrived == hashes[:found]
+    await tasks.cancel()
 
 
 class Liar(kvcache_pb2_grpc.KvCacheServicer):

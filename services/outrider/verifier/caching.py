@@ -32,12 +32,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Copies of pages, from those at ``indices`` of a chain. Each tensor may still be on its way from a GPU."""
+    """Copies of the pages at ``indices`` of a chain, by `copy_pages`."""
 
     tenant: str
     hashes: list[bytes]
     indices: list[int]
-    copies: list[list[Tensor]]
+    copies: list[Tensor]
 
 
 class Link(Protocol):
@@ -120,7 +120,7 @@ class CachedPages:
         self._offered[sequence.number] = now
         hashes = sequence.hashes[:now]
         if indices := self._link.wants(sequence.request.tenant, hashes, before):
-            copies = [copy_page(self._pool, sequence.pages[index]) for index in indices]
+            copies = copy_pages(self._pool, [sequence.pages[index] for index in indices])
             self._link.offer(Offered(sequence.request.tenant, hashes, indices, copies))
 
     def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
@@ -144,30 +144,33 @@ class CachedPages:
 
 def page_bytes(pool: KvPool) -> int:
     """Bytes of a page."""
-    return sum(part.numel() * part.element_size() for part in _parts(pool, 0))
+    return sum(part[:, 0].numel() * part.element_size() for part in _parts(pool))
 
 
 @torch.inference_mode()
-def copy_page(pool: KvPool, page: int) -> list[Tensor]:
-    """A page's keys and values, and the scales of an 8-bit one, on the pool's device."""
-    return [part.contiguous().clone() for part in _parts(pool, page)]
+def copy_pages(pool: KvPool, pages: Seq[int]) -> list[Tensor]:
+    """Keys and values of pages, and the scales of 8-bit ones, [layers, pages, ...] on the pool's device."""
+    chosen = torch.tensor(pages, device=pool.data.device)
+    return [part.index_select(1, chosen) for part in _parts(pool)]
 
 
-def to_bytes(copies: Seq[Tensor]) -> bytes:
-    """What `copy_page` copied, as it is stored: the slots of each layer in turn, then the scales."""
-    return b"".join(part.flatten().view(torch.uint8).cpu().numpy().tobytes() for part in copies)
+def to_bytes(copies: Seq[Tensor], place: int) -> bytes:
+    """One of the pages that `copy_pages` copied, as it is stored: the slots of each layer in turn, then the scales."""
+    pages = [part[:, place].contiguous().flatten().view(torch.uint8) for part in copies]
+    return b"".join(page.cpu().numpy().tobytes() for page in pages)
 
 
 @torch.inference_mode()
 def write_page(pool: KvPool, page: int, data: bytes) -> None:
     """Writes `to_bytes` back, `page_bytes` of it."""
     stored, start = torch.frombuffer(bytearray(data), dtype=torch.uint8), 0
-    for part in _parts(pool, page):
-        size = part.numel() * part.element_size()
-        part.copy_(stored[start : start + size].clone().view(part.dtype).view(part.shape))
+    for part in _parts(pool):
+        size = part[:, 0].numel() * part.element_size()
+        part[:, page] = stored[start : start + size].view(part.dtype).view(part[:, page].shape).to(part.device)
         start += size
 
 
-def _parts(pool: KvPool, page: int) -> list[Tensor]:
-    slots = slice(page * pool.page_size, (page + 1) * pool.page_size)
-    return [part[:, slots] for part in (pool.data, pool.scales) if part is not None]
+def _parts(pool: KvPool) -> list[Tensor]:
+    """Views [layers, pages, page_size, ...]."""
+    kept = [part for part in (pool.data, pool.scales) if part is not None]
+    return [part.view(part.shape[0], -1, pool.page_size, *part.shape[2:]) for part in kept]

@@ -15,7 +15,6 @@ from outrider.verifier.cache_peers import Peers
 from outrider.verifier.caching import Offered, to_bytes
 from outrider.verifier.shards import instances_of
 from outrider.wire.pages import page_checksum, page_key
-from torch import Tensor
 
 _MOST_WAITING = 256
 """Pages that may wait; more are dropped."""
@@ -96,10 +95,11 @@ class Offers:
                 self._known -= {(offered.tenant, offered.hashes[page.index]) for page in part}
 
     def _pack(self, offered: Offered) -> list[pb.Page]:
-        return [self._page(offered, *each) for each in zip(offered.indices, offered.copies, strict=True)]
+        return [self._page(offered, place) for place in range(len(offered.indices))]
 
-    def _page(self, offered: Offered, index: int, copies: Sequence[Tensor]) -> pb.Page:
-        key, data = page_key(self._fingerprint, offered.tenant, offered.hashes[index]), to_bytes(copies)
+    def _page(self, offered: Offered, place: int) -> pb.Page:
+        index = offered.indices[place]
+        key, data = page_key(self._fingerprint, offered.tenant, offered.hashes[index]), to_bytes(offered.copies, place)
         seconds = self._page_size * self._token_s
         return pb.Page(
             key=key, data=data, checksum=page_checksum(key, data), tokens=self._page_size, index=index, seconds=seconds
