@@ -164,6 +164,19 @@ def test_pages_for_which_there_is_no_room_are_computed(make_engine: MakeEngine, 
     assert said(finish(second)["a"]) == expected
 
 
+def test_no_more_is_fetched_at_a_time_than_there_is_room_for(make_engine: MakeEngine, shelf: Shelf) -> None:
+    engine = make_engine(pages=12)
+    attach(engine, shelf)
+    for number in range(4):
+        engine.submit(request(f"r{number}", prompt=[number] * 45))
+    assert [len(wanted.hashes) for wanted in shelf.wanted] == [5, 5, 2]
+    engine.cancel("r0")
+    engine.submit(request("again"))
+    assert len(shelf.wanted[-1].hashes) == 5
+    arrive(engine, shelf)
+    assert len(finish(engine)) == 5
+
+
 def test_nothing_is_asked_where_nothing_could_be_reused(make_engine: MakeEngine, shelf: Shelf) -> None:
     engine = make_engine()
     attach(engine, shelf)

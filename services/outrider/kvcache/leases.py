@@ -10,9 +10,9 @@ Place = tuple[int, int]
 
 
 class Leases:
-    """Pins of readers, which end by themselves after ``seconds``."""
+    """Pins of readers, which end by themselves after ``seconds``; ``unpin`` must not wait."""
 
-    def __init__(self, seconds: float, unpin: Callable[[Sequence[Place]], None]) -> None:
+    def __init__(self, seconds: float, unpin: Callable[[Sequence[Place]], object]) -> None:
         self._seconds, self._unpin = seconds, unpin
         self._numbers = itertools.count(1)
         self._held: dict[int, tuple[list[Place], asyncio.TimerHandle]] = {}
@@ -36,5 +36,8 @@ class Leases:
             self._unpin_all(places)
 
     def _unpin_all(self, places: list[Place]) -> None:
+        ended = []
         while places:
-            self._unpin([places.pop()])
+            ended.append(places.pop())
+        if ended:
+            self._unpin(ended)

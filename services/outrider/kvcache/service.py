@@ -46,7 +46,10 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         shelves = make_shelves(self._settings, mesh.instance)
         self._store = Store(shelves)
         await asyncio.to_thread(self._store.recover)
-        self._leases = Leases(self._settings.lease_s, self._store.unpin)
+        loop = asyncio.get_running_loop()
+        self._leases = Leases(
+            self._settings.lease_s, lambda places: loop.run_in_executor(None, self._store.unpin, places)
+        )
         mesh.tasks.spawn(self._measure(), "kvcache metrics")
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 

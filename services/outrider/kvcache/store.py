@@ -114,9 +114,8 @@ class Store:
         return first if isinstance(first, MemoryTier) else None
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Bytes and pages of each tier."""
-        with self._lock:
-            return {shelf.name: (shelf.index.used, len(shelf.index)) for shelf in self._shelves}
+        """Bytes and pages of each tier; never waits for a call that does."""
+        return {shelf.name: (shelf.index.used, len(shelf.index)) for shelf in self._shelves}
 
     def close(self) -> None:
         """Moves pages of tiers that end with the process to those below, and lets go of all."""

@@ -87,29 +87,30 @@ class CachedPages:
     """A `PageCache` over a link.
 
     What is fetched goes where pages of ended sequences are: found by its hash when the sequence is admitted, and given
-    up like any other that nobody holds. The scheduler need not know of it.
+    up like any other that nobody holds. The scheduler need not know of it. No more is fetched at a time than has room.
     """
 
     def __init__(self, pool: KvPool, scheduler: Scheduler, link: Link) -> None:
         self._pool, self._scheduler, self._link = pool, scheduler, link
         self._pages: PageTable = scheduler.pages
         self._offered: dict[int, int] = {}
-        self._seeking: set[int] = set()
+        self._seeking: dict[int, int] = {}
 
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""
         hashes, here = self._scheduler.chain(sequence)
-        wanted = Wanted(sequence.number, sequence.request.tenant, hashes, here)
-        if len(hashes) == here or not self._link.fetch(wanted):
+        room = self._pages.available - sum(self._seeking.values())
+        lacking = min(len(hashes) - here, room)
+        wanted = Wanted(sequence.number, sequence.request.tenant, hashes[: here + lacking], here)
+        if lacking <= 0 or not self._link.fetch(wanted):
             return False
-        self._seeking.add(sequence.number)
+        self._seeking[sequence.number] = lacking
         return True
 
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._offered.pop(sequence.number, None)
-        if sequence.number in self._seeking:
-            self._seeking.discard(sequence.number)
+        if self._seeking.pop(sequence.number, 0):
             self._link.leave(sequence.number)
 
     def offer(self, sequence: Sequence) -> None:
@@ -125,7 +126,7 @@ class CachedPages:
 
     def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
         """Makes fetched pages findable, from the first that was lacking on, as far as there is room for them."""
-        self._seeking.discard(wanted.number)
+        self._seeking.pop(wanted.number, None)
         held = self._pages.match(wanted.hashes[: wanted.here])
         if len(held) == wanted.here:
             for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
