@@ -1,7 +1,7 @@
-# All of Outrider's images: docker build --target gateway|tokenizer|proposer|verifier .
+# All of Outrider's images: docker build --target gateway|tokenizer|kvcache|proposer|verifier .
 #
 # A service is installed into a virtual environment in a stage of its own and only that is copied into its image.
-# The gateway and the tokenizer come without torch. TORCH_INDEX names another package index for torch, for one
+# The gateway, the tokenizer and the KV cache come without torch. TORCH_INDEX names another package index for torch, for one
 # that has builds without CUDA, say.
 
 FROM python:3.11-slim AS base
@@ -48,6 +48,18 @@ FROM base AS tokenizer
 COPY --from=tokenizer-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.tokenizer"]
+
+
+FROM source AS kvcache-build
+RUN pip install --no-cache-dir -c constraints.txt '.[kvcache]'
+COPY . .
+RUN pip install --no-cache-dir --no-deps --force-reinstall .
+
+
+FROM base AS kvcache
+COPY --from=kvcache-build /opt/outrider /opt/outrider
+USER outrider
+CMD ["python", "-m", "outrider.kvcache"]
 
 
 FROM source AS engine-build

@@ -28,8 +28,8 @@ run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
 # Tests that start processes run one at a time, all others on two cores.
-ALONE := $(addprefix tests/,cli clients gateway loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
-	drafting_service.py proposer_faults.py))
+ALONE := $(addprefix tests/,cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
+	drafting_service.py proposer_faults.py kv_cache.py))
 
 test: dev
 ifeq ($(ARGS),)

@@ -72,7 +72,7 @@ def test_config_check_names_every_mistake_of_a_file(tmp_path):
 def test_config_check_says_that_the_defaults_are_right():
     done = outrider("config", "check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The settings of gateway, proposer, tokenizer, verifier are right.\n"
+    assert done.stdout == "The settings of gateway, kvcache, proposer, tokenizer, verifier are right.\n"
 
 
 def test_config_show_tells_where_a_value_comes_from(tmp_path):

@@ -59,7 +59,7 @@ class Up:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory):
-    up = Up("--proposers", "1", "--log-dir", str(tmp_path_factory.mktemp("logs")))
+    up = Up("--proposers", "1", "--kvcaches", "1", "--log-dir", str(tmp_path_factory.mktemp("logs")))
     up.wait_for("Ctrl-C drains")
     yield up
     up.kill()
@@ -79,12 +79,12 @@ def alive(pid: int) -> bool:
 
 def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url):
     kinds = [found[1] for found in READY.finditer("".join(mesh.lines))]
-    assert sorted(kinds) == ["gateway", "nats", "proposer", "tokenizer", "verifier"]
+    assert sorted(kinds) == ["gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
     assert httpx.get(f"{url}/readyz").status_code == 200
 
 
 def test_processes_are_known_by_their_names(mesh):
-    for kind in ("gateway", "proposer", "tokenizer", "verifier"):
+    for kind in ("gateway", "kvcache", "proposer", "tokenizer", "verifier"):
         (pid,) = mesh.pids(kind)
         assert Path(f"/proc/{pid}/cmdline").read_text().startswith(f"outrider {kind}")
 

@@ -19,12 +19,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"kernels"},
     "tokenizer": SERVICE_FLOOR,
     "proposer": SERVICE_FLOOR,
+    "kvcache": {"mesh", "wire", "v1"},
     "verifier": SERVICE_FLOOR,
     "gateway": {"mesh", "wire", "v1"},
     "cli": {"mesh", "wire", "v1", "loadtest"},
     "loadtest": {"mesh", "wire", "v1"},
 }
-WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "gateway", "cli", "loadtest"}
+WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "loadtest"}
 
 
 def _sources() -> dict[str, Path]:

@@ -12,6 +12,7 @@ PACKAGES = (
     "cli",
     "gateway",
     "kernels",
+    "kvcache",
     "loadtest",
     "mesh",
     "models",

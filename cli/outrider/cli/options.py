@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "tokenizer": 1}
+ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "tokenizer": 1, "kvcache": 0}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 
-STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer")
+STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
 """Each of them still needs those behind it, and all of them need NATS, to end the work in flight."""
 NATS_PATIENCE_S = 5.0
 

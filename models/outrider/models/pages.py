@@ -81,6 +81,10 @@ class PageTable:
             found.append(page)
         return found
 
+    def leading(self, hashes: Sequence[bytes]) -> int:
+        """How many pages `match` would find."""
+        return next((count for count, digest in enumerate(hashes) if digest not in self._page_of), len(hashes))
+
     def release(self, pages: Sequence[int]) -> None:
         """Gives pages back; later pages of a prefix are forgotten before the earlier ones."""
         for page in reversed(pages):

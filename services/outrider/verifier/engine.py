@@ -13,6 +13,7 @@ from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
+from outrider.verifier.caching import NoCache, PageCache
 from outrider.verifier.guessing import Counts, Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
@@ -97,6 +98,7 @@ class Engine:
         self._runner, self._answers = runner, answers
         self.guessing = Guessing(runner, scheduler, cost, drafters)
         self.scheduler = scheduler
+        self.cache: PageCache = NoCache()
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
@@ -134,7 +136,14 @@ class Engine:
             self._end(sequence, finish, self._streams[number].frame([], [], []))
         elif request.speculates:
             self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
+        if finish is None and self.cache.seek(sequence):
+            self.scheduler.park(sequence)
         return ahead
+
+    def resume(self, number: int) -> None:
+        """Has a sequence go on that waited for pages."""
+        if (sequence := self._sequences.get(number)) is not None:
+            self.scheduler.resume(sequence)
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""
@@ -206,6 +215,7 @@ class Engine:
         self._echo(work, drawn.prompt)
         if guesses is None:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
+            self.cache.offer(sequence)
             if work.draws:
                 self._decide(sequence, Accepted([0], drawn.tokens), MergedTree(), drawn)
             return
@@ -216,6 +226,7 @@ class Engine:
         self._decide(sequence, accepted, guesses, drawn)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)
+            self.cache.offer(sequence)
 
     def _echo(self, work: Work, scores: list[Score]) -> None:
         """Tells the tokens of the prompt that are known to the model by now, if anyone wants to hear them."""
@@ -264,6 +275,7 @@ class Engine:
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
         self.scheduler.remove(sequence)
+        self.cache.leave(sequence)
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
         last = self._streams.pop(number).last(frame, finish, sequence.usage(), error)

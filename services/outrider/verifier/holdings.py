@@ -29,6 +29,12 @@ class Holdings:
         sequence.published = len(sequence.pages)
         sequence.cached = len(sequence.pages) * self._size
 
+    def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
+        """Hashes of the pages that `reuse` could take, and how many of the leading ones it would find."""
+        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self._size
+        hashes = [self._hash(sequence, index) for index in range(usable)]
+        return hashes, self.pages.leading(hashes)
+
     def grow(self, sequence: Sequence, tokens: int) -> None:
         """Has pages for ``tokens`` tokens; `OutOfPages` when there are only some of them, which it keeps."""
         while len(sequence.pages) < self.needed(tokens):

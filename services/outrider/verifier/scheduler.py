@@ -103,11 +103,12 @@ class Scheduler:
         self.waiting = Waiting(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
         self.preempted = 0
+        self._parked: set[Sequence] = set()
 
     def submit(self, sequence: Sequence) -> int:
         """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
         self._check_size(sequence)
-        if len(self.waiting) >= self.limits.waiting:
+        if len(self.waiting) + len(self._parked) >= self.limits.waiting:
             raise QueueFull
         now = self._clock()
         self.counters.enter(sequence.request.tenant)
@@ -124,9 +125,26 @@ class Scheduler:
                 f"that this verifier has: at most {max(room - prompt + 1, 0)} of answer do"
             )
 
+    def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
+        """Hashes of the full pages that ``sequence`` could begin with, and how many of the leading ones are here."""
+        return self._holdings.chain(sequence)
+
+    def park(self, sequence: Sequence) -> None:
+        """Sets a sequence that is queued aside until `resume`; others go on."""
+        self.waiting.remove(sequence)
+        self._parked.add(sequence)
+
+    def resume(self, sequence: Sequence) -> None:
+        """Ends `park`, if it has not ended: the sequence's place is that of its arrival."""
+        if sequence in self._parked:
+            self._parked.discard(sequence)
+            self.waiting.add(sequence, self._clock())
+
     def remove(self, sequence: Sequence) -> None:
         """Takes ``sequence`` out, wherever it is, and frees its pages."""
-        if not self.waiting.remove(sequence):
+        if sequence in self._parked:
+            self._parked.discard(sequence)
+        elif not self.waiting.remove(sequence):
             self.running.remove(sequence)
         self.counters.leave(sequence.request.tenant)
         self._holdings.drop(sequence)

@@ -23,6 +23,7 @@ from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
+from outrider.verifier.cached import attach
 from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
@@ -76,6 +77,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
+        if self._settings.kv_cache != "off":
+            attach(mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._token_s)
         self._thread.start()
         self._started = True
 
@@ -84,6 +87,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if settings.threads:
             torch.set_num_threads(settings.threads)
         directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
+        self._directory = directory
         try:
             if settings.model == "pocket":
                 pocket.verify(directory)
@@ -136,8 +140,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._pages = PageTable(settings.pages)
         rule = make_rule(settings)
         self._metrics.rule(rule)
-        runner = Runner(model, settings.pages, settings.page_size, rule)
+        runner = self._runner = Runner(model, settings.pages, settings.page_size, rule)
         cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
+        self._token_s = cost(settings.prefill_rows) / settings.prefill_rows
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())

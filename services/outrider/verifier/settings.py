@@ -31,6 +31,19 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
+    kv_cache: Annotated[
+        Literal["auto", "always", "off"],
+        Meta(
+            description="KV caches of the mesh: auto fetches pages that are quicker fetched than computed, "
+            "always whatever there is; off neither asks nor offers"
+        ),
+    ] = "auto"
+    kv_cache_deadline_s: Annotated[
+        float, Meta(gt=0, le=60, description="most seconds that a request waits for pages from a KV cache")
+    ] = 1.0
+    kv_cache_shared: Annotated[
+        bool, Meta(description="read pages of a KV cache on this host from its memory, else over gRPC")
+    ] = True
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
     max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256

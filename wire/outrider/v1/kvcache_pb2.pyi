@@ -1,18 +1,16 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LookupRequest(_message.Message):
-    __slots__ = ("fingerprint", "hashes")
-    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
-    HASHES_FIELD_NUMBER: _ClassVar[int]
-    fingerprint: bytes
-    hashes: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, fingerprint: _Optional[bytes] = ..., hashes: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
     __slots__ = ("leading",)
@@ -20,37 +18,61 @@ class LookupResponse(_message.Message):
     leading: int
     def __init__(self, leading: _Optional[int] = ...) -> None: ...
 
+class Page(_message.Message):
+    __slots__ = ("key", "data", "checksum", "tokens", "index", "seconds", "offset", "size", "tier")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    data: bytes
+    checksum: int
+    tokens: int
+    index: int
+    seconds: float
+    offset: int
+    size: int
+    tier: str
+    def __init__(self, key: _Optional[bytes] = ..., data: _Optional[bytes] = ..., checksum: _Optional[int] = ..., tokens: _Optional[int] = ..., index: _Optional[int] = ..., seconds: _Optional[float] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ..., tier: _Optional[str] = ...) -> None: ...
+
 class FetchRequest(_message.Message):
-    __slots__ = ("fingerprint", "hashes")
-    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
-    HASHES_FIELD_NUMBER: _ClassVar[int]
-    fingerprint: bytes
-    hashes: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, fingerprint: _Optional[bytes] = ..., hashes: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    __slots__ = ("keys", "shared")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    shared: bool
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., shared: _Optional[bool] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("hash", "page", "checksum")
-    HASH_FIELD_NUMBER: _ClassVar[int]
-    PAGE_FIELD_NUMBER: _ClassVar[int]
-    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
-    hash: bytes
-    page: bytes
-    checksum: int
-    def __init__(self, hash: _Optional[bytes] = ..., page: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
+    __slots__ = ("pages", "lease")
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    pages: _containers.RepeatedCompositeFieldContainer[Page]
+    lease: int
+    def __init__(self, pages: _Optional[_Iterable[_Union[Page, _Mapping]]] = ..., lease: _Optional[int] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("lease",)
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    def __init__(self, lease: _Optional[int] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("fingerprint", "hash", "parent", "page", "checksum")
-    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
-    HASH_FIELD_NUMBER: _ClassVar[int]
-    PARENT_FIELD_NUMBER: _ClassVar[int]
-    PAGE_FIELD_NUMBER: _ClassVar[int]
-    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
-    fingerprint: bytes
-    hash: bytes
-    parent: bytes
-    page: bytes
-    checksum: int
-    def __init__(self, fingerprint: _Optional[bytes] = ..., hash: _Optional[bytes] = ..., parent: _Optional[bytes] = ..., page: _Optional[bytes] = ..., checksum: _Optional[int] = ...) -> None: ...
+    __slots__ = ("tenant", "pages")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    pages: _containers.RepeatedCompositeFieldContainer[Page]
+    def __init__(self, tenant: _Optional[str] = ..., pages: _Optional[_Iterable[_Union[Page, _Mapping]]] = ...) -> None: ...
 
 class StoreResponse(_message.Message):
     __slots__ = ("stored",)

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class KvCacheStub:
-    """Missing associated documentation comment in .proto file."""
+    """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
+    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -44,6 +46,11 @@ class KvCacheStub:
                 request_serializer=outrider_dot_v1_dot_kvcache__pb2.FetchRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_kvcache__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/outrider.v1.KvCache/Release',
+                request_serializer=outrider_dot_v1_dot_kvcache__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_kvcache__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
         self.Store = channel.stream_unary(
                 '/outrider.v1.KvCache/Store',
                 request_serializer=outrider_dot_v1_dot_kvcache__pb2.StoreRequest.SerializeToString,
@@ -52,17 +59,26 @@ class KvCacheStub:
 
 
 class KvCacheServicer:
-    """Missing associated documentation comment in .proto file."""
+    """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
+    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    """
 
     def Lookup(self, request, context):
-        """Which of a chain of pages are held.
+        """How many of the leading pages are held.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Pages in the order asked for; a page that is not held is left out.
+        """Pages in the order asked for, up to the first that is not held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """Ends a lease on shared pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,6 +104,11 @@ def add_KvCacheServicer_to_server(servicer, server):
                     request_deserializer=outrider_dot_v1_dot_kvcache__pb2.FetchRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_kvcache__pb2.FetchResponse.SerializeToString,
             ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=outrider_dot_v1_dot_kvcache__pb2.ReleaseRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_kvcache__pb2.ReleaseResponse.SerializeToString,
+            ),
             'Store': grpc.stream_unary_rpc_method_handler(
                     servicer.Store,
                     request_deserializer=outrider_dot_v1_dot_kvcache__pb2.StoreRequest.FromString,
@@ -102,7 +123,9 @@ def add_KvCacheServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class KvCache:
-    """Missing associated documentation comment in .proto file."""
+    """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
+    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    """
 
     @staticmethod
     def Lookup(request,
@@ -148,6 +171,33 @@ class KvCache:
             '/outrider.v1.KvCache/Fetch',
             outrider_dot_v1_dot_kvcache__pb2.FetchRequest.SerializeToString,
             outrider_dot_v1_dot_kvcache__pb2.FetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.KvCache/Release',
+            outrider_dot_v1_dot_kvcache__pb2.ReleaseRequest.SerializeToString,
+            outrider_dot_v1_dot_kvcache__pb2.ReleaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

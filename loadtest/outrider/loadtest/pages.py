@@ -1,0 +1,75 @@
+"""Bytes a second of pages out of a KV cache, beside a copy in memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from outrider.mesh.registry import Member
+from outrider.mesh.rpc import channel
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.v1.kvcache_pb2_grpc import KvCacheStub
+from outrider.wire.pages import page_checksum
+
+_BATCH = 8
+
+
+async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int) -> dict[str, float]:
+    """GB/s of the best of several rounds, by transport: ``memcpy``, ``shared`` and ``grpc``, the latter two checked.
+
+    Args:
+        cache: a KV cache on this host.
+        page_bytes: of a page.
+        pages: that are fetched at once.
+        rounds: of each.
+    """
+    stub, keys = KvCacheStub(channel(cache.address)), [os.urandom(32) for _ in range(pages)]
+    made = [_page(key, page_bytes) for key in keys]
+    batches = [made[start : start + _BATCH] for start in range(0, pages, _BATCH)]
+    await stub.Store(iter([pb.StoreRequest(tenant="loadtest", pages=batch) for batch in batches]))
+    arena = _map(Path(cache.status["arena"]))
+
+    async def copy() -> int:
+        return sum(len(bytearray(page.data)) for page in made)
+
+    async def fetch(shared: bool) -> int:
+        size, lease = 0, 0
+        async for response in stub.Fetch(pb.FetchRequest(keys=keys, shared=shared)):
+            lease = response.lease
+            for page in response.pages:
+                data = arena[page.offset : page.offset + page.size] if shared else page.data
+                if page_checksum(page.key, data) != page.checksum:
+                    raise SystemExit("a page is not what its checksum says")
+                size += len(bytearray(data))
+        await stub.Release(pb.ReleaseRequest(lease=lease))
+        return size
+
+    rates = {
+        "memcpy": await _best(rounds, copy),
+        "shared": await _best(rounds, lambda: fetch(True)),
+        "grpc": await _best(rounds, lambda: fetch(False)),
+    }
+    arena.close()
+    return rates
+
+
+def _map(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _page(key: bytes, size: int) -> pb.Page:
+    data = os.urandom(size)
+    return pb.Page(key=key, data=data, checksum=page_checksum(key, data), tokens=16, seconds=1.0)
+
+
+async def _best(rounds: int, run: Callable[[], Awaitable[int]]) -> float:
+    rates = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        size = await run()
+        rates.append(size / (time.perf_counter() - began) / 1e9)
+    return max(rates)

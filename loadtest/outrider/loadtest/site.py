@@ -1,0 +1,88 @@
+"""Services of one's own on a broker of one's own, for measurements that need to ask one process and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from outrider.loadtest.local_mesh import free_port
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Member, Registry
+
+_READY_S = 120.0
+_STOP_S = 20.0
+
+
+class Site:
+    """A broker and what was started on it; see `open_site`."""
+
+    def __init__(self, url: str, logs: Path, registry: Registry) -> None:
+        self._url, self._logs, self.registry = url, logs, registry
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    async def start(self, kind: str, name: str, **settings: object) -> Member:
+        """Starts ``python -m outrider.<kind>`` with settings as flags; the member, once it is ready.
+
+        Raises:
+            Unavailable: it did not become ready in time.
+        """
+        flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
+        command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={self._url}", f"--instance={name}", *flags]
+        self._spawn(command, self._logs / f"{name}.log")
+        await self.registry.wait_for(kind, lambda all_: any(each.instance == name for each in all_), _READY_S)
+        return self.member(kind, name)
+
+    def _spawn(self, command: list[str], path: Path) -> None:
+        with path.open("ab") as log:
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+
+    def member(self, kind: str, name: str) -> Member:
+        """What is known of a process."""
+        return next(each for each in self.registry.members(kind) if each.instance == name)
+
+    def end(self) -> None:
+        """Ends all processes."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@asynccontextmanager
+async def open_site() -> AsyncIterator[Site]:
+    """An empty site, which ends with the block."""
+    port = free_port()
+    url = f"nats://127.0.0.1:{port}"
+    broker = _start_broker(port)
+    bus = Bus()
+    with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
+        try:
+            await bus.connect(url, "loadtest", wait_s=10)
+            registry = Registry(bus, "loadtest", f"loadtest-{port}")
+            await registry.start()
+            site = Site(url, Path(logs), registry)
+            try:
+                yield site
+            finally:
+                await asyncio.to_thread(site.end)
+                registry.leave()
+        finally:
+            await bus.close()
+            broker.terminate()
+            broker.wait()
+
+
+def _start_broker(port: int) -> subprocess.Popen[bytes]:
+    server = Path(sys.executable).parent / "nats-server"
+    return subprocess.Popen([server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)

@@ -1,0 +1,187 @@
+"""The KV cache as a service."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, ClassVar
+
+import grpc
+from outrider.kvcache.blob import Damaged, Header, owner_of
+from outrider.kvcache.index import Index
+from outrider.kvcache.leases import Leases, Place
+from outrider.kvcache.metrics import BYTES, HIT_TOKENS, LOOKED_UP, PAGES, REFUSED, SENT
+from outrider.kvcache.settings import KvCacheSettings
+from outrider.kvcache.store import Found, Shelf, Store
+from outrider.kvcache.tiers import GROUP, TierContext, TierError
+from outrider.mesh import plugins
+from outrider.mesh.errors import ConfigError, InvalidRequest
+from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.v1 import kvcache_pb2_grpc as pb_grpc
+
+_DEFAULT_QUOTA = 256 << 20
+_MOST_KEYS, _KEY_BYTES = 65536, 32
+_MESSAGE_BYTES = 1 << 20
+"""Small pages share a message up to so many bytes."""
+_MEASURED_EVERY_S = 1.0
+
+_log = get_logger("kvcache")
+
+
+class KvCacheService(Service, pb_grpc.KvCacheServicer):
+    """Keeps pages for any number of verifiers. It cannot read them, and has no list of what it keeps for anybody."""
+
+    kind: ClassVar[str] = "kvcache"
+    settings: ClassVar[type[KvCacheSettings]] = KvCacheSettings
+
+    def __init__(self, settings: KvCacheSettings) -> None:
+        self._settings = settings
+
+    async def start(self, mesh: Mesh) -> None:
+        """Opens the tiers and takes in what they hold."""
+        shelves = make_shelves(self._settings, mesh.instance)
+        self._store = Store(shelves)
+        await asyncio.to_thread(self._store.recover)
+        loop = asyncio.get_running_loop()
+        self._leases = Leases(
+            self._settings.lease_s, lambda places: loop.run_in_executor(None, self._store.unpin, places)
+        )
+        mesh.tasks.spawn(self._measure(), "kvcache metrics")
+        pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
+
+    def status(self) -> dict[str, Any]:
+        """What the registry tells of this cache: how much it holds, and where its arena is."""
+        sizes, arena = self._store.sizes(), self._store.arena
+        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values())}
+        return told if arena is None else told | {"arena": str(arena.path), "arena_token": arena.token.hex()}
+
+    async def stop(self) -> None:
+        """Moves what would be lost to tiers that stay."""
+        await asyncio.to_thread(self._store.close)
+
+    async def Lookup(self, message: pb.LookupRequest, context: grpc.aio.ServicerContext) -> pb.LookupResponse:  # noqa: N802
+        """How many leading pages are held."""
+        _check_keys(message.keys)
+        leading = await asyncio.to_thread(self._store.leading, list(message.keys))
+        LOOKED_UP.labels("yes").inc(leading)
+        LOOKED_UP.labels("no").inc(len(message.keys) - leading)
+        return pb.LookupResponse(leading=leading)
+
+    async def Fetch(  # noqa: N802
+        self, message: pb.FetchRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.FetchResponse]:
+        """Leading pages."""
+        _check_keys(message.keys)
+        lease, places = self._leases.grant() if message.shared else (0, [])
+        keys, done = list(message.keys), False
+        try:
+            while keys and not done:
+                pages, done = await asyncio.to_thread(self._batch, keys, message.shared, places)
+                yield pb.FetchResponse(pages=pages, lease=lease)
+                del keys[: len(pages)]
+        finally:
+            self._leases.settle(lease, places)
+
+    def _batch(self, keys: list[bytes], shared: bool, places: list[Place]) -> tuple[list[pb.Page], bool]:
+        """Pages for one message, and whether it is the last."""
+        pages: list[pb.Page] = []
+        size = 0
+        for key in keys:
+            if (found := self._store.get(key, pin=shared)) is None:
+                return pages, True
+            if found.place is not None:
+                places.append(found.place)
+            pages.append(_page(key, found))
+            size += len(found.data)
+            if size >= _MESSAGE_BYTES:
+                return pages, False
+        return pages, True
+
+    async def Release(self, message: pb.ReleaseRequest, context: grpc.aio.ServicerContext) -> pb.ReleaseResponse:  # noqa: N802
+        """Ends a lease."""
+        self._leases.end(message.lease)
+        return pb.ReleaseResponse()
+
+    async def Store(  # noqa: N802
+        self, requests: AsyncIterator[pb.StoreRequest], context: grpc.aio.ServicerContext
+    ) -> pb.StoreResponse:
+        """Takes pages in."""
+        stored = 0
+        async for request in requests:
+            _check_keys([page.key for page in request.pages])
+            _check_pages(request.pages)
+            stored += await asyncio.to_thread(self._put, request)
+        return pb.StoreResponse(stored=stored)
+
+    def _put(self, request: pb.StoreRequest) -> int:
+        stored, owner, expires = 0, owner_of(request.tenant), time.time() + self._settings.ttl_s
+        for page in request.pages:
+            header = Header(page.checksum, len(page.data), page.tokens, page.index, page.seconds, expires, owner)
+            try:
+                stored += self._store.put(page.key, header, page.data)
+            except Damaged:
+                REFUSED.inc()
+                raise InvalidRequest("a page is not what its checksum says", param="pages") from None
+        return stored
+
+    async def _measure(self) -> None:
+        while True:
+            for tier, (size, pages) in self._store.sizes().items():
+                BYTES.labels(tier).set(size)
+                PAGES.labels(tier).set(pages)
+            await asyncio.sleep(_MEASURED_EVERY_S)
+
+
+def make_shelves(settings: KvCacheSettings, instance: str) -> list[Shelf]:
+    """The tiers of the settings; `ConfigError` where one is not there or not as it must be."""
+    for key in ("quotas", "options"):
+        if unknown := sorted(getattr(settings, key).keys() - set(settings.tiers)):
+            raise ConfigError(f"{key} names {', '.join(unknown)}, which tiers does not")
+    if len(set(settings.tiers)) < len(settings.tiers) or "memory" in settings.tiers[1:]:
+        raise ConfigError("tiers names each tier once, and memory first")
+    return [_shelf(name, settings, instance) for name in settings.tiers]
+
+
+def _shelf(name: str, settings: KvCacheSettings, instance: str) -> Shelf:
+    quota = settings.quotas.get(name, _DEFAULT_QUOTA)
+    try:
+        tier = plugins.load(GROUP, name)(TierContext(quota, instance, settings.options.get(name, {})))
+    except TierError as error:
+        raise ConfigError(str(error)) from None
+    return Shelf(name, tier, Index(quota, int(quota * settings.tenant_share), time.time))
+
+
+def _page(key: bytes, found: Found) -> pb.Page:
+    header = found.header
+    HIT_TOKENS.labels(found.tier).inc(header.tokens)
+    SENT.labels("grpc" if found.place is None else "shared").inc(header.size)
+    return pb.Page(
+        key=key,
+        data=found.data,
+        checksum=header.checksum,
+        tokens=header.tokens,
+        index=header.index,
+        seconds=header.seconds,
+        offset=found.offset,
+        size=header.size,
+        tier=found.tier,
+    )
+
+
+def _check_keys(keys: Any) -> None:
+    if len(keys) > _MOST_KEYS:
+        raise InvalidRequest(f"{len(keys)} keys; at most {_MOST_KEYS} may be asked for at once", param="keys")
+    if any(len(key) != _KEY_BYTES for key in keys):
+        raise InvalidRequest(f"a key has {_KEY_BYTES} bytes", param="keys")
+
+
+def _check_pages(pages: Iterable[pb.Page]) -> None:
+    for page in pages:
+        if page.tokens < 1 or page.index < 0:
+            raise InvalidRequest("a page has at least one token and an index of at least 0", param="pages")
+        if not (math.isfinite(page.seconds) and page.seconds >= 0):
+            raise InvalidRequest("a page's seconds are a number of at least 0", param="pages")

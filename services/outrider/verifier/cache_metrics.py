@@ -1,0 +1,23 @@
+"""What a verifier measures of the KV cache."""
+
+from __future__ import annotations
+
+from outrider.mesh.telemetry import counter, gauge
+
+FETCHING = gauge("verifier_kv_fetching_requests", "Requests that wait for pages from a KV cache.")
+CACHES = gauge("verifier_kv_caches", "KV caches that are asked and offered to.")
+FETCHES = counter(
+    "verifier_kv_fetches",
+    "Requests by what came of asking a KV cache: hit, miss, slower (than computing), late (for the deadline), failed, "
+    "cancelled.",
+    ["outcome"],
+)
+FETCHED_TOKENS = counter("verifier_kv_fetched_tokens", "Tokens of fetched pages, by the tier they were in.", ["tier"])
+FETCHED_BYTES = counter("verifier_kv_fetched_bytes", "Bytes of fetched pages, by transport.", ["transport"])
+FETCH_SECONDS = counter("verifier_kv_fetch_seconds", "Time that requests waited for a KV cache.")
+SAVED_SECONDS = counter("verifier_kv_recompute_seconds", "Time that computing the fetched pages would have taken.")
+OFFERED = counter(
+    "verifier_kv_offered_pages",
+    "Full pages by what came of offering them: sent, dropped (too busy), failed.",
+    ["outcome"],
+)

@@ -1,0 +1,34 @@
+"""How long fetching takes, as measured so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_WEIGHT = 0.3
+_FORGET_S = 30.0
+"""A measurement that old decides nothing: circumstances change, and what is not fetched is not measured."""
+
+
+class TransferTime:
+    """Moving averages of the seconds that asking takes and of bytes a second."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._latency = self._rate = 0.0
+        self._measured = -_FORGET_S
+
+    def measured(self, size: int, asking: float, fetching: float) -> None:
+        """Notes a transfer of ``size`` bytes: seconds of the lookup, and of the fetch."""
+        rate = size / max(fetching, 1e-6)
+        fresh = self._clock() - self._measured < _FORGET_S
+        weight = _WEIGHT if fresh else 1.0
+        self._latency += weight * (asking - self._latency)
+        self._rate += weight * (rate - self._rate)
+        self._measured = self._clock()
+
+    def seconds(self, size: int) -> float:
+        """For fetching ``size`` bytes that are known to be there; 0 where nothing is known of it."""
+        if self._clock() - self._measured >= _FORGET_S:
+            return 0.0
+        return self._latency + size / self._rate

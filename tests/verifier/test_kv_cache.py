@@ -1,0 +1,283 @@
+"""Verifiers and KV caches as processes: the same answers cold, warm and fetched, whatever becomes of the caches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.rpc import Server, channel, close_channels
+from outrider.mesh.tasks import Tasks
+from outrider.v1 import kvcache_pb2 as kv
+from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
+from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.cache_link import CacheLink, Terms
+from outrider.verifier.cache_peers import Peers
+from outrider.verifier.caching import Wanted
+from outrider.wire.frames import Finish, Frame, Usage, decode_frame
+from outrider.wire.ids import pack_ids
+from outrider.wire.pages import page_checksum, page_key
+
+from tests.processes import ServiceProcess, running
+from tests.toy_model import save_toy
+from tests.waiting import eventually
+
+PAGE = 8
+VERIFIERS = {"origin", "grpc", "shared", "other"}
+PATIENT = {"kv_cache": "always", "kv_cache_deadline_s": 30}
+Stub = verifier_pb2_grpc.VerifierStub
+
+
+class Mesh:
+    """Verifiers: ``origin``, whose pages others fetch by ``grpc`` and by ``shared`` memory; and a KV cache."""
+
+    def __init__(self, registry: Registry, cache: ServiceProcess) -> None:
+        self.registry, self.cache, self._asked = registry, cache, 0
+
+    def member(self, kind: str, name: str) -> Member:
+        return next(member for member in self.registry.members(kind) if member.instance == name)
+
+    def stub(self, name: str) -> Stub:
+        return Stub(channel(self.member("verifier", name).address))
+
+    async def submit(self, name: str, prompt: Sequence[int], tenant: str = "t", temperature: float = 1.0) -> str:
+        self._asked += 1
+        asked = pb.SubmitRequest(
+            request_id=f"kv-{id(self):x}-{self._asked}",
+            tenant=tenant,
+            prompt=pack_ids(list(prompt)),
+            sampling=sampling_pb2.SamplingParams(temperature=temperature, seed=17, max_tokens=12),
+        )
+        await self.stub(name).Submit(asked)
+        return asked.request_id
+
+    async def frames(self, name: str, request: str) -> list[Frame]:
+        call = self.stub(name).Follow(pb.FollowRequest(request_id=request))
+        return [decode_frame(response.frame) async for response in call]
+
+    async def ask(self, name: str, prompt: Sequence[int], **how: Any) -> tuple[list[int], int]:
+        """Tokens of an answer, and how many of the prompt were cached."""
+        frames = await self.frames(name, await self.submit(name, prompt, **how))
+        usage: Usage | None = frames[-1].usage
+        assert usage is not None
+        return [token for frame in frames for token in frame.tokens], usage.cached_tokens
+
+    async def store(self, prompt: Sequence[int], **how: Any) -> list[int]:
+        """The origin's own answer to a prompt that is new to it, with its pages in the cache."""
+        before = self.pages()
+        tokens, cached = await self.ask("origin", prompt, **how)
+        assert cached == 0
+        await eventually(lambda: self.pages() >= before + (len(prompt) + len(tokens) - 2) // PAGE)
+        return tokens
+
+    def pages(self) -> int:
+        return int(self.member("kvcache", "cache").status["pages"])
+
+    async def metric(self, name: str, metric: str) -> float:
+        port = self.member("verifier", name).status["metrics_port"]
+        async with httpx.AsyncClient(trust_env=False) as client:
+            lines = (await client.get(f"http://127.0.0.1:{port}/metrics")).text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric))
+
+
+def prompt(number: int, length: int = 45) -> list[int]:
+    return [(number * 13 + index * (number + 3)) % 50 for index in range(length)]
+
+
+@pytest.fixture(scope="module")
+def processes(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    logs = tmp_path_factory.mktemp("logs")
+    common = {"nats_url": shared_nats, "model": save_toy(logs / "toy", 50), "page_size": PAGE, "drafters": "[]"}
+    other = common | {"model": save_toy(logs / "other", 50, seed=1)}
+    verifiers = {
+        "origin": common | PATIENT,
+        "grpc": common | PATIENT | {"kv_cache_shared": "false"},
+        "shared": common | {"kv_cache": "always", "kv_cache_deadline_s": 3},
+        "other": other | PATIENT,
+    }
+    cache = ServiceProcess("kvcache", logs / "cache.log", nats_url=shared_nats, instance="cache")
+    with ExitStack() as stack:
+        cache.start()
+        stack.callback(cache.stop)
+        for name, settings in verifiers.items():
+            stack.enter_context(running("verifier", logs / f"{name}.log", instance=name, **settings))
+        yield cache
+
+
+@pytest.fixture
+async def mesh(bus: Bus, processes: ServiceProcess) -> AsyncIterator[Mesh]:
+    registry = Registry(bus, "test", "reader")
+    await registry.start()
+    await registry.wait_for("verifier", lambda members: {member.instance for member in members} >= VERIFIERS, 60)
+    await registry.wait_for("kvcache", lambda members: any(member.instance == "cache" for member in members), 60)
+    made = Mesh(registry, processes)
+    await joined(made, {"cache"})
+    yield made
+    registry.leave()
+    await close_channels()
+
+
+async def joined(mesh: Mesh, instances: set[str]) -> None:
+    """Returns when every verifier knows exactly these KV caches and has a name for its pages."""
+    async with asyncio.timeout(30):
+        for name in VERIFIERS:
+            while await mesh.metric(name, "outrider_verifier_kv_caches ") != len(instances):
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(("number", "temperature"), [(1, 0.0), (2, 1.0)])
+async def test_an_answer_is_the_same_cold_warm_and_fetched(mesh: Mesh, number: int, temperature: float) -> None:
+    cold = await mesh.store(prompt(number), temperature=temperature)
+    assert await mesh.ask("origin", prompt(number), temperature=temperature) == (cold, 40)
+    before = await mesh.metric("shared", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}')
+    assert await mesh.ask("grpc", prompt(number), temperature=temperature) == (cold, 40)
+    assert await mesh.ask("shared", prompt(number), temperature=temperature) == (cold, 40)
+    after = await mesh.metric("shared", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}')
+    page = 2 * PAGE * 2 * 16 * 4
+    assert after - before == 5 * page
+    assert await mesh.metric("grpc", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}') == 0
+
+
+async def test_what_was_generated_is_found_as_well(mesh: Mesh) -> None:
+    answer = await mesh.store(prompt(3))
+    _, cached = await mesh.ask("grpc", prompt(3) + answer)
+    assert cached == 48
+
+
+async def test_a_tenant_finds_no_page_of_another(mesh: Mesh) -> None:
+    answer = await mesh.store(prompt(4))
+    assert await mesh.ask("grpc", prompt(4), tenant="u") == (answer, 0)
+    assert await mesh.ask("grpc", prompt(4)) == (answer, 40)
+
+
+async def test_another_model_of_the_same_shape_finds_no_page(mesh: Mesh) -> None:
+    answer = await mesh.store(prompt(5))
+    before = mesh.pages()
+    others, cached = await mesh.ask("other", prompt(5))
+    assert cached == 0
+    assert others != answer
+    await eventually(lambda: mesh.pages() >= before + 5)
+    assert await mesh.ask("other", prompt(5)) == (others, 40)
+
+
+async def test_a_cache_that_is_frozen_costs_its_deadline_and_no_answer(mesh: Mesh) -> None:
+    answer = await mesh.store(prompt(10))
+    free = mesh.member("verifier", "grpc").status["free_pages"]
+    os.kill(mesh.cache.pid, signal.SIGSTOP)
+    try:
+        waiting = await mesh.submit("grpc", prompt(10))
+        assert await mesh.ask("grpc", [1, 2, 3])
+        assert (await mesh.stub("grpc").Cancel(pb.CancelRequest(request_id=waiting))).cancelled
+        assert (await mesh.frames("grpc", waiting))[-1].finish is Finish.CANCELLED
+        assert await mesh.ask("shared", prompt(10)) == (answer, 0)
+    finally:
+        os.kill(mesh.cache.pid, signal.SIGCONT)
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
+    await eventually(lambda: mesh.member("verifier", "grpc").status["free_pages"] == free)
+
+
+async def test_a_cache_may_be_killed_and_return_empty(mesh: Mesh) -> None:
+    answers = [await mesh.store(prompt(number)) for number in range(20, 23)]
+    mesh.cache.kill()
+    assert await mesh.ask("grpc", prompt(20)) == (answers[0], 0)
+    await joined(mesh, set())
+    assert await mesh.ask("grpc", prompt(21)) == (answers[1], 0)
+    mesh.cache.start()
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
+    await joined(mesh, {"cache"})
+    assert await mesh.ask("shared", prompt(22)) == (answers[2], 0)
+    answer = await mesh.store(prompt(23))
+    assert await mesh.ask("shared", prompt(23)) == (answer, 40)
+
+
+async def test_pages_that_were_changed_in_memory_are_computed_anew(mesh: Mesh) -> None:
+    answer = await mesh.store(prompt(30))
+    spoil(mesh.member("kvcache", "cache"))
+    assert await mesh.ask("shared", prompt(30)) == (answer, 0)
+
+
+def spoil(cache: Member) -> None:
+    """Flips a bit of every 512th byte of all pages."""
+    with Path(cache.status["arena"]).open("r+b") as file:
+        data = bytearray(file.read(4 << 20))
+        for place in range(32 + 300, len(data), 512):
+            data[place] ^= 1
+        file.seek(0)
+        file.write(data)
+
+
+@pytest.mark.parametrize(("token_s", "found"), [(1000.0, 3), (1e-12, 0)])
+async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
+    mesh: Mesh, token_s: float, found: int
+) -> None:
+    fingerprint, hashes = b"f" * 32, [bytes([index]) * 32 for index in range(3)]
+    pages = [kv.Page(key=page_key(fingerprint, "t", each), data=each, tokens=PAGE) for each in hashes]
+    for page in pages:
+        page.checksum = page_checksum(page.key, page.data)
+    cache = kvcache_pb2_grpc.KvCacheStub(channel(mesh.member("kvcache", "cache").address))
+    await cache.Store(iter([kv.StoreRequest(tenant="t", pages=pages)]))
+    arrived: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+    peers, tasks = Peers(mesh.registry, False, lambda: None), Tasks()
+    link = CacheLink(peers, tasks, Terms("auto", 30, PAGE, 32, token_s), lambda _, data: arrived.set_result(data))
+    peers.start()
+    link.open(fingerprint)
+    assert link.fetch(Wanted(1, "t", hashes, 0))
+    assert await arrived == hashes[:found]
+    await tasks.cancel()
+
+
+class Liar(kvcache_pb2_grpc.KvCacheServicer):
+    """Speaks the protocol of a KV cache, and claims to hold everything."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.asked = kind, 0
+
+    async def Lookup(self, message: kv.LookupRequest, context: Any) -> kv.LookupResponse:  # noqa: N802
+        self.asked += 1
+        return kv.LookupResponse(leading=10**6 if self.kind == "many" else len(message.keys))
+
+    async def Fetch(self, message: kv.FetchRequest, context: Any) -> AsyncIterator[kv.FetchResponse]:  # noqa: N802
+        size = {"short": 3}.get(self.kind, 2 * PAGE * 2 * 16 * 4)
+        for key in message.keys:
+            told = b"x" * 32 if self.kind == "others" else key
+            yield kv.FetchResponse(pages=[kv.Page(key=told, data=bytes(size), checksum=0)])
+        if self.kind == "stalls":
+            await asyncio.sleep(60)
+
+
+@asynccontextmanager
+async def lying(bus: Bus, kind: str) -> AsyncIterator[Liar]:
+    server, liar = Server(), Liar(kind)
+    kvcache_pb2_grpc.add_KvCacheServicer_to_server(liar, server)
+    await server.start()
+    await server.set_serving(True)
+    announced = Registry(bus, "kvcache", f"liar-{kind}", lambda: {"arena": "/dev/null", "arena_token": "zz"})
+    announced.address = f"127.0.0.1:{server.port}"
+    await announced.start()
+    announced.set_state(State.READY)
+    yield liar
+    announced.leave()
+    await server.stop(0)
+
+
+async def test_nothing_that_a_lying_cache_says_is_believed(mesh: Mesh, bus: Bus) -> None:
+    mesh.cache.terminate()
+    mesh.cache.wait()
+    await joined(mesh, set())
+    for number, kind in enumerate(("checksum", "short", "others", "many"), 40):
+        answer, _ = await mesh.ask("origin", prompt(number))
+        async with lying(bus, kind) as liar:
+            await joined(mesh, {kind})
+            assert await mesh.ask("grpc", prompt(number)) == (answer, 0), kind
+            assert liar.asked == 1
+        await joined(mesh, set())
+    mesh.cache.start()
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
