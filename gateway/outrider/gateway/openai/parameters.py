@@ -33,7 +33,7 @@ def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> 
         if value is None:
             continue
         if name in hints:
-            values[name] = _convert(name, value, hints[name])
+            values[name] = convert(name, value, hints[name])
         elif name in neutral:
             _require_neutral(name, value, neutral[name])
         else:
@@ -56,7 +56,8 @@ def _object(body: bytes) -> dict[str, Any]:
     return raw
 
 
-def _convert(name: str, value: Any, hint: Any) -> Any:
+def convert(name: str, value: Any, hint: Any) -> Any:
+    """``value`` as the type ``hint``; `InvalidRequest` says what is wrong with what the client calls ``name``."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
