@@ -10,6 +10,7 @@ from outrider.gateway.generations import Generations
 from outrider.gateway.openai.routes import OpenAi
 from outrider.gateway.openai.streams import Streams
 from outrider.gateway.readiness import ready
+from outrider.gateway.responses.routes import Responses
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.telemetry import render
@@ -37,5 +38,9 @@ def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASG
         return Response(render(), media_type=CONTENT_TYPE)
 
     operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
-    answering = [*OpenAi(generations, flights, settings).routes, *Streams(flights).routes]
+    answering = [
+        *OpenAi(generations, flights, settings).routes,
+        *Responses(generations, flights, settings).routes,
+        *Streams(flights).routes,
+    ]
     return Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))

@@ -44,15 +44,18 @@ class Generations:
         *,
         resumable: bool,
         lingers: bool,
+        background: bool = False,
     ) -> Flight:
         """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
 
-        ``shape`` is what the caller wants to know should it be resumed. `UnknownModel`, `InvalidRequest`, `Overloaded`
+        ``shape`` is what the caller wants to know should it be resumed. What is left goes on for a while where it
+        ``lingers``, and to its end in the ``background``. `UnknownModel`, `InvalidRequest`, `Overloaded`
         when every verifier is full or a limit is reached, `Unavailable` when services are missing for longer than
         ``place_s``.
         """
         jobs, seed = await self._jobs(request_id, generation, admission.caller), generation.sampling.seed
-        record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
+        created = int(time.time())
+        record = Record.of(jobs, created=created, seed=seed, lingers=lingers, shape=shape, background=background)
         try:
             key = Key(admission.caller.tenant, request_id)
             return await self._flights.begin(key, jobs, record, admission, resumable=resumable)

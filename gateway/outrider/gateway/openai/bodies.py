@@ -10,7 +10,7 @@ from outrider.gateway.openai.common import INT32, Asked, Count, Flag
 from outrider.gateway.openai.parameters import ANY, read
 from outrider.gateway.openai.prompts import chat, prompt
 from outrider.gateway.openai.structure import ResponseFormat, of_format, structure
-from outrider.gateway.openai.tools import Calling, Tool, ToolChoice, calling
+from outrider.gateway.openai.tools import Calling, Tool, ToolChoice, calling, shown
 from outrider.gateway.request import Generation, Prompt, Sampling
 from outrider.mesh.errors import InvalidRequest
 
@@ -96,8 +96,7 @@ class ChatBody(Body, frozen=True, kw_only=True):
         return calling(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def _prompt(self) -> Prompt:
-        shown = self.tools if self.calling is not None else []
-        tools = msgspec.json.encode([_without_none(tool) for tool in shown]).decode() if shown else ""
+        tools = shown(self.tools) if self.calling is not None else ""
         return msgspec.structs.replace(chat(self.messages), tools=tools)
 
     def _sampling(self) -> Sampling:
@@ -156,9 +155,3 @@ def _consistent(body: _B) -> _B:
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
     return body
-
-
-def _without_none(tool: Tool) -> dict[str, Any]:
-    """A tool as a template expects it, without what the client did not say."""
-    said = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
-    return {"type": tool.type, "function": said}

@@ -150,3 +150,13 @@ def _schema(tools: list[Tool], parallel: bool, where: str) -> dict[str, Any]:
         )
     most = _MOST_CALLS if parallel else 1
     return {"type": "array", "items": {"anyOf": kinds}, "minItems": 1, "maxItems": most, "$defs": definitions}
+
+
+def shown(tools: list[Tool]) -> str:
+    """Tools as a template expects them, as a JSON array without what the client did not say; "" for none."""
+    return msgspec.json.encode([_said_of(tool) for tool in tools]).decode() if tools else ""
+
+
+def _said_of(tool: Tool) -> dict[str, Any]:
+    said = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
+    return {"type": tool.type, "function": said}
