@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
 from outrider.gateway.openai.forms import Form
-from outrider.gateway.openai.shapes import Answer, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
+from outrider.gateway.openai.shapes import Answer, AnswerOf, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
 from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Frame, Usage
 
@@ -77,7 +77,7 @@ class Writer:
     def _answer(
         self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
     ) -> Answer:
-        return Answer(
+        return AnswerOf(
             self._id, name, self._created, self._served.name, fingerprint(self._served), choices, usage, extra
         )
 

@@ -117,8 +117,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
 }
-_NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "suffix": ("",)}
-_NEUTRAL_CHAT = _NEUTRAL | {
+NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "suffix": ("",)}
+NEUTRAL_CHAT = _NEUTRAL | {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -135,7 +135,7 @@ _B = TypeVar("_B", bound=Body)
 
 def read_completion(body: bytes) -> CompletionBody:
     """The body of a completion; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, CompletionBody, _NEUTRAL_COMPLETION))
+    asked = _consistent(read(body, CompletionBody, NEUTRAL_COMPLETION))
     if asked.max_tokens == 0 and not asked.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
     return asked
@@ -143,7 +143,7 @@ def read_completion(body: bytes) -> CompletionBody:
 
 def read_chat(body: bytes) -> ChatBody:
     """The body of a chat completion; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, ChatBody, _NEUTRAL_CHAT))
+    asked = _consistent(read(body, ChatBody, NEUTRAL_CHAT))
     if asked.top_logprobs and not asked.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
     return asked
