@@ -73,7 +73,7 @@ class Contract:
         self.violations: list[Violation] = []
 
     def check(self, examples: int) -> None:
-        """Sends about so many requests, half of them wrong; operations that take a body get most."""
+        """Sends up to so many requests, half of them wrong; operations that take a body get most."""
         found: Any = self._schema.get_all_operations()
         operations = [operation.ok() for operation in found]
         shares = [_OF_BODIES if operation.body else 1 for operation in operations]
@@ -179,7 +179,7 @@ def _checked(url: str, asked: argparse.Namespace) -> Contract:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.contract", description=__doc__)
     parser.add_argument("--url", help="a gateway; without one a mesh of its own is started")
-    parser.add_argument("--examples", type=_positive, default=2000, help="requests to send (2000)")
+    parser.add_argument("--examples", type=_positive, default=2000, help="most requests to send (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of what is sent (0)")
     return parser
 

@@ -94,7 +94,7 @@ class Telling:
 
     def response(self) -> Response:
         """The response as it stands."""
-        return self._response(self._status, self._items(self._frames) if self._frames else [])
+        return self._response(self._status, self._items())
 
     @property
     def text(self) -> str:
@@ -130,7 +130,7 @@ class Telling:
             yield to.TextDelta(output_index=0, item_id=self._message_id, delta=text, logprobs=logprobs, outrider=more)
 
     def _end_message(self) -> Iterator[to.Event]:
-        items = self._items(self._frames)
+        items = self._items()
         message = items[0]
         assert isinstance(message, OutputMessage)
         part = message.content[0]
@@ -141,7 +141,7 @@ class Telling:
 
     def _end(self) -> Iterator[to.Event]:
         """What is told of an answer that had to be calls: those, or its text where it was cut short of them."""
-        items = self._items(self._frames)
+        items = self._items()
         if isinstance(items[0], OutputMessage):
             yield from self._open()
             yield from self._delta(join(self._frames))
@@ -155,30 +155,18 @@ class Telling:
     def _finish(self, items: list[OutputItem]) -> to.Event:
         return _ENDS[self._status](response=self._response(self._status, items))
 
-    def _items(self, frames: list[Frame]) -> list[OutputItem]:
-        calls = self._calls() if self._calling is not None else []
-        if calls is not None and self._calling is not None:
-            return calls
-        part = TextPart(self.text, logprobs=_logprobs(frames))
-        return [OutputMessage(self._message_id, self._item_status, [part])]
-
-    def _calls(self) -> list[OutputItem] | None:
-        """The calls; none before the end, None where the answer was cut short of being any."""
-        if not self.over or self._calling is None:
+    def _items(self) -> list[OutputItem]:
+        """The output so far. Of an answer that has to be calls it is known at the end; its text, where it is none."""
+        if not self._frames or (self._calling is not None and not self.over):
             return []
-        calls = self._calling.calls(self.text, self._request)
-        if calls is None:
-            return None
-        return [
-            OutputCall(
-                f"fc_{self._request}_{place}",
-                str(call.id),
-                str(call.function.name),
-                call.function.arguments,
-                self._item_status,
-            )
-            for place, call in enumerate(calls)
-        ]
+        part = TextPart(self.text, logprobs=_logprobs(self._frames))
+        return [*self._calls()] or [OutputMessage(self._message_id, self._item_status, [part])]
+
+    def _calls(self) -> Iterator[OutputCall]:
+        calls = self._calling.calls(self.text, self._request) if self._calling is not None else None
+        for place, call in enumerate(calls or ()):
+            name, arguments = str(call.function.name), call.function.arguments
+            yield OutputCall(f"fc_{self._request}_{place}", str(call.id), name, arguments, self._item_status)
 
     @property
     def _item_status(self) -> ItemStatus:
