@@ -32,13 +32,23 @@ async def elsewhere(other: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 async def test_a_background_response_needs_no_reader_and_is_polled_anywhere(
-    client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
+    client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
 ) -> None:
     made = await client.responses.create(**ASKED, background=True)
     assert (made.status, made.background, made.output) == ("queued", True, [])
+    assert await finish(streaming_registry, made.id.removeprefix("resp_")) is Finish.LENGTH
     whole = await _ended(elsewhere, made.id)
     assert whole.status == "incomplete"
     assert whole.output_text == (await client.responses.create(**ASKED, store=False)).output_text
+
+
+async def test_polling_takes_nothing_over_from_a_gateway_that_lives(
+    client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, other: Gateway
+) -> None:
+    taken = other.count("replays_total")
+    made = await client.responses.create(**ASKED | {"max_output_tokens": 1000}, background=True)
+    assert (await _ended(elsewhere, made.id)).usage.output_tokens == 1000
+    assert other.count("replays_total") == taken
 
 
 async def test_a_background_stream_goes_on_without_its_reader_and_is_resumed_elsewhere(
