@@ -22,7 +22,7 @@ def served(shared: Stack) -> dict[str, Any]:
 
 def test_every_answer_is_one_that_the_document_knows(shared: Stack) -> None:
     contract = Contract(shared.url, seed=1)
-    contract.check(200)
+    contract.check(150)
     assert not contract.violations
     assert {200, 400, 404} <= contract.statuses.keys()
 

@@ -20,6 +20,8 @@ _DIALECT = "3.1.0"
 _LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _REQUEST_ID = {"schema": {"type": "string"}, "required": True, "description": "The request's id."}
 
+_RETRY_AFTER = {"schema": {"type": "string"}, "required": True, "description": "Seconds until another try makes sense."}
+
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     """The document of all ``routes``; `KeyError` for one of which `OPERATIONS` says nothing."""
@@ -139,6 +141,8 @@ def _errors(kinds: Iterable[type[OutriderError]], schemas: _Schemas) -> dict[str
         content = {"application/json": {"schema": schemas.of(ErrorAnswer)}}
         entry = told.setdefault(str(kind.http_status), _told("", content))
         entry["description"] = f"{entry['description']} {said}".strip()
+        if kind.retryable:
+            entry["headers"]["retry-after"] = _RETRY_AFTER
     return told
 
 
