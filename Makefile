@@ -5,7 +5,7 @@ SOURCES := wire mesh kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract pocket wheel clean
 
 setup: .venv/.installed
 
@@ -62,6 +62,9 @@ kernels-report: dev
 
 kernels-bench: dev
 	$(BIN)/python -m outrider.kernels.bench $(ARGS)
+
+contract: dev
+	$(BIN)/python -m outrider.loadtest.contract --examples 20000 $(ARGS)
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)

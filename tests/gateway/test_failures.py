@@ -46,6 +46,17 @@ def test_without_jetstream_a_stream_works_and_resuming_it_is_refused(mesh: Stack
         assert "NATS has no JetStream" in refused.json()["error"]["message"]
 
 
+def test_without_jetstream_a_response_works_and_storing_it_is_refused(mesh: Stack) -> None:
+    body = {"model": MODEL, "input": "a", "max_output_tokens": 2}
+    with httpx.Client(base_url=f"{mesh.url}/v1", timeout=60) as http:
+        made = http.post("/responses", json=body)
+        assert made.status_code == 200
+        assert http.get(f"/responses/{made.json()['id']}").status_code == 503
+        refused = http.post("/responses", json=body | {"background": True})
+    assert refused.status_code == 503
+    assert "JetStream" in refused.json()["error"]["message"]
+
+
 EDITS = {
     "repetition_penalty": 1.1,
     "frequency_penalty": 0.1,

@@ -14,9 +14,9 @@ from outrider.gateway.tenants.nats import BUCKET
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import Limits, tenant_entry
 
-from tests.gateway.desk import Desk, complete
+from tests.gateway.desk import Desk, client, complete
 from tests.gateway.raw import Raw
-from tests.gateway.stack import CONTEXT, Stack
+from tests.gateway.stack import CONTEXT, MODEL, Stack
 
 LENGTH = 150
 CUT = 15
@@ -114,6 +114,28 @@ async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(urls:
     async with asyncio.timeout(30):
         while not await _served(urls[1], text):
             await asyncio.sleep(0.1)
+
+
+async def test_a_background_response_is_its_tenants_alone_and_paid_once(
+    shared: Stack, urls: list[str], desk: Desk
+) -> None:
+    _, text = await desk.key(DAY)
+    _, foreign = await Desk(desk.bucket).key()
+    asked: Any = {"model": MODEL, "input": "a", "max_output_tokens": LENGTH, "extra_body": {"ignore_eos": True}}
+    async with client(urls[0], text) as one, client(urls[1], text) as other, client(urls[1], foreign) as stranger:
+        made = await one.responses.create(**asked, background=True)
+        for refused in (stranger.responses.retrieve, stranger.responses.cancel, stranger.responses.delete):
+            with pytest.raises(openai.NotFoundError):
+                await refused(made.id)
+        with pytest.raises(openai.BadRequestError, match="no such response"):
+            await stranger.responses.create(**asked, previous_response_id=made.id)
+        told = [event async for event in await other.responses.retrieve(made.id, stream=True)]
+        whole = await one.responses.retrieve(made.id)
+    assert told[-1].type == "response.incomplete"
+    assert told[-1].response == whole
+    assert whole.usage is not None
+    assert whole.usage.output_tokens == LENGTH
+    await _charged(shared, desk.tenant, whole.usage.total_tokens)
 
 
 async def test_a_stream_that_its_tenant_has_no_tokens_for_is_not_generated_on(

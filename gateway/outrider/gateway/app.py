@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 
 from outrider.gateway.edge import Edge
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
+from outrider.gateway.http import json_response
 from outrider.gateway.openai.routes import OpenAi
 from outrider.gateway.openai.streams import Streams
-from outrider.gateway.readiness import ready
+from outrider.gateway.openapi.document import document
+from outrider.gateway.readiness import Health, Ready, ready
+from outrider.gateway.responses.routes import Responses
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tokenizing import Tokenizing
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.telemetry import render
 from outrider.mesh.telemetry.metrics import CONTENT_TYPE
@@ -25,17 +30,31 @@ def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASG
     generations = Generations(flights, settings)
 
     async def healthz(request: Request) -> Response:
-        return JSONResponse({"status": "alive"})
+        return json_response(Health())
 
     async def readyz(request: Request) -> Response:
         models = await ready(generations.models)
         if not models:
             raise Unavailable("no model has both a tokenizer and a verifier that answer", retry_after=1.0)
-        return JSONResponse({"status": "ready", "models": models})
+        return json_response(Ready(models))
 
     async def metrics(request: Request) -> Response:
         return Response(render(), media_type=CONTENT_TYPE)
 
-    operations = [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
-    answering = [*OpenAi(generations, flights, settings).routes, *Streams(flights).routes]
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    operations = [
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+        Route("/openapi.json", openapi),
+    ]
+    answering = [
+        *OpenAi(generations, flights, settings).routes,
+        *Responses(generations, flights, settings).routes,
+        *Streams(flights).routes,
+        *Tokenizing(generations, settings).routes,
+    ]
+    described = document([*answering, *operations], version("outrider"))
     return Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))

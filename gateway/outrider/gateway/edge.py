@@ -84,6 +84,6 @@ def _known(error: Exception, request_id: str) -> OutriderError:
         return error
     if isinstance(error, HTTPException):
         kind = MethodNotAllowed if error.status_code == MethodNotAllowed.http_status else NotFound
-        return kind("no such path: there are /v1/completions, /v1/chat/completions, /v1/models and /v1/streams")
+        return kind("no such path, or not with this method: /openapi.json lists what there is")
     _log.error("a request failed", request=request_id, exc_info=error)
     return Internal()

@@ -1,8 +1,9 @@
-"""Prompts to token ids, by whichever tokenizer answers."""
+"""Prompts to token ids and back, by whichever tokenizer answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import grpc
 from outrider.gateway.attempts import TRANSIENT
@@ -12,13 +13,14 @@ from outrider.mesh.errors import Unavailable, from_rpc
 from outrider.mesh.rpc import channel
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
-from outrider.wire.ids import unpack_ids
+from outrider.wire.ids import pack_ids, unpack_ids
 
+T = TypeVar("T")
 _ENCODE_S = 30.0
 
 
 class Encoder:
-    """Encodes with the tokenizers that the registry knows."""
+    """Encodes and decodes with the tokenizers that the registry knows."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
@@ -35,13 +37,23 @@ class Encoder:
         found = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
         return [list(ids) for ids in dict.fromkeys(map(tuple, found)) if ids]
 
+    async def decode(self, served: Served, ids: Sequence[int]) -> str:
+        """Text of ``ids``, special tokens included; errors as with `encode`."""
+        request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=True)
+        response = await self._call(served, lambda stub: stub.Decode(request, timeout=_ENCODE_S))
+        return str(response.texts[0])
+
     async def _ask(self, served: Served, inputs: list[pb.EncodeInput]) -> list[list[int]]:
+        request = pb.EncodeRequest(inputs=inputs)
+        response = await self._call(served, lambda stub: stub.Encode(request, timeout=_ENCODE_S))
+        return [unpack_ids(output.ids) for output in response.outputs]
+
+    async def _call(self, served: Served, call: Callable[[pb_grpc.TokenizerStub], Awaitable[T]]) -> T:
+        """What the first tokenizer that answers says."""
         failure: Exception = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):
             try:
-                stub = pb_grpc.TokenizerStub(channel(member.address))
-                response = await stub.Encode(pb.EncodeRequest(inputs=inputs), timeout=_ENCODE_S)
-                return [unpack_ids(output.ids) for output in response.outputs]
+                return await call(pb_grpc.TokenizerStub(channel(member.address)))
             except grpc.aio.AioRpcError as error:
                 failure = from_rpc(error)
                 if not isinstance(failure, TRANSIENT):
@@ -51,6 +63,6 @@ class Encoder:
 
 def _input(prompt: Text | Messages) -> pb.EncodeInput:
     if isinstance(prompt, Messages):
-        chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=True)
+        chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=prompt.answering)
         return pb.EncodeInput(chat=chat)
-    return pb.EncodeInput(text=prompt.text, add_special=True)
+    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special)

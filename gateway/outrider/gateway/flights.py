@@ -25,7 +25,7 @@ from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Finish, Frame, encode_frame
+from outrider.wire.frames import Finish, Frame
 
 _HANDOVER_S = 5.0
 """For so long a gateway that takes a stream over waits for the places that it held at another."""
@@ -107,20 +107,37 @@ class Flights:
         metrics.replays.inc()
         return flight
 
+    async def log(self, key: Key, record: Record) -> list[Frame]:
+        """What was kept of the frames of a stream with one choice; `Unavailable` where that cannot be read."""
+        return await self._ledger.frames(record.jobs(key.request, Caller(tenant=key.tenant))[0])
+
+    def runs(self, key: Key, verifier: str) -> bool:
+        """Whether a stream goes on here, or may at the ``verifier`` that was written to have it."""
+        return any(flight.key == key for flight in self._flights) or self.verifiers.find(verifier) is not None
+
+    async def kept(self, flight: Flight) -> bool:
+        """Whether the ledger knows a flight, once it was told."""
+        if flight.writing is not None:
+            await asyncio.shield(flight.writing)
+        return flight.entered
+
+    async def stop(self, key: Key, record: Record, verifiers: Sequence[str]) -> None:
+        """Ends a stream that `find` found for all its readers; `Unavailable` where that cannot be written."""
+        for job, instance in zip(record.jobs(key.request, Caller(tenant=key.tenant)), verifiers, strict=True):
+            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
+            await self._ledger.end(job, end)
+            member = self.verifiers.find(instance)
+            self.verifiers.cancel(job, [member] if member else [])
+
     async def cancel(self, key: Key) -> None:
         """Ends a stream for all its readers, and forgets it; errors as with `find`."""
         record, verifiers = await self.find(key)
-        jobs = record.jobs(key.request, Caller(tenant=key.tenant))
-        for job, instance in zip(jobs, verifiers, strict=True):
-            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
-            self._bus.publish(job.subject, encode_frame(end))
-            member = self.verifiers.find(instance)
-            self.verifiers.cancel(job, [member] if member else [])
-        await self._ledger.forget(key, jobs)
+        await self.stop(key, record, verifiers)
+        await self._ledger.forget(key, record.jobs(key.request, Caller(tenant=key.tenant)))
 
     async def leave(self, flight: Flight) -> None:
-        """Ends a flight whose reader is gone; one that was asked to goes on for ``linger_s``."""
-        if flight.record.lingers and flight.running and flight.owned:
+        """Ends a flight whose reader is gone; one that was asked to goes on, in the background or for ``linger_s``."""
+        if (flight.record.lingers or flight.record.background) and flight.running and flight.owned:
             flight.lingering = self._tasks.spawn(self._linger(flight), "linger")
         else:
             await self.end(flight)
@@ -174,8 +191,9 @@ class Flights:
             _log.info("a stream cannot be resumed", request=flight.key.request, why=error.message)
 
     async def _linger(self, flight: Flight) -> None:
+        seconds = self._settings.replay_s if flight.record.background else self._settings.linger_s
         with suppress(TimeoutError, OutriderError):
-            async with asyncio.timeout(self._settings.linger_s), aclosing(merged(flight.streams)) as batches:
+            async with asyncio.timeout(seconds), aclosing(merged(flight.streams)) as batches:
                 async for _ in batches:
                     pass
         await self.end(flight)

@@ -13,7 +13,7 @@ from outrider.gateway.flights import Flights
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import LEAST_PRIORITY, Generation
+from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.caller import Caller
@@ -44,24 +44,43 @@ class Generations:
         *,
         resumable: bool,
         lingers: bool,
+        background: bool = False,
     ) -> Flight:
         """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
 
-        ``shape`` is what the caller wants to know should it be resumed. `UnknownModel`, `InvalidRequest`, `Overloaded`
+        ``shape`` is what the caller wants to know should it be resumed. What is left goes on for a while where it
+        ``lingers``, and to its end in the ``background``. `UnknownModel`, `InvalidRequest`, `Overloaded`
         when every verifier is full or a limit is reached, `Unavailable` when services are missing for longer than
         ``place_s``.
         """
         jobs, seed = await self._jobs(request_id, generation, admission.caller), generation.sampling.seed
-        record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
+        created = int(time.time())
+        record = Record.of(jobs, created=created, seed=seed, lingers=lingers, shape=shape, background=background)
         try:
             key = Key(admission.caller.tenant, request_id)
             return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
         except OutriderError as error:
             raise _named(error, generation) from None
 
+    async def find(self, name: str | None, caller: Caller) -> Served:
+        """The model of that name, as `Models.find`; one that was served a moment ago is waited for."""
+
+        async def find() -> Served:
+            return self.models.find(name, caller.may_use)
+
+        return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
+
+    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
+        """As `Encoder.encode`; tokenizers are waited for."""
+        return await self._persist(lambda: self._encoder.encode(served, prompt))
+
+    async def decode(self, served: Served, ids: Sequence[int]) -> str:
+        """As `Encoder.decode`; tokenizers are waited for."""
+        return await self._persist(lambda: self._encoder.decode(served, ids))
+
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
-        served = await self._find(generation.model, caller)
-        prompt = await self._persist(lambda: self._encoder.encode(served, generation.prompt))
+        served = await self.find(generation.model, caller)
+        prompt = await self.encode(served, generation.prompt)
         most, sampling = longest_answer(served, generation, len(prompt), caller), generation.sampling
         words = await self._bad_words(served, sampling.bad_words)
         return [
@@ -84,14 +103,6 @@ class Generations:
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
-
-    async def _find(self, name: str | None, caller: Caller) -> Served:
-        """The model; one that was served a moment ago is waited for."""
-
-        async def find() -> Served:
-            return self.models.find(name, caller.may_use)
-
-        return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
 
 
 def _priority(generation: Generation, caller: Caller) -> int:

@@ -15,7 +15,7 @@ from outrider.mesh.bus import Bus, Journal, Kept
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
-from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.frames import Frame, decode_frame, encode_frame
 from outrider.wire.ids import pack_ids, unpack_ids
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Key(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """A request as it was submitted, seed and token ids included, and ``shape``, the form of its answer.
 
-    ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader. Of the choices'
-    parameters only the first's are kept: the others differ from it in their seed.
+    ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader, ``background``
+    that it needs none. Of the choices' parameters only the first's are kept: the others differ from it in their seed.
     """
 
     created: int
@@ -62,15 +62,18 @@ class Record(msgspec.Struct, frozen=True):
     lingers: bool
     shape: bytes
     priority: int = 0
+    background: bool = False
 
     @classmethod
-    def of(cls, jobs: list[Job], *, created: int, seed: int, lingers: bool, shape: bytes) -> Record:
+    def of(
+        cls, jobs: list[Job], *, created: int, seed: int, lingers: bool, shape: bytes, background: bool = False
+    ) -> Record:
         """The record of a request that has become ``jobs``, one for each choice."""
         first = jobs[0]
         sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
         prompt = pack_ids(first.prompt)
-        served, count = first.served, len(jobs)
-        return cls(created, served, prompt, sampling, speculation, seed, count, lingers, shape, first.priority)
+        served, count, priority = first.served, len(jobs), first.priority
+        return cls(created, served, prompt, sampling, speculation, seed, count, lingers, shape, priority, background)
 
     def jobs(self, request: str, caller: Caller) -> list[Job]:
         """The jobs again, as any verifier can take them, for ``caller``."""
@@ -154,6 +157,10 @@ class Ledger:
     async def frames(self, job: Job) -> list[Frame]:
         """The frames of a job that were kept, in the order of their publication."""
         return [decode_frame(data) for _, data in await self._frames.read(job.subject)]
+
+    async def end(self, job: Job, frame: Frame) -> None:
+        """Publishes the last frame of a job, and returns when it is kept."""
+        await self._frames.add(job.subject, encode_frame(frame))
 
     async def forget(self, key: Key, jobs: list[Job]) -> None:
         """Drops a request and its frames."""

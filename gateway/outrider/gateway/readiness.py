@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import grpc
+import msgspec
 from outrider.gateway.models import Models, Served
 from outrider.mesh.rpc import channel
 from outrider.v1.tokenizer_pb2 import DescribeTokenizerRequest
@@ -15,6 +16,19 @@ from outrider.v1.verifier_pb2 import DescribeRequest
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 
 _ASK_S = 1.0
+
+
+class Health(msgspec.Struct):
+    """What ``/healthz`` says."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Ready(msgspec.Struct):
+    """What ``/readyz`` says."""
+
+    models: list[str]
+    status: Literal["ready"] = "ready"
 
 
 async def ready(models: Models) -> list[str]:

@@ -34,16 +34,21 @@ def choice_seed(seed: int, choice: int) -> int:
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A prompt of plain text."""
+    """A prompt of plain text, behind the model's beginning-of-text token where it has one and that is wanted."""
 
     text: str
+    add_special: bool = True
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """A chat: messages and tools as JSON arrays; no tools are an empty string."""
+    """A chat: messages and tools as JSON arrays; no tools are an empty string.
+
+    ``answering`` opens the assistant's turn at the end.
+    """
 
     json: str
     tools: str = ""
+    answering: bool = True
 
 
 class Tokens(msgspec.Struct, frozen=True):

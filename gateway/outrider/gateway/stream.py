@@ -12,10 +12,11 @@ from outrider.gateway import metrics
 from outrider.gateway.attempts import BUSY, TRANSIENT, persist
 from outrider.gateway.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
 from outrider.gateway.reassembly import Reassembly
+from outrider.gateway.replay import failure_of
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.bus import Bus, Message, Subscription
-from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.errors import Internal, OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, decode_frame
@@ -158,9 +159,7 @@ class TokenStream:
             self._unfollow()
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
-            self.failed = Internal()
-        elif frame.finish is Finish.REFUSED:
-            self.failed = InvalidRequest(frame.error or "the request's parameters leave no token to draw")
+        self.failed = failure_of(frame)
         return None if self.failed else self._fresh(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
@@ -187,9 +186,8 @@ class TokenStream:
 
         A reason is given where the stream was ended for everybody.
         """
-        if frame.error is not None:
-            self.failed = Cancelled(frame.error)
-        elif source is Source.VERIFIER:
+        self.failed = failure_of(frame)
+        if self.failed is None and source is Source.VERIFIER:
             self._lost = Unavailable("the verifier gave the request up")
 
     def _on_silence(self) -> None:

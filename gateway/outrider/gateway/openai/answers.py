@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
 from outrider.gateway.openai.forms import Form
-from outrider.gateway.openai.shapes import Answer, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
+from outrider.gateway.openai.shapes import Answer, AnswerOf, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
 from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Frame, Usage
 
@@ -77,19 +77,24 @@ class Writer:
     def _answer(
         self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
     ) -> Answer:
-        return Answer(
+        return AnswerOf(
             self._id, name, self._created, self._served.name, fingerprint(self._served), choices, usage, extra
         )
 
     def _extra(self, frame: Frame, index: int) -> Extra:
-        extra = Extra()
-        if self._return_tokens:
-            extra = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
-        if frame.finish is not None:
-            extra.steps = frame.usage.steps if frame.usage else UNSET
-            extra.seed, extra.verifier = choice_seed(self._seed, index), frame.verifier or UNSET
-            extra.lossy = True if frame.usage and frame.usage.lossy else UNSET
-        return extra
+        return extra(frame, choice_seed(self._seed, index), self._return_tokens)
+
+
+def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:
+    """``outrider`` of a frame, or of several joined, of an answer drawn with ``seed``."""
+    told = Extra()
+    if return_tokens:
+        told = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+    if frame.finish is not None:
+        told.steps = frame.usage.steps if frame.usage else UNSET
+        told.seed, told.verifier = seed, frame.verifier or UNSET
+        told.lossy = True if frame.usage and frame.usage.lossy else UNSET
+    return told
 
 
 def fingerprint(served: Served) -> str:

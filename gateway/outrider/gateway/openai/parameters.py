@@ -33,7 +33,7 @@ def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> 
         if value is None:
             continue
         if name in hints:
-            values[name] = _convert(name, value, hints[name])
+            values[name] = convert(name, value, hints[name])
         elif name in neutral:
             _require_neutral(name, value, neutral[name])
         else:
@@ -41,6 +41,20 @@ def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> 
     for field in msgspec.structs.fields(kind):
         if field.required and field.name not in values:
             raise InvalidRequest(f"{field.name} is required: {_description(hints[field.name])}", param=field.name)
+    return kind(**values)
+
+
+def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
+    """Parameters of a URL as ``kind``; as `read` otherwise."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name in hints:
+            values[name] = convert(name, text, hints[name], strict=False)
+        elif name in neutral:
+            _require_neutral(name, text, neutral[name])
+        else:
+            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
     return kind(**values)
 
 
@@ -56,9 +70,13 @@ def _object(body: bytes) -> dict[str, Any]:
     return raw
 
 
-def _convert(name: str, value: Any, hint: Any) -> Any:
+def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
+    """``value`` as the type ``hint``; `InvalidRequest` says what is wrong with what the client calls ``name``.
+
+    Where it is not ``strict``, text may stand for numbers and booleans.
+    """
     try:
-        return msgspec.convert(value, hint)
+        return msgspec.convert(value, hint, strict=strict)
     except msgspec.ValidationError as error:
         place = _PLACE.search(str(error))
         if place is None or not place[1]:

@@ -9,9 +9,10 @@ from outrider.gateway.ledger import Key, Record
 from outrider.gateway.openai.answers import Writer
 from outrider.gateway.openai.forms import CHAT, COMPLETION, Form, calls_form
 from outrider.gateway.openai.tools import Calling
+from outrider.mesh.errors import NotFound
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     """What the client asked its chunks to be; ``calling`` is what a chat has to call, if anything."""
 
     kind: Literal["completion", "chat"]
@@ -39,4 +40,12 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 encode_shape = msgspec.msgpack.Encoder().encode
-decode_shape = msgspec.msgpack.Decoder(Shape).decode
+_decode = msgspec.msgpack.Decoder(Shape).decode
+
+
+def decode_shape(data: bytes) -> Shape:
+    """The form in a record; `NotFound` where it is one of another front door."""
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        raise NotFound("there is no such stream: what has this id is a response", param="id") from None

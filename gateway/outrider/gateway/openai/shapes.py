@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -94,16 +94,20 @@ class MessageChoice(msgspec.Struct):
 
 
 Choice = TextChoice | DeltaChoice | MessageChoice
+_C = TypeVar("_C", bound=Choice)
 
 
-class Answer(msgspec.Struct):
-    """An answer or a chunk of one."""
+class AnswerOf(msgspec.Struct, Generic[_C]):
+    """An answer or a chunk of one, with one kind of choices."""
 
     id: str
     object: str
     created: int
     model: str
     system_fingerprint: str
-    choices: list[Choice]
+    choices: list[_C]
     usage: UsageBody | UnsetType | None = UNSET
     outrider: Extra | UnsetType = UNSET
+
+
+Answer = AnswerOf[Choice]

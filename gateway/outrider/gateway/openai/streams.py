@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from outrider.gateway.flights import Flights
 from outrider.gateway.http import EventStream, until_gone
 from outrider.gateway.ledger import Key
@@ -20,6 +21,12 @@ from starlette.routing import Route
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+class StreamQuery(msgspec.Struct, frozen=True):
+    """Parameters of ``GET /v1/streams/{id}``."""
+
+    last_event_id: str | None = None
+
+
 class Streams:
     """Any gateway answers for streams that any gateway began."""
 
@@ -32,7 +39,7 @@ class Streams:
 
     async def _resume(self, request: Request) -> Response:
         """The events behind the one that the client had last; 204, which ends an EventSource, if there is none."""
-        key, last = _key(request), request.headers.get("last-event-id") or request.query_params.get("last_event_id")
+        key, last = _key(request), request.headers.get("last-event-id") or _query(request).last_event_id
         record, verifiers = await self._flights.find(key)
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
@@ -57,3 +64,7 @@ def _key(request: Request) -> Key:
         raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
     admission: Admission = request.state.admission
     return Key(admission.caller.tenant, request_id)
+
+
+def _query(request: Request) -> StreamQuery:
+    return msgspec.convert(dict(request.query_params), StreamQuery)

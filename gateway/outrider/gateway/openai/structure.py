@@ -70,25 +70,38 @@ ResponseFormat = Annotated[
 ]
 
 
-def structure(wanted: ResponseFormat | None, outputs: StructuredOutputs | None) -> Structure | None:
-    """What the answer has to be, if anything; `InvalidRequest` where two parameters say it."""
-    found = _of_format(wanted)
+def structure(found: Structure | None, outputs: StructuredOutputs | None, name: str) -> Structure | None:
+    """What the answer has to be, if anything, where the parameter ``name`` asks for what was ``found``.
+
+    `InvalidRequest` where two parameters say it.
+    """
     if outputs is None:
         return found
     if found is not None:
         raise InvalidRequest(
-            "structured_outputs and response_format both say what the answer has to be: give one of them",
+            f"structured_outputs and {name} both say what the answer has to be: give one of them",
             param="structured_outputs",
         )
     return outputs.structure()
 
 
-def _of_format(wanted: ResponseFormat | None) -> Structure | None:
+def of_format(wanted: ResponseFormat | None) -> Structure | None:
+    """What a ``response_format`` asks for."""
     if isinstance(wanted, JsonObjectFormat):
-        return Structure("json_schema", "response_format", _ANY_OBJECT)
+        return json_object("response_format")
     if isinstance(wanted, JsonSchemaFormat):
-        return Structure("json_schema", "response_format.json_schema", _json(wanted.json_schema.schema))
+        return json_schema("response_format.json_schema", wanted.json_schema.schema)
     return None
+
+
+def json_object(param: str) -> Structure:
+    """Any JSON object, which the parameter ``param`` asks for."""
+    return Structure("json_schema", param, _ANY_OBJECT)
+
+
+def json_schema(param: str, schema: dict[str, Any]) -> Structure:
+    """JSON of a schema, which the parameter ``param`` has."""
+    return Structure("json_schema", param, _json(schema))
 
 
 def _json(schema: dict[str, Any]) -> str:

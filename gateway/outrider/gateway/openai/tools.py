@@ -101,8 +101,13 @@ def call(answer: str, place: int, name: str, arguments: str) -> ToolCall:
     return ToolCall(CalledFunction(arguments, name), f"call_{answer}_{place}", "function")
 
 
-def calling(tools: list[Tool], choice: ToolChoice | None, parallel: bool) -> Calling | None:
-    """What has to be called, if anything; `InvalidRequest` for a choice that cannot be honoured."""
+def calling(
+    tools: list[Tool], choice: ToolChoice | None, parallel: bool, where: str = "function.parameters"
+) -> Calling | None:
+    """What has to be called, if anything; `InvalidRequest` for a choice that cannot be honoured.
+
+    ``where`` is the place of a function's parameters in a tool, as the client writes it.
+    """
     if not tools:
         if choice in (None, "none", "auto"):
             return None
@@ -116,20 +121,20 @@ def calling(tools: list[Tool], choice: ToolChoice | None, parallel: bool) -> Cal
             param="tool_choice",
         )
     if isinstance(choice, NamedTool):
-        return _one(tools, choice.function.name)
-    return Calling(Structure("json_schema", "tools", msgspec.json.encode(_schema(tools, parallel)).decode()))
+        return _one(tools, choice.function.name, where)
+    return Calling(Structure("json_schema", "tools", msgspec.json.encode(_schema(tools, parallel, where)).decode()))
 
 
-def _one(tools: list[Tool], name: str) -> Calling:
+def _one(tools: list[Tool], name: str, where: str) -> Calling:
     for place, tool in enumerate(tools):
         if tool.function.name == name:
-            param = f"tools[{place}].function.parameters"
+            param = f"tools[{place}].{where}"
             return Calling(Structure("json_schema", param, msgspec.json.encode(tool.function.schema).decode()), name)
     there = ", ".join(tool.function.name for tool in tools)
     raise InvalidRequest(f"tool_choice names {name}; there are: {there}", param="tool_choice")
 
 
-def _schema(tools: list[Tool], parallel: bool) -> dict[str, Any]:
+def _schema(tools: list[Tool], parallel: bool, where: str) -> dict[str, Any]:
     """A list of calls. Definitions move to the top, where references look for them."""
     definitions: dict[str, Any] = {}
     kinds = []
@@ -137,7 +142,7 @@ def _schema(tools: list[Tool], parallel: bool) -> dict[str, Any]:
         schema = dict(tool.function.schema)
         for name, definition in schema.pop("$defs", {}).items():
             if definitions.setdefault(name, definition) != definition:
-                param = f"tools[{place}].function.parameters"
+                param = f"tools[{place}].{where}"
                 raise InvalidRequest(f"{param}: $defs.{name} is another than in a tool before it", param=param)
         called = {"name": {"const": tool.function.name}, "arguments": schema}
         kinds.append(
@@ -145,3 +150,13 @@ def _schema(tools: list[Tool], parallel: bool) -> dict[str, Any]:
         )
     most = _MOST_CALLS if parallel else 1
     return {"type": "array", "items": {"anyOf": kinds}, "minItems": 1, "maxItems": most, "$defs": definitions}
+
+
+def shown(tools: list[Tool]) -> str:
+    """Tools as a template expects them, as a JSON array without what the client did not say; "" for none."""
+    return msgspec.json.encode([_said_of(tool) for tool in tools]).decode() if tools else ""
+
+
+def _said_of(tool: Tool) -> dict[str, Any]:
+    said = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
+    return {"type": tool.type, "function": said}

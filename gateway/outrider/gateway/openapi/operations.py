@@ -1,0 +1,150 @@
+"""What each route takes, answers and refuses, by the types that the routes themselves use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from outrider.gateway.errors import ErrorAnswer, MethodNotAllowed, TimedOut, TooLarge, UnknownModel
+from outrider.gateway.openai.bodies import NEUTRAL_CHAT, NEUTRAL_COMPLETION, ChatBody, CompletionBody
+from outrider.gateway.openai.routes import ModelBody, ModelList
+from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
+from outrider.gateway.openai.streams import StreamQuery
+from outrider.gateway.readiness import Health, Ready
+from outrider.gateway.responses import query
+from outrider.gateway.responses.body import NEUTRAL, ResponseBody
+from outrider.gateway.responses.events import Event
+from outrider.gateway.responses.items import Item
+from outrider.gateway.responses.shapes import Deleted, Response
+from outrider.gateway.tenants.guard import InvalidKey, WrongNetwork
+from outrider.gateway.tenants.store import LimitReached
+from outrider.gateway.tokenizing import NEUTRAL as NEUTRAL_TOKENIZE
+from outrider.gateway.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
+from outrider.mesh.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Internal,
+    InvalidRequest,
+    NotFound,
+    OutriderError,
+    Overloaded,
+    Unavailable,
+)
+
+Errors = tuple[type[OutriderError], ...]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """Parameters: a type, those that are known and not honoured, and an example.
+
+    Of parameters that the type leaves to a closer look, ``closer`` has the type of that; a component named in
+    ``untyped`` may leave its ``type`` out.
+    """
+
+    kind: type[msgspec.Struct]
+    neutral: Mapping[str, tuple[Any, ...]] = {}
+    example: Mapping[str, Any] = {}
+    closer: Mapping[str, Any] = {}
+    untyped: tuple[str, ...] = ()
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """A method of a path. ``events`` are those of a stream, the last of which may be ``[DONE]``.
+
+    ``empty`` says what 204 means, where that is answered.
+    """
+
+    summary: str
+    body: Given | None = None
+    query: Given | None = None
+    headers: Mapping[str, Any] = {}
+    answer: Any = None
+    events: tuple[Any, ...] = ()
+    done: bool = False
+    text: bool = False
+    empty: str = ""
+    errors: Errors = ()
+
+
+_READ: Errors = (InvalidRequest, TooLarge, TimedOut)
+_SERVED: Errors = (UnknownModel, Overloaded, Cancelled, DeadlineExceeded)
+_ON_DISCONNECT = {"x-outrider-on-disconnect": Literal["cancel", "continue"]}
+_COMPLETION_EVENTS = (AnswerOf[TextChoice], ErrorAnswer)
+_CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
+_CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
+_ITEMS = {"input": str | list[Item]}
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("POST", "/v1/completions"): Operation(
+        "Completes a prompt.",
+        Given(CompletionBody, NEUTRAL_COMPLETION, {"prompt": "def f(", "max_tokens": 4}),
+        headers=_ON_DISCONNECT,
+        answer=AnswerOf[TextChoice],
+        events=_COMPLETION_EVENTS,
+        done=True,
+        errors=_READ + _SERVED,
+    ),
+    ("POST", "/v1/chat/completions"): Operation(
+        "Answers a chat.",
+        Given(ChatBody, NEUTRAL_CHAT, _CHAT),
+        headers=_ON_DISCONNECT,
+        answer=AnswerOf[MessageChoice],
+        events=_CHAT_EVENTS,
+        done=True,
+        errors=_READ + _SERVED,
+    ),
+    ("POST", "/v1/responses"): Operation(
+        "Makes a response, in the foreground or in the background.",
+        Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",)),
+        headers=_ON_DISCONNECT,
+        answer=Response,
+        events=(Event,),
+        errors=_READ + _SERVED,
+    ),
+    ("GET", "/v1/responses/{id}"): Operation(
+        "A stored response, or its events behind one of them.",
+        query=Given(query.Query, query.NEUTRAL),
+        answer=Response,
+        events=(Event,),
+        errors=(InvalidRequest, NotFound, Overloaded),
+    ),
+    ("DELETE", "/v1/responses/{id}"): Operation("Ends and forgets a response.", answer=Deleted, errors=(NotFound,)),
+    ("POST", "/v1/responses/{id}/cancel"): Operation(
+        "Ends a background response.", answer=Response, errors=(InvalidRequest, NotFound)
+    ),
+    ("GET", "/v1/streams/{id}"): Operation(
+        "A stream behind the event that was read last.",
+        query=Given(StreamQuery),
+        headers={"last-event-id": str},
+        events=(*_COMPLETION_EVENTS, *_CHAT_EVENTS),
+        done=True,
+        empty="The event was the last.",
+        errors=(InvalidRequest, NotFound, Overloaded),
+    ),
+    ("DELETE", "/v1/streams/{id}"): Operation("Ends and forgets a stream.", empty="It is gone.", errors=(NotFound,)),
+    ("GET", "/v1/models"): Operation("All models that are served.", answer=ModelList),
+    ("GET", "/v1/models/{model}"): Operation("One model.", answer=ModelBody, errors=(UnknownModel,)),
+    ("POST", "/v1/tokenize"): Operation(
+        "The token ids of a prompt or a chat.",
+        Given(TokenizeBody, NEUTRAL_TOKENIZE, {"prompt": "def f("}),
+        answer=Tokenized,
+        errors=_READ + _SERVED,
+    ),
+    ("POST", "/v1/detokenize"): Operation(
+        "The text of token ids.",
+        Given(DetokenizeBody, {}, {"tokens": [3, 4]}),
+        answer=Detokenized,
+        errors=_READ + _SERVED,
+    ),
+    ("GET", "/healthz"): Operation("Whether the process lives.", answer=Health),
+    ("GET", "/readyz"): Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,)),
+    ("GET", "/metrics"): Operation("Prometheus metrics.", text=True),
+    ("GET", "/openapi.json"): Operation("This document.", answer=dict[str, Any]),
+}
+
+
+def errors_of(path: str, operation: Operation) -> Errors:
+    """All errors of an operation: its own, and those of whatever stands before it."""
+    guard: Errors = (InvalidKey, WrongNetwork, LimitReached, Unavailable) if path.startswith("/v1/") else ()
+    return tuple(dict.fromkeys((*operation.errors, *guard, MethodNotAllowed, Internal)))

@@ -1,0 +1,150 @@
+"""The body of ``POST /v1/responses``: which parameters are honoured, and what they may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.openai.common import Asked, Count, Flag
+from outrider.gateway.openai.parameters import ANY, read
+from outrider.gateway.openai.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
+from outrider.gateway.openai.tools import Calling, Function, FunctionName, NamedTool, Tool, calling, shown
+from outrider.gateway.request import Generation, Messages, Sampling, Structure
+from outrider.gateway.responses.items import Message
+from outrider.mesh.errors import InvalidRequest
+
+LOGPROBS = "message.output_text.logprobs"
+
+
+class JsonSchemaText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_schema"):
+    """``{"type": "json_schema", "name": ..., "schema": {...}}``. The schema is always enforced, ``strict`` or not."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``text``: what the answer's text has to be."""
+
+    format: TextFormat | JsonObjectFormat | JsonSchemaText | None = None
+    verbosity: Literal["medium"] | None = None
+
+    def structure(self) -> Structure | None:
+        """What is asked for."""
+        if isinstance(self.format, JsonObjectFormat):
+            return json_object("text.format")
+        if isinstance(self.format, JsonSchemaText):
+            return json_schema("text.format.schema", self.format.schema)
+        return None
+
+
+class FunctionTool(Function, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """One of ``tools``."""
+
+
+class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """``tool_choice`` that names a function."""
+
+
+class ResponseBody(Asked, frozen=True, kw_only=True):
+    """Body of ``POST /v1/responses``."""
+
+    input: Annotated[
+        str | Annotated[list[dict[str, Any]], Meta(min_length=1)],
+        Meta(description="a string, or an array of at least one item"),
+    ]
+    instructions: Annotated[str, Meta(description="a string")] | None = None
+    previous_response_id: Annotated[str, Meta(description="the id of a response that is stored")] | None = None
+    max_output_tokens: Count | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
+    include: Annotated[
+        list[Literal["message.output_text.logprobs"]], Meta(description=f'an array that may hold "{LOGPROBS}"')
+    ] = msgspec.field(default_factory=list)
+    text: Annotated[
+        TextConfig, Meta(description='an object like {"format": {"type": "json_schema", "name": ..., "schema": {...}}}')
+    ] = TextConfig()
+    tools: Annotated[
+        list[FunctionTool], Meta(max_length=128, description='an array like [{"type": "function", "name": ...}]')
+    ] = msgspec.field(default_factory=list)
+    tool_choice: (
+        Annotated[
+            Literal["none", "auto", "required"] | NamedFunction,
+            Meta(description='"none", "required", or {"type": "function", "name": ...}'),
+        ]
+        | None
+    ) = None
+    parallel_tool_calls: Flag = True
+    metadata: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
+        Meta(max_length=16, description="an object of up to 16 strings, each of up to 512 characters"),
+    ] = msgspec.field(default_factory=dict)
+    store: Flag = True
+    background: Flag = False
+
+    @property
+    def calling(self) -> Calling | None:
+        """What has to be called, if anything."""
+        choice = self.tool_choice
+        wanted = NamedTool("function", FunctionName(choice.name)) if isinstance(choice, NamedFunction) else choice
+        return calling(self._tools, wanted, self.parallel_tool_calls, "parameters")
+
+    def generation(self, messages: list[Message]) -> Generation:
+        """What is asked for, where the conversation so far is ``messages``."""
+        told = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
+        tools = shown(self._tools) if self.calling is not None else ""
+        return Generation(
+            model=self.model,
+            prompt=Messages(msgspec.json.encode(told + messages).decode(), tools),
+            sampling=self._sampling(),
+            speculation=self._speculation(),
+            max_tokens=self.max_output_tokens,
+            priority=-self.priority,
+        )
+
+    @property
+    def _tools(self) -> list[Tool]:
+        return [
+            Tool("function", Function(tool.name, tool.description, tool.parameters, tool.strict)) for tool in self.tools
+        ]
+
+    def _sampling(self) -> Sampling:
+        asked = structure(self.text.structure(), self.structured_outputs, "text.format")
+        if self.calling is not None:
+            if asked is not None:
+                param = asked.param.partition(".")[0]
+                raise InvalidRequest(f"{param} may not be given where a function has to be called", param=param)
+            asked = self.calling.structure
+        logprobs = self.top_logprobs if LOGPROBS in self.include else None
+        return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
+
+
+_ABSENT = (None,)
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "user": ANY,
+    "safety_identifier": ANY,
+    "prompt_cache_key": ANY,
+    "prompt_cache_retention": ANY,
+    "service_tier": ("auto", "default"),
+    "truncation": ("disabled",),
+    "reasoning": ({}, {"effort": "none"}),
+    "stream_options": ({}, {"include_obfuscation": False}),
+    "conversation": _ABSENT,
+    "context_management": _ABSENT,
+    "max_tool_calls": _ABSENT,
+    "moderation": _ABSENT,
+    "prompt": _ABSENT,
+}
+"""Parameters of OpenAI's that are not honoured."""
+
+
+def read_response(body: bytes) -> ResponseBody:
+    """The body of a response; `InvalidRequest` says what is wrong with it."""
+    asked = read(body, ResponseBody, NEUTRAL)
+    if asked.top_logprobs and LOGPROBS not in asked.include:
+        raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
+    if asked.background and not asked.store:
+        raise InvalidRequest("a background response has to be stored: store must be true", param="background")
+    return asked

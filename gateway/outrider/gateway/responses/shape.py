@@ -1,0 +1,96 @@
+"""The form of a response, as the ledger keeps it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from outrider.gateway.ledger import Key, Record
+from outrider.gateway.openai.tools import Calling
+from outrider.gateway.responses.body import ResponseBody
+from outrider.gateway.responses.items import Message
+from outrider.gateway.responses.shapes import Echo
+from outrider.gateway.responses.telling import Telling
+from outrider.mesh.errors import NotFound
+
+PREFIX = "resp_"
+_ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
+
+
+class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
+    """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it."""
+
+    echo: Echo
+    calling: Calling | None
+    return_tokens: bool
+    conversation: bytes
+
+    @classmethod
+    def of(cls, body: ResponseBody, conversation: list[Message]) -> ResponseShape:
+        """The form that ``body`` asks for."""
+        return cls(_echo(body), body.calling, body.return_tokens, msgspec.json.encode(conversation))
+
+    def telling(self, key: Key, record: Record) -> Telling:
+        """Tells the response, the same wherever and whenever."""
+        return Telling(
+            self.echo,
+            key.request,
+            calling=self.calling,
+            model=record.served.name,
+            seed=record.seed,
+            created=record.created,
+            return_tokens=self.return_tokens,
+        )
+
+    def messages(self) -> list[Message]:
+        """The conversation before the response."""
+        return _messages(self.conversation)
+
+
+encode_shape = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ResponseShape).decode
+_messages = msgspec.json.Decoder(list[Message]).decode
+
+
+def decode_shape(record: Record) -> ResponseShape:
+    """The form in a record; `NotFound` where it is of a stream that is no response."""
+    try:
+        return _decode(record.shape)
+    except msgspec.ValidationError:
+        raise unknown() from None
+
+
+def request_of(response: str) -> str:
+    """The request that a response's id names; `NotFound` for what is no id."""
+    found = _ID.fullmatch(response)
+    if found is None:
+        raise unknown()
+    return found[1]
+
+
+def unknown() -> NotFound:
+    """Nothing is known of a response."""
+    return NotFound("there is no such response: it was never stored, is too old, or was deleted", param="id")
+
+
+def _echo(body: ResponseBody) -> Echo:
+    choice = "auto" if body.tool_choice is None else body.tool_choice
+    return Echo(
+        background=body.background,
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata,
+        parallel_tool_calls=body.parallel_tool_calls,
+        previous_response_id=body.previous_response_id,
+        store=body.store,
+        temperature=body.temperature,
+        text={"format": {"type": "text"}} | _said(body.text),
+        tool_choice=msgspec.to_builtins(choice),
+        tools=msgspec.to_builtins(body.tools),
+        top_logprobs=body.top_logprobs,
+        top_p=1.0 if body.top_p is None else body.top_p,
+    )
+
+
+def _said(value: msgspec.Struct) -> dict[str, object]:
+    return {name: said for name, said in msgspec.to_builtins(value).items() if said is not None}
