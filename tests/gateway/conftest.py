@@ -20,7 +20,7 @@ from tests.reading import reading
 def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer, a verifier with a short queue and a gateway."""
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20)
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20, nats_door="false")
         made.add_model("tokenizer", trace_exporter="console")
         made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
         made.wait_ready()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from outrider.gateway.app import make_app
 from outrider.gateway.flights import Flights
 from outrider.gateway.inference.service import Inference
+from outrider.gateway.micro.door import NatsDoor
 from outrider.gateway.server import HttpServer
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants import Tenants
@@ -40,6 +41,9 @@ class GatewayService(Service):
         self._http = HttpServer(app, self._settings.host, self._settings.port)
         self._http.start(mesh.tasks)
         await self._open_grpc(mesh)
+        self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.entrance)
+        if self._settings.nats_door:
+            await self._nats.open()
 
     async def _open_grpc(self, mesh: Mesh) -> None:
         settings = self._settings
@@ -60,9 +64,9 @@ class GatewayService(Service):
 
     async def drain(self) -> None:
         """Ends the streams in flight."""
-        await asyncio.gather(self._http.drain(), self._grpc.stop(self._settings.drain_s))
+        await asyncio.gather(self._http.drain(), self._grpc.stop(self._settings.drain_s), self._nats.drain())
 
     async def stop(self) -> None:
         """Lets go of the port, and of what is held of limits."""
-        await asyncio.gather(self._http.stop(), self._grpc.stop(0))
+        await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -22,12 +21,10 @@ from outrider.gateway.request import Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.entrance import Entrance
 from outrider.gateway.texts import Texts
-from outrider.mesh.errors import InvalidRequest, NotFound
+from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceServicer
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Inference(InferenceServicer):
@@ -116,9 +113,7 @@ class Inference(InferenceServicer):
 
 
 def _key(request_id: str, call: Call) -> Key:
-    if not _ID.fullmatch(request_id):
-        raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
-    return Key(call.admission.caller.tenant, request_id)
+    return Key.read(call.admission.caller.tenant, request_id)
 
 
 def _places(given: list[int], record: Record) -> list[int]:
