@@ -98,6 +98,7 @@ class Engine:
         self._by_request: dict[str, int] = {}
         self._next_number = 1
         self._said = Outcome()
+        self._ended = 0.0
         self.tally = Tally(guesses=self.guessing.counts)
 
     @property
@@ -147,7 +148,7 @@ class Engine:
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
-        began = time.perf_counter()
+        began, self._ended = self._ended or time.perf_counter(), 0.0
         plan = self.scheduler.plan()
         self.guessing.draft(self._sequences)
         trees = self.guessing.buy(plan)
@@ -162,8 +163,10 @@ class Engine:
             for work, result in zip(works, drawn, strict=True):
                 self._commit(work, result)
             self._count(works)
-            rows = sum(len(work.tokens) for work in works)
-            self.guessing.time(plan, rows, time.perf_counter() - began)
+            rows, ended = sum(len(work.tokens) for work in works), time.perf_counter()
+            self.guessing.time(plan, rows, ended - began)
+            if works and not plan.prefilling and self.busy:
+                self._ended = ended
         said, self._said = self._said, Outcome()
         said.quiet = self.guessing.quiet
         return said
