@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -30,6 +33,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "nats-api.md"
 ASKED = {"prompt": "def f(", "seed": 7, "max_tokens": 300, "ignore_eos": True}
 
 
@@ -140,6 +144,15 @@ async def test_who_subscribes_and_then_asks_gets_every_token_that_the_other_door
         sampling = SamplingParams(seed=7, max_tokens=300, ignore_eos=True)
         request = pb.CompleteRequest(request=pb.GenerateRequest(text="def f(", sampling=sampling))
         assert list((await InferenceStub(channel).Complete(request)).choices[0].tokens) == reader.tokens
+
+
+async def test_the_client_in_the_documentation_prints_the_answer(streaming: Stack, one: Gateway) -> None:
+    script = DOCUMENT.read_text().partition("```python\n")[2].partition("```")[0]
+    assert "nats://127.0.0.1:4222" in script
+    command = [sys.executable, "-c", script.replace("nats://127.0.0.1:4222", streaming.broker.url)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
+    told = await _whole(one, seed=1, max_tokens=32, ignore_eos=False)
+    assert done.stdout == told["choices"][0]["text"]
 
 
 async def test_chats_and_choices_have_a_subject_each(reader: Reader, one: Gateway) -> None:
