@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -23,8 +24,8 @@ from outrider.wire.ids import pack_ids
 from outrider.wire.tenants import Limits
 
 from tests.gateway.desk import Desk, complete, get
-from tests.gateway.stack import CONTEXT, MODEL, Stack
-from tests.gateway.streaming import Gateway, finish
+from tests.gateway.stack import CONTEXT, MODEL, RUNNING, WAITING, Stack
+from tests.gateway.streaming import Gateway, finish, holder
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -206,16 +207,35 @@ async def test_what_only_grpc_can_say_wrong_is_refused_too(
     assert message in told
 
 
-async def test_who_leaves_or_runs_out_of_time_ends_the_generation(stub: Any, registry: Registry) -> None:
-    for timeout in (None, 1.0):
-        call = stub.Generate(_ask(max_tokens=CONTEXT - 100), timeout=timeout)
-        request = dict(await call.initial_metadata())["x-request-id"]
-        await call.read()
-        if timeout is None:
-            call.cancel()
-        else:
-            assert (await _refused(_rest(call)))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert await finish(registry, request) is Finish.CANCELLED
+async def _started(registry: Registry, request: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(AssertionError):
+                await holder(registry, request)
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("whole", "timeout"), [(False, None), (False, 1.0), (True, 1.0)], ids=["leaves", "late stream", "late answer"]
+)
+async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
+    stub: Any, registry: Registry, whole: bool, timeout: float | None
+) -> None:
+    long = _ask(max_tokens=CONTEXT - 100)
+    long.n = RUNNING + WAITING - 1
+    call = (
+        stub.Complete(pb.CompleteRequest(request=long), timeout=timeout)
+        if whole
+        else stub.Generate(long, timeout=timeout)
+    )
+    request = dict(await call.initial_metadata())["x-request-id"]
+    if timeout is None:
+        await _started(registry, request)
+        call.cancel()
+    else:
+        assert (await _refused(call if whole else _rest(call)))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert await finish(registry, f"{request}-{long.n - 1}") is Finish.CANCELLED
     await eventually(lambda: all(m.status["load"] == 0 for m in registry.members("verifier")))
 
 

@@ -26,6 +26,7 @@ from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.frames import Finish, Frame, decode_frame
 from outrider.wire.tenants import Limits
 
+from tests.broker import free_port
 from tests.gateway.desk import Desk, complete
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
@@ -266,6 +267,13 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
         assert (await keyed.told("hello"))["tenant"] == desk.tenant
         request = await keyed.begin(max_tokens=CONTEXT - 100)
         await eventually(lambda: keyed.frames)
+        desk.tenant += "-other"
+        other = Reader(keyed.client, (await desk.key())[1])
+        for subject in ("resume", "cancel"):
+            assert "no such stream" in (await other.told(subject, request_id=request))["error"]["message"]
+        mine = await other.told("generate", request_id=request.partition("-")[2], **ASKED | {"max_tokens": 2})
+        assert mine["request_id"] != request
+        assert mine["subject"].startswith(f"tok.{desk.tenant}.")
         refused = await keyed.ask("generate", **ASKED)
         assert refused.headers is not None
         assert refused.headers["Nats-Service-Error-Code"] == "429"
@@ -280,6 +288,22 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
                 await asyncio.sleep(0.1)
         charged = 100_000 - int(answer.headers["x-ratelimit-remaining-tokens"])
         assert len(keyed.tokens) < charged < CONTEXT - 100
+
+
+async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack, one: Gateway, reader: Reader) -> None:
+    whole = (await _whole(one, max_tokens=3000))["outrider"]["tokens"]
+    leaving = streaming.add("gateway", port=free_port(), instance="leaving", drain_s=0.2)
+    await asyncio.to_thread(leaving.wait_ready)
+    body = ASKED | {"max_tokens": 3000}
+    while (told := await reader.told("generate", **body))["gateway"] != "leaving":
+        await reader.told("cancel", request_id=told["request_id"])
+    await reader.client.subscribe(told["subject"], cb=reader._take)
+    leaving.terminate()
+    await eventually(lambda: any(frame.error for frame in reader.frames))
+    assert {frame.error for frame in reader.frames} == {None, "the gateway is shutting down"}
+    async with _reader(streaming.broker.url) as after:
+        await after.resume(told["request_id"], 0)
+    assert after.tokens == whole
 
 
 async def test_what_takes_longer_than_it_may_is_ended_for_all_readers(

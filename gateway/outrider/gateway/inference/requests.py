@@ -25,21 +25,25 @@ def asked(request: pb.GenerateRequest, limit: int) -> Asked:
 
     A field that is not known here is refused, too.
     """
-    if request.ByteSize() > limit:
-        raise TooLarge(f"the request is larger than {limit} bytes")
-    require_known(request)
+    require_readable(request, limit)
     return read_asked(msgspec.json.encode(_body(request)))
 
 
-def require_known(message: Message, place: str = "the request") -> None:
-    """`InvalidRequest` where ``message`` or one in it holds a field of a later version."""
+def require_readable(message: Message, limit: int) -> None:
+    """`TooLarge` for more than ``limit`` bytes, `InvalidRequest` for a field of a later version."""
+    if message.ByteSize() > limit:
+        raise TooLarge(f"the request is larger than {limit} bytes")
+    _require_known(message)
+
+
+def _require_known(message: Message, place: str = "the request") -> None:
     for field in UnknownFieldSet(message):
         raise InvalidRequest(f"{place} holds a field with the number {field.field_number}, which is not known here")
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None or descriptor.message_type.GetOptions().map_entry:
             continue
         for inner in value if descriptor.is_repeated else [value]:
-            require_known(inner, descriptor.name)
+            _require_known(inner, descriptor.name)
 
 
 def _body(request: pb.GenerateRequest) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
 from outrider.gateway.inference.calls import Call, Calls
-from outrider.gateway.inference.requests import asked, require_known
+from outrider.gateway.inference.requests import asked, require_readable
 from outrider.gateway.inference.responses import Responses
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import require_allowed
@@ -47,7 +47,7 @@ class Inference(InferenceServicer):
     async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteResponse:  # noqa: N802
         """A whole answer."""
         async with self._calls.enter(context, "Complete", counts=True) as call:
-            require_known(request)
+            require_readable(request, self._settings.max_body_bytes)
             if request.request.linger:
                 raise InvalidRequest("linger may only be given to Generate", param="linger")
             flight = await self._start(call, request.request, resumable=False)
@@ -59,7 +59,7 @@ class Inference(InferenceServicer):
     async def Resume(self, request: pb.ResumeRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:  # noqa: N802
         """What follows in a stream, whoever began it."""
         async with self._calls.enter(context, "Resume") as call:
-            require_known(request)
+            require_readable(request, self._settings.max_body_bytes)
             key = _key(request.request_id, call)
             record, verifiers = await self._flights.find(key)
             require_allowed(record.served.name, call.admission.caller.may_use)
@@ -86,7 +86,7 @@ class Inference(InferenceServicer):
     async def Tokenize(self, request: pb.TokenizeRequest, context: Context) -> pb.TokenizeResponse:  # noqa: N802
         """Ids of a text or a chat."""
         async with self._calls.enter(context, "Tokenize", counts=True) as call:
-            require_known(request)
+            require_readable(request, self._settings.max_body_bytes)
             served = self._generations.models.find(request.model or None, call.admission.caller.may_use)
             add_special = request.add_special if request.HasField("add_special") else True
             tokens = await self._texts.tokenize(served, _prompt(request), add_special=add_special)
@@ -95,7 +95,7 @@ class Inference(InferenceServicer):
     async def Detokenize(self, request: pb.DetokenizeRequest, context: Context) -> pb.DetokenizeResponse:  # noqa: N802
         """The text of ids."""
         async with self._calls.enter(context, "Detokenize", counts=True) as call:
-            require_known(request)
+            require_readable(request, self._settings.max_body_bytes)
             served = self._generations.models.find(request.model or None, call.admission.caller.may_use)
             text = await self._texts.detokenize(served, request.tokens, keep_special=request.keep_special)
             return pb.DetokenizeResponse(text=text)
