@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
+from outrider.gateway.errors import UnknownModel, error_answer
+from outrider.mesh.errors import ERRORS, Internal, OutriderError
 from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import Server
+from outrider.v1.inference_pb2_grpc import InferenceServicer, add_InferenceServicer_to_server
 from outrider.wire.frames import Finish
 from outrider_client import (
     AsyncClient,
@@ -15,10 +20,12 @@ from outrider_client import (
     CancelledError,
     Chunk,
     ConnectionFailedError,
+    GatewayError,
     NotFoundError,
     OutriderClientError,
 )
 from outrider_client import grpc as over_grpc
+from outrider_client.errors import error_of_answer
 
 from tests.broker import free_port
 from tests.gateway.stack import CONTEXT, MODEL, Stack
@@ -105,6 +112,35 @@ def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
         assert (unknown.value.code, unknown.value.type) == ("model_not_found", "not_found_error")
         with pytest.raises(TypeError, match="suffix is no parameter"):
             client.complete("a", suffix="b")
+
+
+class Failing(InferenceServicer):
+    """Fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.error: OutriderError = Internal()
+
+    async def ListModels(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise self.error
+
+
+async def test_every_error_of_a_gateway_is_that_of_the_tree_that_http_tells() -> None:
+    server, failing = Server(), Failing()
+    add_InferenceServicer_to_server(failing, server)
+    await server.start()
+    await server.set_serving(True)
+    async with over_grpc.AsyncClient(f"127.0.0.1:{server.port}", max_retries=0) as client:
+        for kind in [*ERRORS, UnknownModel]:
+            failing.error = kind("why", param="a[0].b", retry_after=0.25)
+            with pytest.raises(GatewayError) as caught:
+                await client.models()
+            over_http = error_of_answer(kind.http_status, msgspec.json.encode(error_answer(failing.error)))
+            told = caught.value
+            assert type(told) is type(over_http)
+            assert (told.status, told.type, str(told)) == (over_http.status, over_http.type, str(over_http))
+            if kind is not Internal:
+                assert (told.param, told.retry_after) == ("a[0].b", 0.25)
+    await server.stop(0)
 
 
 def test_nobody_there_is_an_error_of_its_own() -> None:

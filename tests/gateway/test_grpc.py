@@ -24,7 +24,7 @@ from outrider.wire.ids import pack_ids
 from outrider.wire.tenants import Limits
 
 from tests.gateway.desk import Desk, complete, get
-from tests.gateway.stack import CONTEXT, MODEL, RUNNING, WAITING, Stack
+from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack
 from tests.gateway.streaming import Gateway, finish, holder
 from tests.waiting import eventually
 
@@ -222,8 +222,8 @@ async def _started(registry: Registry, request: str) -> None:
 async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
     stub: Any, registry: Registry, whole: bool, timeout: float | None
 ) -> None:
-    long = _ask(max_tokens=CONTEXT - 100)
-    long.n = RUNNING + WAITING - 1
+    long = _ask(max_tokens=CONTEXT - 100, logprobs=20)
+    long.n = RUNNING
     call = (
         stub.Complete(pb.CompleteRequest(request=long), timeout=timeout)
         if whole
