@@ -292,7 +292,7 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
 
 async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack, one: Gateway, reader: Reader) -> None:
     whole = (await _whole(one, max_tokens=3000))["outrider"]["tokens"]
-    leaving = streaming.add("gateway", port=free_port(), instance="leaving", drain_s=0)
+    leaving = streaming.add("gateway", port=free_port(), instance="leaving", drain_s=0.3)
     await asyncio.to_thread(leaving.wait_ready)
     body = ASKED | {"max_tokens": 3000}
     while (told := await reader.told("generate", **body))["gateway"] != "leaving":

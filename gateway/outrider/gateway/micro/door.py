@@ -65,8 +65,8 @@ class NatsDoor:
 
     async def stop(self) -> None:
         """Leaves what has not ended to other gateways."""
-        await self._service.close()
         await self._keeper.stop()
+        await self._service.close()
 
     def _endpoint(self, name: str, subject: str, work: Work, *, counts: bool = False) -> Endpoint:
         async def handle(query: Query) -> None:
