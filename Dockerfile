@@ -29,10 +29,11 @@ RUN pip install --no-cache-dir --no-deps --force-reinstall .
 
 
 FROM base AS gateway
-ENV OUTRIDER_GATEWAY_PORT=8080
+ENV OUTRIDER_GATEWAY_PORT=8080 \
+    OUTRIDER_GATEWAY_GRPC_PORT=8081
 COPY --from=gateway-build /opt/outrider /opt/outrider
 USER outrider
-EXPOSE 8080
+EXPOSE 8080 8081
 HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
 CMD ["python", "-m", "outrider.gateway"]

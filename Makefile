@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := wire mesh kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
+CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
 .PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract pocket wheel clean
@@ -48,11 +49,14 @@ types: dev
 
 proto: dev
 	$(PROTOC) --python_out=wire --pyi_out=wire --grpc_python_out=wire proto/outrider/v1/*.proto
+	$(PROTOC) --include_imports --descriptor_set_out=$(CLIENT)/inference.binpb outrider/v1/inference.proto
 
 proto-check: dev
 	rm -rf build/wire && mkdir -p build/wire
 	$(PROTOC) --python_out=build/wire --pyi_out=build/wire --grpc_python_out=build/wire proto/outrider/v1/*.proto
 	diff -r -x __pycache__ -x py.typed build/wire/outrider/v1 wire/outrider/v1
+	$(PROTOC) --include_imports --descriptor_set_out=build/wire/inference.binpb outrider/v1/inference.proto
+	cmp build/wire/inference.binpb $(CLIENT)/inference.binpb
 
 bench: setup
 	$(BIN)/outrider bench $(ARGS)

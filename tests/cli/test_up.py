@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from openai import OpenAI
+from outrider_client import grpc as over_grpc
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
 READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
@@ -81,6 +82,13 @@ def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url
     kinds = [found[1] for found in READY.finditer("".join(mesh.lines))]
     assert sorted(kinds) == ["gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
     assert httpx.get(f"{url}/readyz").status_code == 200
+
+
+def test_the_other_doors_are_where_it_says(mesh):
+    at, nats_url = mesh.wait_for(r"gRPC at (\S+), and over NATS at (\S+)\.")[0].groups()
+    with over_grpc.Client(at) as client:
+        assert client.models() == ["pocket"]
+    assert nats_url.startswith("nats://127.0.0.1:")
 
 
 def test_processes_are_known_by_their_names(mesh):

@@ -20,7 +20,7 @@ from tests.reading import reading
 def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer, a verifier with a short queue and a gateway."""
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port, max_body_bytes=1 << 20)
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20, nats_door="false")
         made.add_model("tokenizer", trace_exporter="console")
         made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
         made.wait_ready()
@@ -35,11 +35,18 @@ async def registry(shared: Stack) -> AsyncIterator[Registry]:
 
 
 @pytest.fixture(scope="session")
-def urls(shared: Stack) -> Iterator[list[str]]:
+def keyed_grpc() -> str:
+    """Where the first of the gateways that ask for keys is over gRPC."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="session")
+def urls(shared: Stack, keyed_grpc: str) -> Iterator[list[str]]:
     """Two gateways; the second trusts this machine as a proxy."""
     ports = [free_port(), free_port()]
+    grpc_port = keyed_grpc.partition(":")[2]
     gateways = [
-        shared.add("gateway", port=ports[0], auth="keys"),
+        shared.add("gateway", port=ports[0], grpc_port=grpc_port, auth="keys"),
         shared.add("gateway", port=ports[1], auth="keys", trusted_proxies="127.0.0.0/8"),
     ]
     for gateway in gateways:

@@ -40,7 +40,12 @@ class Stack:
         self.directory, self.logs = directory, logs
         self.broker = Broker(*(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
         self.processes: list[ServiceProcess] = []
-        self.port = free_port()
+        self.port, self.grpc_port = free_port(), free_port()
+
+    @property
+    def grpc(self) -> str:
+        """Where the gateway is over gRPC."""
+        return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def url(self) -> str:

@@ -21,14 +21,19 @@ class Gateway:
     """A gateway of the mesh, and where it is; ``patience_s`` is how long its streams wait for a reader."""
 
     def __init__(self, mesh: Stack, patience_s: float = 100) -> None:
-        self.port = free_port()
+        self.port, self.grpc_port = free_port(), free_port()
         settings = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 30}
-        self.process: ServiceProcess = mesh.add("gateway", port=self.port, **settings)
+        self.process: ServiceProcess = mesh.add("gateway", port=self.port, grpc_port=self.grpc_port, **settings)
 
     @property
     def url(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def grpc(self) -> str:
+        """Where it is over gRPC."""
+        return f"127.0.0.1:{self.grpc_port}"
 
     async def ready(self) -> None:
         """Returns when a completion would succeed."""

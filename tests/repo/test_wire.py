@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+CLIENT = REPOSITORY / "clients" / "python" / "outrider_client" / "grpc" / "inference.binpb"
 COMMITTED = REPOSITORY / "wire" / "outrider" / "v1"
 PROTOCOLS = sorted((REPOSITORY / "proto" / "outrider" / "v1").glob("*.proto"))
 
@@ -31,3 +32,10 @@ def test_the_committed_wire_code_is_what_the_protocols_generate(generated):
 @pytest.mark.parametrize("path", PROTOCOLS, ids=lambda path: path.stem)
 def test_a_protocol_is_in_the_package_that_its_path_names(path):
     assert "package outrider.v1;" in path.read_text().splitlines()
+
+
+def test_the_clients_messages_are_what_the_protocols_generate(tmp_path):
+    made = tmp_path / "inference.binpb"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", REPOSITORY / "proto", "--include_imports"]
+    subprocess.run([*command, f"--descriptor_set_out={made}", "outrider/v1/inference.proto"], check=True)
+    assert made.read_bytes() == CLIENT.read_bytes()

@@ -23,6 +23,7 @@ OWNED = ("nats_url", "instance")
 """Keys that `outrider up` gives every service itself."""
 WITH_PROPOSERS = "ngram,suffix"
 """The verifier's own drafters where proposers run the draft model."""
+_LAST_PORT = 65535
 STOP_S = 10.0
 """What a service may take to end after its work is drained."""
 
@@ -31,10 +32,14 @@ Known = dict[str, dict[str, Effective]]
 
 @dataclass(frozen=True)
 class Plan:
-    """Processes to run. ``patience_s`` is how long each kind may take to drain and end."""
+    """Processes to run; ``grpc`` is where the gateway listens for gRPC.
+
+    ``patience_s`` is how long each kind may take to drain and end.
+    """
 
     host: str
     port: int
+    grpc: str
     nats_url: str
     nats_wait_s: float
     broker: Spec | None
@@ -51,8 +56,7 @@ class Plan:
     @property
     def url(self) -> str:
         """Where clients of this machine reach the gateway."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://{join(host, self.port)}"
+        return f"http://{join(_reachable(self.host), self.port)}"
 
 
 def make_plan(options: UpOptions) -> Plan:
@@ -65,7 +69,8 @@ def make_plan(options: UpOptions) -> Plan:
     flags = _flags(options)
     known = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
     host, port = _gateway_address(known)
-    flags["gateway"] |= {"host": host, "port": str(port)}
+    grpc_host, grpc_port = _grpc_address(known, host, port)
+    flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
     counts, notes = _counts(options, known)
     if counts["proposer"] and known["verifier"]["drafters"].source == "default":
         flags["verifier"]["drafters"] = WITH_PROPOSERS
@@ -79,6 +84,7 @@ def make_plan(options: UpOptions) -> Plan:
     return Plan(
         host=host,
         port=port,
+        grpc=join(_reachable(grpc_host), grpc_port),
         nats_url=nats_url,
         nats_wait_s=known["gateway"]["nats_wait_s"].value,
         broker=nats,
@@ -119,6 +125,23 @@ def _gateway_address(known: Known) -> tuple[str, int]:
     except Unavailable as error:
         raise StartError(error.message) from error
     return host, port or broker.free_port(host)
+
+
+def _grpc_address(known: Known, host: str, http_port: int) -> tuple[str, int]:
+    """Where gRPC is served: as set, else beside HTTP where that port is free."""
+    host, port = known["gateway"]["grpc_host"].value or host, known["gateway"]["grpc_port"].value
+    try:
+        require_free(host, port or min(http_port + 1, _LAST_PORT))
+    except Unavailable as error:
+        if port:
+            raise StartError(error.message) from error
+        return host, broker.free_port(host)
+    return host, port or min(http_port + 1, _LAST_PORT)
+
+
+def _reachable(host: str) -> str:
+    """How clients of this machine name an address that is listened on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _counts(options: UpOptions, known: Known) -> tuple[dict[str, int], list[str]]:

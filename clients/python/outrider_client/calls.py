@@ -72,6 +72,11 @@ class Gateways:
         """Where ``ask`` goes now."""
         return self._urls[self._place] + ask.path
 
+    @property
+    def address(self) -> str:
+        """The one in use."""
+        return self._urls[self._place]
+
     def next(self) -> None:
         """Turns to the next gateway."""
         self._place = (self._place + 1) % len(self._urls)

@@ -112,6 +112,20 @@ _STATUS_OF_TYPE = {
     "service_unavailable_error": 503,
     "timeout_error": 504,
 }
+_TYPE_OF_STATUS = {status: name for name, status in _STATUS_OF_TYPE.items()} | {500: "server_error"}
+_STATUS_OF_CODE = {
+    "INVALID_ARGUMENT": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "FAILED_PRECONDITION": 412,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
 RETRYABLE = (RateLimitError, ServiceUnavailableError)
 
 
@@ -142,6 +156,15 @@ def error_of_answer(
 def error_of_event(told: ErrorBody, request_id: str | None) -> GatewayError:
     """The error that ended a stream."""
     return _make(_STATUS_OF_TYPE.get(told.type or "", 500), told, request_id, None)
+
+
+def error_of_status(
+    code: str, told: ErrorBody, request_id: str | None = None, retry_after: float | None = None
+) -> GatewayError:
+    """The error of a call over gRPC that ended with the status ``code``."""
+    status = _STATUS_OF_CODE.get(code, 500)
+    told.type = told.type or _TYPE_OF_STATUS[status]
+    return _make(status, told, request_id, retry_after)
 
 
 def _make(status: int, told: ErrorBody, request_id: str | None, retry_after: float | None) -> GatewayError:

@@ -22,7 +22,7 @@ from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.tenants.charge import Charge, new_payer
 from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.errors import OutriderError, Unavailable
+from outrider.mesh.errors import AlreadyExists, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame
@@ -76,6 +76,21 @@ class Flights:
             await self.end(flight)
             raise
         return flight
+
+    async def claim(self, key: Key) -> None:
+        """Has nobody else begin a request of a name that its asker chose; `AlreadyExists` where somebody has.
+
+        Without a ledger only those in flight here are known.
+        """
+        if any(flight.key == key for flight in self._flights):
+            raise AlreadyExists("there is a request of this id already", param="request_id")
+        with suppress(Unavailable):
+            await self._ledger.claim(key)
+
+    async def unclaim(self, key: Key) -> None:
+        """Frees the name of a request that could not be begun."""
+        with suppress(Unavailable):
+            await self._ledger.forget(key, [])
 
     async def find(self, key: Key) -> tuple[Record, list[str]]:
         """A stream as the ledger knows it, and the verifiers of its choices.

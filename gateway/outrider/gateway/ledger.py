@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from outrider.gateway.request import choice_seed
 from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus, Journal, Kept
-from outrider.mesh.errors import NotFound, Unavailable
+from outrider.mesh.errors import AlreadyExists, NotFound, Unavailable
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.frames import Frame, decode_frame, encode_frame
@@ -21,10 +22,11 @@ from outrider.wire.ids import pack_ids, unpack_ids
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
 
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PART = 512 << 10
 """Bytes of a record in one message: a long prompt is more than a broker takes at once."""
 _UNSIGNED = (1 << 64) - 1
-_AT = "at"
+_AT, _CLAIM = "at", "claim"
 
 _log = get_logger("ledger")
 
@@ -34,6 +36,13 @@ class Key(msgspec.Struct, frozen=True):
 
     tenant: str
     request: str
+
+    @classmethod
+    def read(cls, tenant: str, request: str) -> Key:
+        """The key of a request that a caller names; `NotFound` for what is no name."""
+        if not _ID.fullmatch(request):
+            raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
+        return cls(tenant, request)
 
     @property
     def bill(self) -> str:
@@ -131,6 +140,13 @@ class Ledger:
         except Unavailable as error:
             _log.warning("streams cannot be resumed", why=error.message)
 
+    async def claim(self, key: Key) -> None:
+        """Makes the request's name its asker's; `AlreadyExists` where somebody has had it."""
+        try:
+            await self._records.add(key.subject(_CLAIM), b"", first=True)
+        except AlreadyExists:
+            raise AlreadyExists("there is a request of this id already", param="request_id") from None
+
     async def enter(self, key: Key, record: Record) -> None:
         """Writes the record of a new request."""
         data = _encode(record)
@@ -147,6 +163,7 @@ class Ledger:
         """A request, and who was written to have its choices (nobody is ""); `NotFound` where nothing is known."""
         found = dict(await self._records.read(key.subject("*")))
         at = found.pop(key.subject(_AT), None)
+        found.pop(key.subject(_CLAIM), None)
         count = len(found)
         parts = [found.get(key.subject(f"{place}-{count}"), b"") for place in range(count)]
         if not all(parts) or not parts:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from outrider.mesh.telemetry import counter, gauge, histogram
 
 requests = counter("gateway_requests", "HTTP requests answered.", ["route", "status"])
+calls = counter("gateway_calls", "Calls over gRPC that have ended.", ["method", "code"])
+messages = counter("gateway_messages", "Requests over NATS answered.", ["endpoint", "status"])
 limited = counter("gateway_limited", "Requests refused because a caller's limit was reached.", ["limit"])
 limit_writes = counter("gateway_limit_writes", "Writes to ledgers of limits, made or raced by another.", ["outcome"])
 streams = gauge("gateway_streams", "Generations in flight.")

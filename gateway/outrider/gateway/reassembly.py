@@ -60,6 +60,7 @@ class Reassembly:
             completion_tokens=self.next_index,
             accepted_tokens=usage.accepted_tokens + sum(self._guessed[: usage.emitted]),
             steps=usage.steps + bisect_left(self._starts, usage.emitted),
+            emitted=0,
         )
         return msgspec.structs.replace(frame, usage=usage)
 

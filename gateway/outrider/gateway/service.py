@@ -1,20 +1,29 @@
-"""The gateway as a service: HTTP in front, the mesh behind."""
+"""The gateway as a service: HTTP, gRPC and NATS in front, the mesh behind."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 from outrider.gateway.app import make_app
 from outrider.gateway.flights import Flights
+from outrider.gateway.inference.service import Inference
+from outrider.gateway.micro.door import NatsDoor
 from outrider.gateway.server import HttpServer
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants import Tenants
+from outrider.mesh.addresses import join
 from outrider.mesh.config import Settings
+from outrider.mesh.rpc import Server
 from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import get_logger
+from outrider.v1.inference_pb2_grpc import add_InferenceServicer_to_server
+
+_log = get_logger("gateway")
 
 
 class GatewayService(Service):
-    """Serves OpenAI's HTTP API from the mesh's tokenizers and verifiers."""
+    """Serves OpenAI's HTTP API, and the same over gRPC and NATS, from the mesh's tokenizers and verifiers."""
 
     kind: ClassVar[str] = "gateway"
     settings: ClassVar[type[GatewaySettings]] = GatewaySettings
@@ -31,6 +40,19 @@ class GatewayService(Service):
         app = make_app(self._flights, self._settings, self._tenants.guarded)
         self._http = HttpServer(app, self._settings.host, self._settings.port)
         self._http.start(mesh.tasks)
+        await self._open_grpc(mesh)
+        self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.entrance)
+        if self._settings.nats_door:
+            await self._nats.open()
+
+    async def _open_grpc(self, mesh: Mesh) -> None:
+        settings = self._settings
+        self._grpc = Server(settings.grpc_host or settings.host, settings.grpc_port)
+        inference = Inference(self._flights, settings, self._tenants.entrance, mesh.tasks)
+        add_InferenceServicer_to_server(inference, self._grpc)
+        await self._grpc.start()
+        await self._grpc.set_serving(True)
+        _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
 
     def rpc_port(self, settings: Settings) -> int:
         """``port`` is that of HTTP."""
@@ -38,13 +60,13 @@ class GatewayService(Service):
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this gateway."""
-        return {"http_port": self._http.port, "load": len(self._flights)}
+        return {"http_port": self._http.port, "grpc_port": self._grpc.port, "load": len(self._flights)}
 
     async def drain(self) -> None:
         """Ends the streams in flight."""
-        await self._http.drain()
+        await asyncio.gather(self._http.drain(), self._grpc.stop(self._settings.drain_s), self._nats.drain())
 
     async def stop(self) -> None:
         """Lets go of the port, and of what is held of limits."""
-        await self._http.stop()
+        await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()

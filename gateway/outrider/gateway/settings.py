@@ -13,6 +13,14 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
     port: Annotated[Port, Meta(description="HTTP port; 0 takes a free one")] = 8080
+    grpc_host: Annotated[str, Meta(description="address of the gRPC front door; empty takes that of HTTP")] = ""
+    grpc_port: Annotated[Port, Meta(description="port of the gRPC front door; 0 takes a free one")] = 0
+    nats_door: Annotated[bool, Meta(description="answer requests on outrider.v1.generate and the like, over NATS")] = (
+        True
+    )
+    nats_request_s: Annotated[
+        float, Meta(gt=0, le=86400, description="seconds after which a request that came over NATS is ended")
+    ] = 600.0
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
     silence_s: Annotated[
         float,

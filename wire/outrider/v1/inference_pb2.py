@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import sampling_pb2 as outrider_dot_v1_dot_sampling__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/inference.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\xc0\x01\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x17\n\rmessages_json\x18\x03 \x01(\tH\x00\x12\r\n\x03ids\x18\x04 \x01(\x0cH\x00\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.SpeculationB\x08\n\x06prompt\"\x8c\x01\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\x05\x12\x0e\n\x06tokens\x18\x03 \x03(\x05\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0e\n\x06\x66inish\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.outrider.v1.Usage\"\x82\x01\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x05\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x05\x12\x15\n\rcached_tokens\x18\x03 \x01(\x05\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x04 \x01(\x05\x12\x17\n\x0frejected_tokens\x18\x05 \x01(\x05\"@\n\x0f\x43ompleteRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.outrider.v1.GenerateRequest\"w\n\x10\x43ompleteResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0e\n\x06tokens\x18\x03 \x03(\x05\x12\x0e\n\x06\x66inish\x18\x04 \x01(\t\x12!\n\x05usage\x18\x05 \x01(\x0b\x32\x12.outrider.v1.Usage\"\x13\n\x11ListModelsRequest\"$\n\x12ListModelsResponse\x12\x0e\n\x06models\x18\x01 \x03(\t2\xee\x01\n\tInference\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12G\n\x08\x43omplete\x12\x1c.outrider.v1.CompleteRequest\x1a\x1d.outrider.v1.CompleteResponse\x12M\n\nListModels\x12\x1e.outrider.v1.ListModelsRequest\x1a\x1f.outrider.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/inference.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\x9c\x03\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x17\n\rmessages_json\x18\x03 \x01(\tH\x00\x12\r\n\x03ids\x18\x04 \x01(\x0cH\x00\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x0e\n\x01n\x18\x07 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08priority\x18\x08 \x01(\x05H\x02\x88\x01\x01\x12\x11\n\tbad_words\x18\t \x03(\t\x12\x12\n\ntools_json\x18\n \x01(\t\x12\x18\n\x10tool_choice_json\x18\x0b \x01(\t\x12 \n\x13parallel_tool_calls\x18\x0c \x01(\x08H\x03\x88\x01\x01\x12\x15\n\rreturn_tokens\x18\r \x01(\x08\x12\x0e\n\x06linger\x18\x0e \x01(\x08\x42\x08\n\x06promptB\x04\n\x02_nB\x0b\n\t_priorityB\x16\n\x14_parallel_tool_calls\"\xcd\x02\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\x05\x12\x0e\n\x06tokens\x18\x03 \x03(\x05\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0e\n\x06\x66inish\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.outrider.v1.Usage\x12\x0e\n\x06\x63hoice\x18\x07 \x01(\x05\x12\r\n\x05texts\x18\x08 \x03(\t\x12\x12\n\nguessed_by\x18\t \x03(\t\x12.\n\x08logprobs\x18\n \x03(\x0b\x32\x1c.outrider.v1.TokenLikelihood\x12-\n\ntool_calls\x18\x0b \x03(\x0b\x32\x19.outrider.v1.FunctionCall\x12-\n\x06\x64\x65tail\x18\x0c \x01(\x0b\x32\x1d.outrider.v1.GenerationDetail\"\x85\x01\n\x10GenerationDetail\x12\r\n\x05model\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x03\x12\x0c\n\x04seed\x18\x04 \x01(\x06\x12\r\n\x05steps\x18\x05 \x01(\x05\x12\x10\n\x08verifier\x18\x06 \x01(\t\x12\r\n\x05lossy\x18\x07 \x01(\x08\"\x82\x01\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x05\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x05\x12\x15\n\rcached_tokens\x18\x03 \x01(\x05\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x04 \x01(\x05\x12\x17\n\x0frejected_tokens\x18\x05 \x01(\x05\"h\n\x0fTokenLikelihood\x12\x14\n\x07logprob\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12%\n\x03top\x18\x03 \x03(\x0b\x32\x18.outrider.v1.LikelyTokenB\n\n\x08_logprob\";\n\x0bLikelyToken\x12\r\n\x05token\x18\x01 \x01(\x05\x12\x0f\n\x07logprob\x18\x02 \x01(\x01\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\";\n\x0c\x46unctionCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"@\n\x0f\x43ompleteRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.outrider.v1.GenerateRequest\"\x7f\n\x10\x43ompleteResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12!\n\x05usage\x18\x05 \x01(\x0b\x32\x12.outrider.v1.Usage\x12.\n\x07\x63hoices\x18\x06 \x03(\x0b\x32\x1d.outrider.v1.GenerateResponseJ\x04\x08\x02\x10\x05\"7\n\rResumeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\nfrom_index\x18\x02 \x03(\x05\"-\n\x17\x43\x61ncelGenerationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x1a\n\x18\x43\x61ncelGenerationResponse\"\x13\n\x11ListModelsRequest\"$\n\x12ListModelsResponse\x12\x0e\n\x06models\x18\x01 \x03(\t\"}\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12\x17\n\rmessages_json\x18\x03 \x01(\tH\x00\x12\x18\n\x0b\x61\x64\x64_special\x18\x04 \x01(\x08H\x01\x88\x01\x01\x42\x08\n\x06promptB\x0e\n\x0c_add_special\":\n\x10TokenizeResponse\x12\x0e\n\x06tokens\x18\x01 \x03(\x05\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x05\"H\n\x11\x44\x65tokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x03(\x05\x12\x14\n\x0ckeep_special\x18\x03 \x01(\x08\"\"\n\x12\x44\x65tokenizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2\xa4\x04\n\tInference\x12I\n\x08Generate\x12\x1c.outrider.v1.GenerateRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12G\n\x08\x43omplete\x12\x1c.outrider.v1.CompleteRequest\x1a\x1d.outrider.v1.CompleteResponse\x12\x45\n\x06Resume\x12\x1a.outrider.v1.ResumeRequest\x1a\x1d.outrider.v1.GenerateResponse0\x01\x12U\n\x06\x43\x61ncel\x12$.outrider.v1.CancelGenerationRequest\x1a%.outrider.v1.CancelGenerationResponse\x12M\n\nListModels\x12\x1e.outrider.v1.ListModelsRequest\x1a\x1f.outrider.v1.ListModelsResponse\x12G\n\x08Tokenize\x12\x1c.outrider.v1.TokenizeRequest\x1a\x1d.outrider.v1.TokenizeResponse\x12M\n\nDetokenize\x12\x1e.outrider.v1.DetokenizeRequest\x1a\x1f.outrider.v1.DetokenizeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,19 +33,41 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.inference_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GENERATEREQUEST']._serialized_start=73
-  _globals['_GENERATEREQUEST']._serialized_end=265
-  _globals['_GENERATERESPONSE']._serialized_start=268
-  _globals['_GENERATERESPONSE']._serialized_end=408
-  _globals['_USAGE']._serialized_start=411
-  _globals['_USAGE']._serialized_end=541
-  _globals['_COMPLETEREQUEST']._serialized_start=543
-  _globals['_COMPLETEREQUEST']._serialized_end=607
-  _globals['_COMPLETERESPONSE']._serialized_start=609
-  _globals['_COMPLETERESPONSE']._serialized_end=728
-  _globals['_LISTMODELSREQUEST']._serialized_start=730
-  _globals['_LISTMODELSREQUEST']._serialized_end=749
-  _globals['_LISTMODELSRESPONSE']._serialized_start=751
-  _globals['_LISTMODELSRESPONSE']._serialized_end=787
-  _globals['_INFERENCE']._serialized_start=790
-  _globals['_INFERENCE']._serialized_end=1028
+  _globals['_GENERATEREQUEST']._serialized_end=485
+  _globals['_GENERATERESPONSE']._serialized_start=488
+  _globals['_GENERATERESPONSE']._serialized_end=821
+  _globals['_GENERATIONDETAIL']._serialized_start=824
+  _globals['_GENERATIONDETAIL']._serialized_end=957
+  _globals['_USAGE']._serialized_start=960
+  _globals['_USAGE']._serialized_end=1090
+  _globals['_TOKENLIKELIHOOD']._serialized_start=1092
+  _globals['_TOKENLIKELIHOOD']._serialized_end=1196
+  _globals['_LIKELYTOKEN']._serialized_start=1198
+  _globals['_LIKELYTOKEN']._serialized_end=1257
+  _globals['_FUNCTIONCALL']._serialized_start=1259
+  _globals['_FUNCTIONCALL']._serialized_end=1318
+  _globals['_COMPLETEREQUEST']._serialized_start=1320
+  _globals['_COMPLETEREQUEST']._serialized_end=1384
+  _globals['_COMPLETERESPONSE']._serialized_start=1386
+  _globals['_COMPLETERESPONSE']._serialized_end=1513
+  _globals['_RESUMEREQUEST']._serialized_start=1515
+  _globals['_RESUMEREQUEST']._serialized_end=1570
+  _globals['_CANCELGENERATIONREQUEST']._serialized_start=1572
+  _globals['_CANCELGENERATIONREQUEST']._serialized_end=1617
+  _globals['_CANCELGENERATIONRESPONSE']._serialized_start=1619
+  _globals['_CANCELGENERATIONRESPONSE']._serialized_end=1645
+  _globals['_LISTMODELSREQUEST']._serialized_start=1647
+  _globals['_LISTMODELSREQUEST']._serialized_end=1666
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1668
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1704
+  _globals['_TOKENIZEREQUEST']._serialized_start=1706
+  _globals['_TOKENIZEREQUEST']._serialized_end=1831
+  _globals['_TOKENIZERESPONSE']._serialized_start=1833
+  _globals['_TOKENIZERESPONSE']._serialized_end=1891
+  _globals['_DETOKENIZEREQUEST']._serialized_start=1893
+  _globals['_DETOKENIZEREQUEST']._serialized_end=1965
+  _globals['_DETOKENIZERESPONSE']._serialized_start=1967
+  _globals['_DETOKENIZERESPONSE']._serialized_end=2001
+  _globals['_INFERENCE']._serialized_start=2004
+  _globals['_INFERENCE']._serialized_end=2552
 # @@protoc_insertion_point(module_scope)

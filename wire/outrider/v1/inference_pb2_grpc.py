@@ -44,10 +44,30 @@ class InferenceStub:
                 request_serializer=outrider_dot_v1_dot_inference__pb2.CompleteRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_inference__pb2.CompleteResponse.FromString,
                 _registered_method=True)
+        self.Resume = channel.unary_stream(
+                '/outrider.v1.Inference/Resume',
+                request_serializer=outrider_dot_v1_dot_inference__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_inference__pb2.GenerateResponse.FromString,
+                _registered_method=True)
+        self.Cancel = channel.unary_unary(
+                '/outrider.v1.Inference/Cancel',
+                request_serializer=outrider_dot_v1_dot_inference__pb2.CancelGenerationRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_inference__pb2.CancelGenerationResponse.FromString,
+                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/outrider.v1.Inference/ListModels',
                 request_serializer=outrider_dot_v1_dot_inference__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_inference__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
+        self.Tokenize = channel.unary_unary(
+                '/outrider.v1.Inference/Tokenize',
+                request_serializer=outrider_dot_v1_dot_inference__pb2.TokenizeRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_inference__pb2.TokenizeResponse.FromString,
+                _registered_method=True)
+        self.Detokenize = channel.unary_unary(
+                '/outrider.v1.Inference/Detokenize',
+                request_serializer=outrider_dot_v1_dot_inference__pb2.DetokenizeRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_inference__pb2.DetokenizeResponse.FromString,
                 _registered_method=True)
 
 
@@ -55,7 +75,7 @@ class InferenceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Generate(self, request, context):
-        """Streams a generation as it is decided.
+        """Streams a generation as it is decided. It ends when its reader leaves or the call's deadline passes, unless it lingers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,8 +88,36 @@ class InferenceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Resume(self, request, context):
+        """Takes a streamed generation up again, at any gateway. NOT_FOUND for one that was never begun, is too old or was cancelled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Cancel(self, request, context):
+        """Ends a streamed generation for all its readers. NOT_FOUND as with Resume.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListModels(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Tokenize(self, request, context):
+        """Token ids of a text or a chat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Detokenize(self, request, context):
+        """The text of token ids.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -87,10 +135,30 @@ def add_InferenceServicer_to_server(servicer, server):
                     request_deserializer=outrider_dot_v1_dot_inference__pb2.CompleteRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_inference__pb2.CompleteResponse.SerializeToString,
             ),
+            'Resume': grpc.unary_stream_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=outrider_dot_v1_dot_inference__pb2.ResumeRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_inference__pb2.GenerateResponse.SerializeToString,
+            ),
+            'Cancel': grpc.unary_unary_rpc_method_handler(
+                    servicer.Cancel,
+                    request_deserializer=outrider_dot_v1_dot_inference__pb2.CancelGenerationRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_inference__pb2.CancelGenerationResponse.SerializeToString,
+            ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
                     request_deserializer=outrider_dot_v1_dot_inference__pb2.ListModelsRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_inference__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'Tokenize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tokenize,
+                    request_deserializer=outrider_dot_v1_dot_inference__pb2.TokenizeRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_inference__pb2.TokenizeResponse.SerializeToString,
+            ),
+            'Detokenize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Detokenize,
+                    request_deserializer=outrider_dot_v1_dot_inference__pb2.DetokenizeRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_inference__pb2.DetokenizeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -158,6 +226,60 @@ class Inference:
             _registered_method=True)
 
     @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outrider.v1.Inference/Resume',
+            outrider_dot_v1_dot_inference__pb2.ResumeRequest.SerializeToString,
+            outrider_dot_v1_dot_inference__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Cancel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Inference/Cancel',
+            outrider_dot_v1_dot_inference__pb2.CancelGenerationRequest.SerializeToString,
+            outrider_dot_v1_dot_inference__pb2.CancelGenerationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListModels(request,
             target,
             options=(),
@@ -174,6 +296,60 @@ class Inference:
             '/outrider.v1.Inference/ListModels',
             outrider_dot_v1_dot_inference__pb2.ListModelsRequest.SerializeToString,
             outrider_dot_v1_dot_inference__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tokenize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Inference/Tokenize',
+            outrider_dot_v1_dot_inference__pb2.TokenizeRequest.SerializeToString,
+            outrider_dot_v1_dot_inference__pb2.TokenizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Detokenize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Inference/Detokenize',
+            outrider_dot_v1_dot_inference__pb2.DetokenizeRequest.SerializeToString,
+            outrider_dot_v1_dot_inference__pb2.DetokenizeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 from outrider.gateway.flights import Flights
 from outrider.gateway.http import EventStream, until_gone
@@ -13,12 +11,9 @@ from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.shape import decode_shape
 from outrider.gateway.position import Position, Tail
 from outrider.gateway.tenants.admission import Admission
-from outrider.mesh.errors import NotFound
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class StreamQuery(msgspec.Struct, frozen=True):
@@ -59,11 +54,8 @@ class Streams:
 
 
 def _key(request: Request) -> Key:
-    request_id = request.path_params["id"]
-    if not _ID.fullmatch(request_id):
-        raise NotFound("there is no such stream: ids are letters, digits, '-' and '_'", param="id")
     admission: Admission = request.state.admission
-    return Key(admission.caller.tenant, request_id)
+    return Key.read(admission.caller.tenant, request.path_params["id"])
 
 
 def _query(request: Request) -> StreamQuery:

@@ -17,7 +17,7 @@ from outrider.gateway.responses.body import NEUTRAL, ResponseBody
 from outrider.gateway.responses.events import Event
 from outrider.gateway.responses.items import Item
 from outrider.gateway.responses.shapes import Deleted, Response
-from outrider.gateway.tenants.guard import InvalidKey, WrongNetwork
+from outrider.gateway.tenants.entrance import InvalidKey, WrongNetwork
 from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.tokenizing import NEUTRAL as NEUTRAL_TOKENIZE
 from outrider.gateway.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized

@@ -6,6 +6,7 @@ import asyncio
 
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.directory import Directory
+from outrider.gateway.tenants.entrance import Entrance
 from outrider.gateway.tenants.guard import Guard
 from outrider.gateway.tenants.memory import MemoryStore
 from outrider.gateway.tenants.store import GROUP, LimitStore
@@ -20,11 +21,12 @@ class Tenants:
     """The keys and limits of one gateway, if its settings ask for any."""
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
-        self._tasks, self._settings = mesh.tasks, settings
+        self._tasks = mesh.tasks
         self._directory = Directory(mesh.bus, settings.keys_stale_s) if settings.auth == "keys" else None
         self._store: LimitStore = MemoryStore(mesh.bus)
         if self._directory is not None:
             self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus)
+        self.entrance = Entrance(self._store, self._directory, settings.trusted_proxies)
 
     async def start(self) -> None:
         """Makes the stores ready; `Unavailable` when NATS has no JetStream."""
@@ -35,7 +37,7 @@ class Tenants:
 
     def guarded(self, routes: ASGIApp) -> ASGIApp:
         """``routes`` behind a `Guard`."""
-        return Guard(routes, self._store, self._directory, self._settings.trusted_proxies)
+        return Guard(routes, self.entrance)
 
     async def stop(self) -> None:
         """Gives back what is held."""

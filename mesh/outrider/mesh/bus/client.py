@@ -12,7 +12,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from outrider.mesh.bus.outbox import Outbox, Outgoing
-from outrider.mesh.bus.subscription import Callback, Message, Subscription
+from outrider.mesh.bus.subscription import Attached, Callback, Message, Subscription
 from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
@@ -48,7 +48,7 @@ class Bus:
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
-        self._subscriptions: dict[Subscription, None] = {}
+        self._attached: dict[Attached, None] = {}
         self._listeners: list[Callable[[bool], None]] = []
         self._tasks = tasks or Tasks()
         self._sender: asyncio.Task[None] | None = None
@@ -101,17 +101,21 @@ class Bus:
         """
         self._check(subject)
         subscription = Subscription(self, subject, callback, queue)
-        self._subscriptions[subscription] = None
-        with suppress(*_AWAY, TimeoutError):
-            if self._open:
-                await subscription.attach(self._client)
-            if self.connected:
-                await self._client.flush(timeout=2)
+        await self.adopt(subscription)
         return subscription
 
-    def forget(self, subscription: Subscription) -> None:
-        """Leaves ``subscription`` out of later connections."""
-        self._subscriptions.pop(subscription, None)
+    async def adopt(self, listener: Attached) -> None:
+        """Attaches ``listener`` to this connection and to all that come after it."""
+        self._attached[listener] = None
+        with suppress(*_AWAY, TimeoutError):
+            if self._open:
+                await listener.attach(self._client)
+            if self.connected:
+                await self._client.flush(timeout=2)
+
+    def forget(self, listener: Attached) -> None:
+        """Leaves ``listener`` out of later connections."""
+        self._attached.pop(listener, None)
 
     async def request(self, subject: str, data: bytes, timeout: float) -> Message:
         """One answer to ``data``.
@@ -173,8 +177,8 @@ class Bus:
             max_outstanding_pings=2,
         )
         self._open = True
-        for subscription in list(self._subscriptions):
-            await subscription.attach(self._client)
+        for listener in list(self._attached):
+            await listener.attach(self._client)
         self._set_up(True)
 
     async def _rejoin(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import nats.errors
 import nats.js.errors as js_errors
 from nats.js import JetStreamContext, api
-from outrider.mesh.errors import Unavailable
+from outrider.mesh.errors import AlreadyExists, Unavailable
 
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _BATCH = 256
 _IDLE_S = 30.0
 _NAME_IN_USE = 10058
+_NOT_THE_LAST = 10071
+_FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
 _NO_JETSTREAM = "NATS has no JetStream, which stores this: start nats-server with --jetstream"
 
 
@@ -61,10 +63,18 @@ class Journal:
                 if error.err_code != _NAME_IN_USE:
                     raise
 
-    async def add(self, subject: str, data: bytes) -> None:
-        """Publishes ``data`` and returns when it is stored."""
+    async def add(self, subject: str, data: bytes, *, first: bool = False) -> None:
+        """Publishes ``data`` and returns when it is stored.
+
+        `AlreadyExists` where it has to be the ``first`` of its subject and is not.
+        """
         async with self._asking():
-            await self._js.publish(subject, data)
+            try:
+                await self._js.publish(subject, data, headers=_FIRST if first else None)
+            except js_errors.APIError as error:
+                if error.err_code != _NOT_THE_LAST:
+                    raise
+                raise AlreadyExists(f"there is a message on {subject} already") from None
 
     async def read(self, subject: str) -> list[tuple[str, bytes]]:
         """Subject and data of all that is kept on ``subject`` (wildcards allowed), oldest first."""

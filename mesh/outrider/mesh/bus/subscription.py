@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import nats.errors
 from nats.aio.client import Client
@@ -28,6 +28,13 @@ class Message:
         self.data = data
         self.reply = reply
         self.headers = headers
+
+
+class Attached(Protocol):
+    """What listens on whichever connection there is."""
+
+    async def attach(self, client: Client) -> None:
+        """Listens on ``client``, once."""
 
 
 Callback = Callable[[Message], Awaitable[None] | None]

@@ -86,7 +86,8 @@ async def _edge(method: str, context: Context) -> AsyncIterator[None]:
 
 
 async def _fail(context: Context, error: OutriderError) -> None:
-    await context.abort(error.code, error.message, trailing_metadata(error))
+    told = context.trailing_metadata() or ()
+    await context.abort(error.code, error.message, (*told, *trailing_metadata(error)))
 
 
 def _headers(context: Context) -> dict[str, str]:

@@ -1,0 +1,120 @@
+"""Parameters of the HTTP API as requests over gRPC."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from sys import byteorder
+from typing import Any
+
+from outrider_client.calls import Messages
+from outrider_client.grpc.methods import METHODS
+
+_UNSIGNED = (1 << 64) - 1
+_PLAIN = ("model", "n", "priority", "parallel_tool_calls", "return_tokens")
+_DRAWING = (
+    *("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop_token_ids", "ignore_eos", "repetition_penalty"),
+    *("frequency_penalty", "presence_penalty", "min_tokens", "echo"),
+)
+_GRAMMARS = {"regex": "regex", "grammar": "context_free"}
+_ANY_OBJECT = '{"type":"object"}'
+
+
+def generation(prompt: str | Sequence[int] | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Any:
+    """The request for a completion of ``prompt``, or for an answer to ``messages``.
+
+    Parameters are those of the HTTP API; `TypeError` or `ValueError` for one that cannot be said over gRPC.
+    """
+    if (prompt is None) == (messages is None):
+        raise TypeError("give either a prompt or messages")
+    given = {name: value for name, value in parameters.items() if value is not None}
+    request = METHODS["Generate"].request()
+    if messages is not None:
+        request.messages_json = json.dumps(list(messages))
+    elif isinstance(prompt, str):
+        request.text = prompt
+    else:
+        request.ids = _packed(prompt or [])
+    for name in _PLAIN:
+        if name in given:
+            setattr(request, name, given.pop(name))
+    for name in ("tools", "tool_choice"):
+        if name in given:
+            setattr(request, f"{name}_json", json.dumps(given.pop(name)))
+    _speculate(request, given)
+    _draw(request, given, chat=messages is not None)
+    if given:
+        raise TypeError(f"{next(iter(given))} is no parameter over gRPC")
+    return request
+
+
+def completion(request: Any) -> Any:
+    """The same in one answer."""
+    return METHODS["Complete"].request(request=request)
+
+
+def lingering(request: Any) -> Any:
+    """The same, going on for a while when the connection breaks."""
+    request.linger = True
+    return request
+
+
+def _speculate(request: Any, given: dict[str, Any]) -> None:
+    wanted = given.pop("speculation", {})
+    if wanted == "off":
+        request.speculation.off = True
+    elif wanted:
+        request.speculation.drafters.extend(wanted.get("drafters", []))
+        request.speculation.max_nodes = wanted.get("max_nodes") or 0
+
+
+def _draw(request: Any, given: dict[str, Any], *, chat: bool) -> None:
+    sampling = request.sampling
+    if "max_completion_tokens" in given:
+        given["max_tokens"] = given.pop("max_completion_tokens")
+    for name in [name for name in _DRAWING if name in given]:
+        value = given.pop(name)
+        if isinstance(value, (list, tuple)):
+            getattr(sampling, name).extend(value)
+        else:
+            setattr(sampling, name, value)
+    if "seed" in given:
+        sampling.seed = given.pop("seed") & _UNSIGNED
+    stop = given.pop("stop", [])
+    sampling.stop.extend([stop] if isinstance(stop, str) else stop)
+    for token, bias in given.pop("logit_bias", {}).items():
+        sampling.logit_bias[int(token)] = bias
+    for word in given.pop("bad_words", []):
+        if isinstance(word, str):
+            request.bad_words.append(word)
+        else:
+            sampling.bad_words.add(ids=_packed(word))
+    wanted, top = given.pop("logprobs", None), given.pop("top_logprobs", 0) if chat else 0
+    if wanted is not None and wanted is not False:
+        sampling.logprobs = top if chat else wanted
+    _structure(sampling, given)
+
+
+def _structure(sampling: Any, given: dict[str, Any]) -> None:
+    outputs, form = dict(given.pop("structured_outputs", {})), given.pop("response_format", {})
+    if form.get("type") == "json_schema":
+        outputs["json"] = form["json_schema"]["schema"]
+    elif form.get("type") == "json_object":
+        outputs["json_object"] = True
+    for kind, wanted in outputs.items():
+        if kind == "choice":
+            sampling.grammar.choice.texts.extend(wanted)
+        elif kind == "json_object":
+            sampling.grammar.json_schema = _ANY_OBJECT
+        elif kind == "json":
+            sampling.grammar.json_schema = wanted if isinstance(wanted, str) else json.dumps(wanted)
+        else:
+            setattr(sampling.grammar, _GRAMMARS[kind], wanted)
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    packed = array("i", ids)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()

@@ -1,0 +1,196 @@
+"""The client over NATS, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from outrider_client.calls import Attempts, Gateways, Messages
+from outrider_client.errors import BadRequestError, ConnectionFailedError, GatewayError, error_of_answer
+from outrider_client.nats.stream import AsyncStream, Body
+from outrider_client.nats.whole import whole
+from outrider_client.types import Answer
+
+_CODE, _NOBODY = "nats-service-error-code", "503"
+
+Callback = Callable[[Msg], Awaitable[None]]
+
+
+class _Hello(msgspec.Struct):
+    subject_prefix: str
+
+
+class _Models(msgspec.Struct):
+    models: list[str]
+
+
+class AsyncClient:
+    """Asks whatever gateways there are on NATS; tasks of one event loop may share one.
+
+    Its errors are those of `outrider_client.errors`.
+
+    Args:
+        servers: URLs of NATS, with credentials where it asks for any.
+        api_key: of the gateways.
+        timeout: seconds that a gateway may take to answer.
+        max_retries: further attempts where nobody answers, and after errors that may pass.
+        resume_s: seconds without any success after which a stream that broke is given up.
+        silence_s: seconds without a token after which a stream is resumed.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] = "nats://127.0.0.1:4222",
+        *,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        max_retries: int = 2,
+        resume_s: float = 30.0,
+        silence_s: float = 15.0,
+    ) -> None:
+        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        self._timeout, self._retries = timeout, max_retries
+        self.resume_s, self.silence_s = resume_s, silence_s
+        self._client = Client()
+        self._joining = asyncio.Lock()
+        self._prefix = ""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leaves NATS."""
+        if self._client.is_connected or self._client.is_reconnecting:
+            await self._client.close()
+
+    async def complete(self, prompt: str | Sequence[int], **parameters: Any) -> Answer:
+        """A completion."""
+        return await whole(self.stream(prompt, **parameters), chat=False)
+
+    async def chat(self, messages: Messages, **parameters: Any) -> Answer:
+        """An answer to a chat; calls of functions are told as the JSON that they are generated as."""
+        return await whole(self.stream(messages=messages, **parameters), chat=True)
+
+    def stream(
+        self, prompt: str | Sequence[int] | None = None, *, messages: Messages | None = None, **parameters: Any
+    ) -> AsyncStream:
+        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        if (prompt is None) == (messages is None):
+            raise TypeError("give either a prompt or messages")
+        said: Body = {"messages": messages} if messages is not None else {"prompt": prompt}
+        return AsyncStream(self, {**said, **{name: value for name, value in parameters.items() if value is not None}})
+
+    def resume(self, request_id: str, from_index: Sequence[int] = (0,)) -> AsyncStream:
+        """A stream that another process had begun, from an index of each choice on."""
+        return AsyncStream(self, None, request_id, from_index)
+
+    async def cancel(self, request_id: str) -> None:
+        """Ends a stream for all its readers."""
+        await self.ask("cancel", {"request_id": request_id})
+
+    async def models(self) -> list[str]:
+        """Names of what is served."""
+        return msgspec.json.decode(await self.ask("models", {}), type=_Models).models
+
+    async def subject_prefix(self) -> str:
+        """What the subjects of requests begin with that this client names."""
+        if not self._prefix:
+            self._prefix = msgspec.json.decode(await self.ask("hello", {}), type=_Hello).subject_prefix
+        return self._prefix
+
+    async def ask(self, endpoint: str, body: Body) -> bytes:
+        """One answer, asked for again where nobody answers and where an error may pass."""
+        attempts = self.attempts()
+        while True:
+            try:
+                return (await self._request(endpoint, body)).data
+            except (GatewayError, nats.errors.Error, OSError) as error:
+                await asyncio.sleep(attempts.pause(error))
+
+    def attempts(self) -> Attempts:
+        """When to ask again; NATS finds a gateway itself."""
+        return Attempts(Gateways("nats"), self._retries)
+
+    async def listen(self, subject: str, callback: Callback) -> Subscription:
+        """Has ``callback`` called for each message on ``subject`` from now on."""
+        client = await self.connected()
+        subscription = await client.subscribe(subject, cb=callback)
+        await client.flush()
+        return subscription
+
+    async def post(self, endpoint: str, body: Body, callback: Callback) -> Subscription:
+        """Asks, and has ``callback`` called for each answer."""
+        client = await self.connected()
+        inbox, data = client.new_inbox(), self._encoded(body)
+        subscription = await client.subscribe(inbox, cb=callback)
+        await client.publish(_subject(endpoint), data, reply=inbox, headers=self._headers)
+        return subscription
+
+    async def answer(self, answered: asyncio.Future[Msg]) -> bytes:
+        """What the first answer to a post says."""
+        message = await asyncio.wait_for(answered, self._timeout)
+        _require_success(message)
+        return message.data
+
+    async def connected(self) -> Client:
+        """The connection, made when it is first needed; it comes back by itself."""
+        async with self._joining:
+            if not (self._client.is_connected or self._client.is_reconnecting):
+                self._client = await self._join()
+        return self._client
+
+    async def _join(self) -> Client:
+        client = Client()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await client.connect(self._servers, connect_timeout=2, max_reconnect_attempts=-1, error_cb=_quiet)
+        except (OSError, nats.errors.Error) as error:
+            await client.close()
+            raise ConnectionFailedError(f"NATS was not reached: {error or type(error).__name__}") from error
+        return client
+
+    async def _request(self, endpoint: str, body: Body) -> Msg:
+        client = await self.connected()
+        answer = await client.request(_subject(endpoint), self._encoded(body), self._timeout, headers=self._headers)
+        _require_success(answer)
+        return answer
+
+    def _encoded(self, body: Body) -> bytes:
+        data, most = msgspec.json.encode(body), self._client.max_payload
+        if len(data) > most:
+            raise BadRequestError(
+                f"{len(data)} bytes are more than NATS takes in one message, {most}: ask over HTTP or gRPC", status=413
+            )
+        return data
+
+
+def _subject(endpoint: str) -> str:
+    return f"outrider.v1.{endpoint}"
+
+
+async def _quiet(error: Exception) -> None:
+    """What a connection meets shows in what is asked over it."""
+
+
+def _require_success(answer: Msg) -> None:
+    """Raises the error that an answer is, if it is one."""
+    headers = {key.lower(): value for key, value in (answer.headers or {}).items()}
+    if headers.get("status") == _NOBODY:
+        raise nats.errors.NoRespondersError
+    if (code := headers.get(_CODE)) is not None:
+        raise error_of_answer(int(code), answer.data, None, headers.get("retry-after"))

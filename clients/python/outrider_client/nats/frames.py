@@ -1,0 +1,197 @@
+"""Frames of tokens, as verifiers publish them, put in order and told as the types of this package."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import msgspec
+
+from outrider_client.errors import ErrorBody, GatewayError, error_of_event
+from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, PromptDetails, Usage
+
+_LEAST = -(1 << 31)
+_TYPES = {"error": "server_error", "refused": "invalid_request_error", "cancelled": "cancelled_error"}
+
+
+class Cost(msgspec.Struct, array_like=True, frozen=True):
+    """What a request cost; ``emitted`` tokens came from a verifier before, whose share is not counted in the rest."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    accepted_tokens: int = 0
+    rejected_tokens: int = 0
+    steps: int = 0
+    lossy: bool = False
+    emitted: int = 0
+
+
+class Likely(msgspec.Struct, array_like=True, frozen=True):
+    """A token that might have stood there."""
+
+    token: int
+    logprob: float
+    data: bytes
+
+
+class Likelihood(msgspec.Struct, array_like=True, frozen=True):
+    """How likely the target held a token."""
+
+    logprob: float | None
+    data: bytes
+    top: list[Likely]
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True):
+    """Tokens from ``first_index`` on, and at the end how it ended."""
+
+    request: str
+    first_index: int
+    tokens: list[int]
+    texts: list[str]
+    guessed_by: list[str]
+    finish: str | None = None
+    usage: Cost | None = None
+    error: str | None = None
+    likelihoods: list[Likelihood] | None = None
+    verifier: str | None = None
+
+
+read_frame = msgspec.msgpack.Decoder(Frame).decode
+
+
+class Gap(Exception):
+    """Tokens are missing, or whoever kept the request has given it up: it has to be resumed."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a gateway answers when it has taken a request."""
+
+    request_id: str
+    subjects: list[str]
+    model: str
+    created: int
+    seed: int
+
+
+class Choices:
+    """The choices of one request, as far as they were read.
+
+    Where the prompt is ``echoed`` they begin wherever their first frames do.
+    """
+
+    def __init__(self, request_id: str, start: list[int], *, echoed: bool) -> None:
+        self._request, self.next = request_id, list(start)
+        self._open = [echoed] * len(start)
+        self.ended = [False] * len(start)
+        self._guessed: list[list[bool]] = [[] for _ in start]
+        self._starts: list[list[int]] = [[] for _ in start]
+        self.taken: Taken | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether all have ended."""
+        return all(self.ended)
+
+    @property
+    def wanted(self) -> list[int]:
+        """Index of the next token of each choice, or one before anything where no frame has come."""
+        return [_LEAST if unheard else place for unheard, place in zip(self._open, self.next, strict=True)]
+
+    def take(self, data: bytes) -> Chunk | None:
+        """The chunk that a frame is; None where there is nothing new in it. `Gap`, or the error that it tells."""
+        frame = read_frame(data)
+        place = self._place(frame.request)
+        if self.ended[place] or (frame.finish == "cancelled" and frame.error is None):
+            return None
+        if frame.finish in _TYPES:
+            self.ended = [True] * len(self.ended)
+            raise self._error(frame)
+        if frame.finish is None and frame.error is not None:
+            raise Gap(frame.error)
+        if self._open[place] and frame.tokens:
+            self.next[place] = min(self.next[place], frame.first_index)
+        self._open[place] = False
+        if frame.first_index > self.next[place]:
+            raise Gap("a frame was lost")
+        return self._chunk(_from(frame, self.next[place]), place)
+
+    def _place(self, name: str) -> int:
+        """Which choice a frame is of: their names end in their places, that of the first is the request's."""
+        return 0 if name == self._request else int(name.removeprefix(f"{self._request}-"))
+
+    def _chunk(self, frame: Frame, place: int) -> Chunk | None:
+        if not frame.tokens and frame.finish is None:
+            return None
+        if frame.first_index >= 0:
+            self._starts[place].append(frame.first_index)
+        self._guessed[place] += map(bool, frame.guessed_by[max(0, -frame.first_index) :])
+        self.next[place] = frame.first_index + len(frame.tokens)
+        self.ended[place] = frame.finish is not None
+        taken = self.taken
+        return Answer(
+            id=self._request,
+            created=taken.created if taken else 0,
+            model=taken.model if taken else "",
+            choices=[Choice(place, frame.finish, "".join(frame.texts), logprobs=_logprobs(frame))],
+            usage=None if frame.usage is None else self._usage(frame.usage, place),
+            outrider=self._detail(frame, place),
+        )
+
+    def _detail(self, frame: Frame, place: int) -> Detail:
+        cost = frame.usage
+        return Detail(
+            first_index=frame.first_index,
+            tokens=frame.tokens,
+            texts=frame.texts,
+            guessed_by=frame.guessed_by,
+            seed=self.taken.seed if cost is not None and self.taken is not None and place == 0 else None,
+            steps=None if cost is None else cost.steps + bisect_left(self._starts[place], cost.emitted),
+            verifier=frame.verifier,
+            lossy=cost is not None and cost.lossy,
+        )
+
+    def _usage(self, cost: Cost, place: int) -> Usage:
+        generated = max(0, self.next[place])
+        accepted = cost.accepted_tokens + sum(self._guessed[place][: cost.emitted])
+        return Usage(
+            cost.prompt_tokens,
+            generated,
+            cost.prompt_tokens + generated,
+            PromptDetails(cost.cached_tokens),
+            CompletionDetails(accepted, cost.rejected_tokens),
+        )
+
+    def _error(self, frame: Frame) -> GatewayError:
+        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)])
+        return error_of_event(told, self._request)
+
+
+def _from(frame: Frame, index: int) -> Frame:
+    """What of ``frame`` stands at ``index`` and behind."""
+    known = min(index - frame.first_index, len(frame.tokens))
+    if known <= 0:
+        return frame
+    return msgspec.structs.replace(
+        frame,
+        first_index=frame.first_index + known,
+        tokens=frame.tokens[known:],
+        texts=frame.texts[known:],
+        guessed_by=frame.guessed_by[known:],
+        likelihoods=None if frame.likelihoods is None else frame.likelihoods[known:],
+    )
+
+
+def _logprobs(frame: Frame) -> dict[str, object] | None:
+    """As chats have them."""
+    if frame.likelihoods is None:
+        return None
+    content = [
+        {**_token(entry.data, entry.logprob), "top_logprobs": [_token(one.data, one.logprob) for one in entry.top]}
+        for entry in frame.likelihoods
+    ]
+    return {"content": content}
+
+
+def _token(data: bytes, logprob: float | None) -> dict[str, object]:
+    return {"token": data.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(data)}

@@ -1,0 +1,145 @@
+"""One streamed answer over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from outrider_client.errors import ConflictError, GatewayError, OutriderClientError
+from outrider_client.nats.frames import Choices, Gap, Taken
+from outrider_client.types import Chunk
+
+if TYPE_CHECKING:
+    from outrider_client.nats.client import AsyncClient
+
+Body = Mapping[str, Any]
+
+_taken = msgspec.json.Decoder(Taken).decode
+
+
+class AsyncStream:
+    """Chunks of one answer, whichever gateways and verifiers bring them; to be iterated once.
+
+    ``id`` and ``next`` are what another process needs to `AsyncClient.resume`. Leaving the block, or `close`, ends a
+    generation that is not done.
+    """
+
+    def __init__(
+        self, client: AsyncClient, body: Body | None, request_id: str = "", from_index: Sequence[int] = ()
+    ) -> None:
+        self._client, self._body, self._id = client, body, request_id
+        self._start = list(from_index) or [0] * int((body or {}).get("n", 1))
+        self._attempts = client.attempts()
+        self._news: asyncio.Queue[tuple[Subscription | None, bytes]] = asyncio.Queue()
+        self._subscriptions: list[Subscription] = []
+        self._relay: Subscription | None = None
+        self._choices: Choices | None = None
+        self._chunks = self._read()
+
+    @property
+    def id(self) -> str:
+        """The request's id; empty before it was asked for."""
+        return self._id
+
+    @property
+    def next(self) -> list[int]:
+        """Index of the next token of each choice."""
+        return list(self._choices.next if self._choices else self._start)
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self._chunks
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops reading, and has the gateway stop generating, if it can be reached."""
+        await self._chunks.aclose()
+        if self._choices is not None and not self._choices.done:
+            self._choices.ended = [True] * len(self._choices.ended)
+            with suppress(OutriderClientError):
+                await self._client.cancel(self._id)
+
+    async def _read(self) -> AsyncGenerator[Chunk, None]:
+        try:
+            choices = await (self._go_on() if self._body is None else self._begin(self._body))
+            while not choices.done:
+                chunk = await self._chunk(choices)
+                if chunk is not None:
+                    self._attempts.succeeded(self._client.resume_s)
+                    yield chunk
+        finally:
+            for subscription in [*self._subscriptions, *([self._relay] if self._relay else [])]:
+                with suppress(nats.errors.Error):
+                    await subscription.unsubscribe()
+
+    async def _begin(self, body: Body) -> Choices:
+        """Listens for frames, and then asks for them: none is missed."""
+        name = token_hex(16)
+        subject = await self._client.subject_prefix() + name
+        self._id = subject.rpartition(".")[2]
+        choices = self._choices = Choices(self._id, self._start, echoed=bool(body.get("echo")))
+        for place in range(len(self._start)):
+            where = subject if place == 0 else f"{subject}-{place}"
+            self._subscriptions.append(await self._client.listen(where, self._on_frame))
+        self._attempts.succeeded(self._client.resume_s)
+        with suppress(ConflictError):  # an answer to an earlier try was lost: it has been taken
+            choices.taken = _taken(await self._client.ask("generate", {**body, "request_id": name}))
+        return choices
+
+    async def _go_on(self) -> Choices:
+        choices = self._choices = Choices(self._id, self._start, echoed=self._start[0] < 0)
+        await self._persist(choices)
+        return choices
+
+    async def _chunk(self, choices: Choices) -> Chunk | None:
+        """The next chunk, if what comes next is one; a stream that has a gap, or is silent, is resumed."""
+        source: Subscription | None = self._relay
+        try:
+            source, data = await asyncio.wait_for(self._news.get(), self._client.silence_s)
+            return choices.take(data)
+        except (Gap, TimeoutError):
+            if source is self._relay:  # else another way is being gone already
+                await self._persist(choices)
+        return None
+
+    async def _persist(self, choices: Choices) -> None:
+        while True:
+            try:
+                return await self._resume(choices)
+            except (GatewayError, nats.errors.Error, OSError, TimeoutError) as error:
+                await asyncio.sleep(self._attempts.pause(error))
+
+    async def _resume(self, choices: Choices) -> None:
+        """Has a gateway read the request and send what it reads."""
+        if self._relay is not None:
+            await self._relay.unsubscribe()
+        answered: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        relay: Subscription | None = None
+
+        async def take(message: Msg) -> None:
+            if answered.done():
+                self._news.put_nowait((relay, message.data))
+            else:
+                answered.set_result(message)
+
+        body = {"request_id": self._id, "from_index": choices.wanted}
+        self._relay = relay = await self._client.post("resume", body, take)
+        choices.taken = _taken(await self._client.answer(answered))
+
+    async def _on_frame(self, message: Msg) -> None:
+        self._news.put_nowait((None, message.data))

@@ -1,0 +1,37 @@
+"""OpenAI's bodies where no path says what they are of: with messages they are of a chat, else of a completion."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+from outrider.gateway.openai.bodies import read_chat, read_completion
+from outrider.gateway.openai.shape import Shape
+from outrider.gateway.request import Generation
+
+
+class Asked(NamedTuple):
+    """What is to be generated, and the shape in which whoever resumes it over HTTP is told of it."""
+
+    generation: Generation
+    shape: Shape
+
+
+class _Kind(msgspec.Struct):
+    messages: Any = None
+
+
+def read_asked(data: bytes) -> Asked:
+    """The body ``data``; `InvalidRequest` says what is wrong with it."""
+    if _is_chat(data):
+        chat = read_chat(data)
+        return Asked(chat.generation(), Shape("chat", chat.calling, chat.return_tokens, include_usage=True))
+    body = read_completion(data)
+    return Asked(body.generation(), Shape("completion", None, body.return_tokens, include_usage=True))
+
+
+def _is_chat(data: bytes) -> bool:
+    try:
+        return msgspec.json.decode(data, type=_Kind).messages is not None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False  # what is wrong with it is then said of a completion

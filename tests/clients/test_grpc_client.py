@@ -1,0 +1,197 @@
+"""The client over gRPC against a real mesh, parts of which are taken away while it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from outrider.gateway.errors import UnknownModel, error_answer
+from outrider.mesh.errors import ERRORS, Internal, OutriderError
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import Server
+from outrider.v1.inference_pb2_grpc import InferenceServicer, add_InferenceServicer_to_server
+from outrider.wire.frames import Finish
+from outrider_client import (
+    AsyncClient,
+    BadRequestError,
+    CancelledError,
+    Chunk,
+    ConnectionFailedError,
+    GatewayError,
+    NotFoundError,
+    OutriderClientError,
+)
+from outrider_client import grpc as over_grpc
+from outrider_client.errors import error_of_answer
+
+from tests.broker import free_port
+from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.streaming import Gateway, finish, holder, spare
+
+pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+
+MESSAGES = [{"role": "user", "content": "def f("}]
+ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True, "return_tokens": True}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"enum": [{"a": 12345}]}}}
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.fixture
+async def client(one: Gateway) -> AsyncIterator[over_grpc.AsyncClient]:
+    async with over_grpc.AsyncClient(one.grpc) as made:
+        yield made
+
+
+def _tokens(chunks: list[Chunk]) -> list[int]:
+    return [token for chunk in chunks for token in (chunk.outrider.tokens if chunk.outrider else [])]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"temperature": 0.7, "top_p": 0.9, "logit_bias": {"5": 2.5}, "stop": ["zz"], "stop_token_ids": [3]},
+        {"seed": -3, "bad_words": ["a", [7]], "speculation": {"drafters": ["ngram"], "max_nodes": 4}, "min_tokens": 2},
+        {"speculation": "off", "logprobs": 1, "echo": True, "priority": 3},
+        {"structured_outputs": {"choice": ["yes", "no"]}, "ignore_eos": False},
+        {"structured_outputs": {"grammar": 'start: "ab"'}, "ignore_eos": False, "max_completion_tokens": 40},
+        {"response_format": {"type": "json_object"}, "ignore_eos": False},
+    ],
+    ids=["floats", "words", "plain", "choice", "lark", "json"],
+)
+async def test_every_parameter_of_http_means_the_same(
+    one: Gateway, client: over_grpc.AsyncClient, more: dict[str, Any]
+) -> None:
+    asked = ASKED | {"max_tokens": 40} | more
+    if "max_completion_tokens" in more:
+        del asked["max_tokens"]
+    async with AsyncClient(one.url) as http:
+        whole = await http.complete("def f(", **asked)
+    told = await client.complete("def f(", **asked)
+    assert (told.text, told.usage and told.usage.total_tokens) == (whole.text, whole.usage and whole.usage.total_tokens)
+    assert (told.model, told.system_fingerprint) == (MODEL, whole.system_fingerprint)
+    assert told.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert told.outrider is not None
+    assert whole.outrider is not None
+    assert (told.outrider.tokens, told.outrider.first_index) == (whole.outrider.tokens, whole.outrider.first_index)
+    async with client.stream("def f(", **asked) as stream:
+        assert "".join([chunk.text async for chunk in stream]) == whole.text
+
+
+async def test_chats_and_calls_of_functions_are_those_of_http(one: Gateway, client: over_grpc.AsyncClient) -> None:
+    asked: dict[str, Any] = {"seed": 7, "max_tokens": 60, "n": 2, "tools": [TOOL], "tool_choice": NAMED}
+    told = await client.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)
+    async with AsyncClient(one.url) as http:
+        whole = await http.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)
+    assert [choice.finish_reason for choice in told.choices] == ["tool_calls"] * 2
+    assert [choice.message and [call["function"] for call in choice.message.tool_calls] for choice in told.choices] == [
+        choice.message and [call["function"] for call in choice.message.tool_calls] for choice in whole.choices
+    ]
+    assert told.choices[1].logprobs == {"content": whole.choices[1].logprobs and whole.choices[1].logprobs["content"]}
+
+
+def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
+    with over_grpc.Client([f"127.0.0.1:{free_port()}", one.grpc]) as client:
+        whole = client.complete("def f(", **ASKED)
+        assert client.models() == [MODEL]
+        assert client.detokenize(client.tokenize("def f(")) == "def f("
+        assert client.chat(MESSAGES, max_tokens=2).text
+        with client.stream("def f(", **ASKED) as stream:
+            assert "".join(chunk.text for chunk in stream) == whole.text
+        assert stream.next == [400]
+        assert "".join(chunk.text for chunk in client.resume(stream.id)) == whole.text
+        assert _tokens(list(client.resume(stream.id, [390]))) == _tokens([whole])[390:]
+        with pytest.raises(BadRequestError, match="temperature must be a number from 0 to 100") as refused:
+            client.complete("a", temperature=-1)
+        assert (refused.value.status, refused.value.param) == (400, "temperature")
+        assert refused.value.request_id
+        with pytest.raises(NotFoundError) as unknown:
+            list(client.stream("a", model="none"))
+        assert (unknown.value.code, unknown.value.type) == ("model_not_found", "not_found_error")
+        with pytest.raises(TypeError, match="suffix is no parameter"):
+            client.complete("a", suffix="b")
+
+
+class Failing(InferenceServicer):
+    """Fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.error: OutriderError = Internal()
+
+    async def ListModels(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise self.error
+
+
+async def test_every_error_of_a_gateway_is_that_of_the_tree_that_http_tells() -> None:
+    server, failing = Server(), Failing()
+    add_InferenceServicer_to_server(failing, server)
+    await server.start()
+    await server.set_serving(True)
+    async with over_grpc.AsyncClient(f"127.0.0.1:{server.port}", max_retries=0) as client:
+        for kind in [*ERRORS, UnknownModel]:
+            failing.error = kind("why", param="a[0].b", retry_after=0.25)
+            with pytest.raises(GatewayError) as caught:
+                await client.models()
+            over_http = error_of_answer(kind.http_status, msgspec.json.encode(error_answer(failing.error)))
+            told = caught.value
+            assert type(told) is type(over_http)
+            assert (told.status, told.type, str(told)) == (over_http.status, over_http.type, str(over_http))
+            if kind is not Internal:
+                assert (told.param, told.retry_after) == ("a[0].b", 0.25)
+    await server.stop(0)
+
+
+def test_nobody_there_is_an_error_of_its_own() -> None:
+    with over_grpc.Client(f"127.0.0.1:{free_port()}", max_retries=1) as client:
+        for call in (client.models, lambda: list(client.stream("a"))):
+            with pytest.raises(ConnectionFailedError):
+                call()
+
+
+async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
+    streaming: Stack, one: Gateway, client: over_grpc.AsyncClient, streaming_registry: Registry
+) -> None:
+    killed = Gateway(streaming)
+    await spare(streaming)
+    await killed.ready()
+    chunks: list[Chunk] = []
+    async with (
+        over_grpc.AsyncClient([killed.grpc, one.grpc]) as both,
+        both.stream("def f(", **ASKED) as stream,
+    ):
+        async for chunk in stream:
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                dead = await holder(streaming_registry, stream.id)
+                verifiers = [each for each in streaming.processes if each.settings.get("instance") == dead]
+                for process in [killed.process, *verifiers]:
+                    await asyncio.to_thread(process.kill)
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert _tokens(chunks) == _tokens([await client.complete("def f(", **ASKED)])
+
+
+async def test_a_stream_that_is_left_is_not_generated_on(
+    client: over_grpc.AsyncClient, streaming_registry: Registry
+) -> None:
+    async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:
+        async for _ in stream:
+            break
+    assert await finish(streaming_registry, stream.id) is Finish.CANCELLED
+    with pytest.raises(NotFoundError):
+        await client.cancel(stream.id)
+
+
+async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_grpc.AsyncClient) -> None:
+    async def read() -> None:
+        async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:
+            async for _ in stream:
+                await client.cancel(stream.id)
+                break
+            async for _ in stream:
+                pass
+
+    with pytest.raises(OutriderClientError) as caught:
+        await read()
+    assert isinstance(caught.value, CancelledError)

@@ -1,0 +1,165 @@
+"""The client over NATS against a real mesh, parts of which are taken away while it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry
+from outrider.wire.frames import Finish, Frame, encode_frame
+from outrider_client import (
+    AsyncClient,
+    BadRequestError,
+    CancelledError,
+    Chunk,
+    ConnectionFailedError,
+    GatewayError,
+    NotFoundError,
+)
+from outrider_client import nats as over_nats
+
+from tests.broker import free_port
+from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.streaming import Gateway, finish, holder, spare
+
+pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+
+MESSAGES = [{"role": "user", "content": "def f("}]
+ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True}
+
+
+@pytest.fixture
+async def client(streaming: Stack, one: Gateway) -> AsyncIterator[over_nats.AsyncClient]:
+    async with over_nats.AsyncClient(streaming.broker.url, silence_s=2) as made:
+        yield made
+
+
+async def _whole(one: Gateway, **more: Any) -> list[int]:
+    async with AsyncClient(one.url) as http:
+        told = (await http.complete("def f(", **ASKED | {"return_tokens": True} | more)).outrider
+    assert told is not None
+    return told.tokens
+
+
+def _tokens(chunks: list[Chunk]) -> list[int]:
+    return [token for chunk in chunks for token in (chunk.outrider.tokens if chunk.outrider else [])]
+
+
+async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncClient) -> None:
+    asked = ASKED | {"max_tokens": 30, "n": 2, "logprobs": 1, "echo": True, "speculation": "off"}
+    async with AsyncClient(one.url) as http:
+        whole = await http.complete("def f(", **asked, return_tokens=True)
+        spoken = await http.chat(MESSAGES, seed=7, max_tokens=20)
+    told = await client.complete("def f(", **asked)
+    assert [choice.text for choice in told.choices] == [choice.text for choice in whole.choices]
+    assert told.usage == whole.usage
+    assert told.outrider is not None
+    assert whole.outrider is not None
+    assert [each.tokens for each in told.outrider.choices] == [each.tokens for each in whole.outrider.choices]
+    assert told.model == MODEL
+    chat = await client.chat(MESSAGES, seed=7, max_tokens=20)
+    assert (chat.text, chat.choices[0].finish_reason) == (spoken.text, spoken.choices[0].finish_reason)
+    assert await client.models() == [MODEL]
+
+
+async def test_a_stream_goes_on_in_another_process(one: Gateway, client: over_nats.AsyncClient) -> None:
+    whole = await _whole(one)
+    async with client.stream("def f(", **ASKED) as stream:
+        chunks = [chunk async for chunk in stream]
+    assert _tokens(chunks) == whole
+    assert stream.next == [400]
+    assert _tokens([chunk async for chunk in client.resume(stream.id, [390])]) == whole[390:]
+
+
+async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
+    streaming: Stack, one: Gateway, client: over_nats.AsyncClient, streaming_registry: Registry
+) -> None:
+    whole = await _whole(one)
+    killed = Gateway(streaming)
+    await spare(streaming)
+    await killed.ready()
+    chunks: list[Chunk] = []
+    async with client.stream("def f(", **ASKED) as stream:
+        async for chunk in stream:
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                dead = await holder(streaming_registry, stream.id)
+                verifiers = [each for each in streaming.processes if each.settings.get("instance") == dead]
+                for process in [killed.process, *verifiers]:
+                    await asyncio.to_thread(process.kill)
+    assert _tokens(chunks) == whole
+
+
+@pytest.mark.parametrize("note", [True, False], ids=["a note", "a gap"])
+async def test_what_is_missing_or_given_up_is_read_through_a_gateway(
+    one: Gateway, client: over_nats.AsyncClient, bus_there: Bus, note: bool
+) -> None:
+    whole = await _whole(one)
+    chunks: list[Chunk] = []
+    async with client.stream("def f(", **ASKED) as stream:
+        async for chunk in stream:
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                subject = await client.subject_prefix() + stream.id.rpartition("-")[2]
+                place, why = (0, "given up") if note else (1000, None)
+                lost = Frame(
+                    stream.id, place, [] if note else [1], [] if note else ["a"], [] if note else [""], error=why
+                )
+                bus_there.publish(subject, encode_frame(lost))
+    assert _tokens(chunks) == whole
+
+
+@pytest.fixture
+async def bus_there(streaming: Stack) -> AsyncIterator[Bus]:
+    bus = Bus()
+    await bus.connect(streaming.broker.url, "test", wait_s=10)
+    yield bus
+    await bus.close()
+
+
+async def test_errors_are_those_of_the_tree(client: over_nats.AsyncClient) -> None:
+    with pytest.raises(BadRequestError, match="temperature must be a number from 0 to 100") as refused:
+        await client.complete("a", temperature=-1)
+    assert (refused.value.status, refused.value.param) == (400, "temperature")
+    with pytest.raises(NotFoundError) as unknown:
+        await client.complete("a", model="none")
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(NotFoundError):
+        await client.cancel("unheard-of")
+    with pytest.raises(NotFoundError):
+        [chunk async for chunk in client.resume("unheard-of")]
+    with pytest.raises(BadRequestError, match="ask over HTTP or gRPC"):
+        await client.complete("a" * (1 << 20))
+    with pytest.raises(BadRequestError, match="leave no token"):
+        await client.complete("a", structured_outputs={"choice": ["ab"]}, bad_words=[[i] for i in range(256)])
+
+
+async def test_nobody_there_is_an_error_of_its_own(shared_nats: str) -> None:
+    async with over_nats.AsyncClient(shared_nats, max_retries=1) as client:
+        with pytest.raises(ConnectionFailedError, match="no gateway answered"):
+            await client.models()
+    async with over_nats.AsyncClient(f"nats://127.0.0.1:{free_port()}", timeout=0.5) as nobody:
+        with pytest.raises(ConnectionFailedError, match="NATS was not reached"):
+            await nobody.models()
+
+
+async def test_a_stream_that_is_left_is_not_generated_on(
+    client: over_nats.AsyncClient, streaming_registry: Registry
+) -> None:
+    async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:
+        async for _ in stream:
+            break
+    assert await finish(streaming_registry, stream.id) is Finish.CANCELLED
+
+
+async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_nats.AsyncClient) -> None:
+    stream = client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100})
+    async for _ in stream:
+        await client.cancel(stream.id)
+        break
+    with pytest.raises(GatewayError, match="the stream was cancelled") as caught:
+        [chunk async for chunk in stream]
+    assert isinstance(caught.value, CancelledError)
