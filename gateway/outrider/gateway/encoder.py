@@ -9,7 +9,7 @@ import grpc
 from outrider.gateway.attempts import TRANSIENT
 from outrider.gateway.models import Models, Served
 from outrider.gateway.request import Messages, Prompt, Text, Tokens
-from outrider.mesh.errors import Unavailable, from_rpc
+from outrider.mesh.errors import InvalidRequest, Unavailable, from_rpc
 from outrider.mesh.rpc import channel
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
@@ -37,9 +37,12 @@ class Encoder:
         found = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
         return [list(ids) for ids in dict.fromkeys(map(tuple, found)) if ids]
 
-    async def decode(self, served: Served, ids: Sequence[int]) -> str:
-        """Text of ``ids``, special tokens included; errors as with `encode`."""
-        request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=True)
+    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool) -> str:
+        """Text of ``ids``, with special tokens or without; errors as with `encode`."""
+        try:
+            request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=keep_special)
+        except OverflowError:
+            raise InvalidRequest("tokens must be token ids", param="tokens") from None
         response = await self._call(served, lambda stub: stub.Decode(request, timeout=_ENCODE_S))
         return str(response.texts[0])
 

@@ -74,9 +74,9 @@ class Generations:
         """As `Encoder.encode`; tokenizers are waited for."""
         return await self._persist(lambda: self._encoder.encode(served, prompt))
 
-    async def decode(self, served: Served, ids: Sequence[int]) -> str:
+    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
         """As `Encoder.decode`; tokenizers are waited for."""
-        return await self._persist(lambda: self._encoder.decode(served, ids))
+        return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         served = await self.find(generation.model, caller)

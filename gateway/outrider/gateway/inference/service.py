@@ -20,7 +20,6 @@ from outrider.gateway.openai.shape import encode_shape
 from outrider.gateway.request import Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.entrance import Entrance
-from outrider.gateway.texts import Texts
 from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import inference_pb2 as pb
@@ -33,7 +32,6 @@ class Inference(InferenceServicer):
     def __init__(self, flights: Flights, settings: GatewaySettings, entrance: Entrance, tasks: Tasks) -> None:
         self._flights, self._settings, self._tasks = flights, settings, tasks
         self._generations, self._calls = Generations(flights, settings), Calls(entrance)
-        self._texts = Texts(self._generations.models)
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:  # noqa: N802
         """A stream that any gateway can take up again."""
@@ -87,17 +85,16 @@ class Inference(InferenceServicer):
         """Ids of a text or a chat."""
         async with self._calls.enter(context, "Tokenize", counts=True) as call:
             require_readable(request, self._settings.max_body_bytes)
-            served = self._generations.models.find(request.model or None, call.admission.caller.may_use)
-            add_special = request.add_special if request.HasField("add_special") else True
-            tokens = await self._texts.tokenize(served, _prompt(request), add_special=add_special)
+            served = await self._generations.find(request.model or None, call.admission.caller)
+            tokens = await self._generations.encode(served, _prompt(request))
             return pb.TokenizeResponse(tokens=tokens, context_length=served.context_length)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, context: Context) -> pb.DetokenizeResponse:  # noqa: N802
         """The text of ids."""
         async with self._calls.enter(context, "Detokenize", counts=True) as call:
             require_readable(request, self._settings.max_body_bytes)
-            served = self._generations.models.find(request.model or None, call.admission.caller.may_use)
-            text = await self._texts.detokenize(served, request.tokens, keep_special=request.keep_special)
+            served = await self._generations.find(request.model or None, call.admission.caller)
+            text = await self._generations.decode(served, request.tokens, keep_special=request.keep_special)
             return pb.DetokenizeResponse(text=text)
 
     async def _start(self, call: Call, request: pb.GenerateRequest, *, resumable: bool) -> Flight:
@@ -126,7 +123,7 @@ def _places(given: list[int], record: Record) -> list[int]:
 
 def _prompt(request: pb.TokenizeRequest) -> Text | Messages:
     if request.WhichOneof("prompt") == "text":
-        return Text(request.text)
+        return Text(request.text, request.add_special if request.HasField("add_special") else True)
     try:
         return chat(msgspec.json.decode(request.messages_json, type=list[dict[str, object]]))
     except msgspec.MsgspecError:
