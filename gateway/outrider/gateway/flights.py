@@ -13,6 +13,7 @@ from outrider.gateway.choices import merged
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
 from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.routing import Routes
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.tenants.admission import Admission
@@ -42,7 +43,14 @@ class Flights:
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._bills = Bills(mesh.bus, settings.replay_s)
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
-        self.verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost, settings.lease_s)
+        self.verifiers = Verifiers(
+            mesh.registry,
+            mesh.tasks,
+            self._on_lost,
+            Routes(settings),
+            lease_s=settings.lease_s,
+            submit_s=settings.submit_s,
+        )
         self._ledger = Ledger(mesh.bus, settings)
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()

@@ -73,6 +73,7 @@ class Generations:
                 speculation=generation.speculation.to_proto(),
                 caller=caller,
                 priority=_priority(generation, caller),
+                session=generation.session,
             )
             for choice in range(generation.choices)
         ]

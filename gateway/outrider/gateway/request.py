@@ -137,7 +137,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
     is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
-    `LEAST_PRIORITY` on.
+    `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
     """
 
     model: str | None
@@ -147,3 +147,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     choices: int = 1
     priority: int = 0
+    session: str = ""

@@ -150,6 +150,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "vocabulary": self._tokenizer.fingerprint,
             "context_length": self._room,
             "load": self._engine.load,
+            "cost": self._settings.cost,
             "free_pages": self._pages.available,
         }
 

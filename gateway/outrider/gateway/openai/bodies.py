@@ -28,6 +28,9 @@ _Penalty = Annotated[float, Meta(ge=-2, le=2, description="a number from -2 to 2
 _Word = Annotated[str, Meta(min_length=1, max_length=1000)] | Annotated[list[TokenId], Meta(min_length=1)]
 
 
+_Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024 characters")]
+
+
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``stream_options``."""
 
@@ -85,6 +88,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     ] = Guessing()
     return_tokens: _Flag = False
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="an integer from -1000 to 1000, lower ones first")] = 0
+    user: _Name | None = None
+    prompt_cache_key: _Name | None = None
 
     @property
     def include_usage(self) -> bool:
@@ -101,6 +106,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             choices=self.n,
             priority=-self.priority,
+            session=self.prompt_cache_key or self.user or "",
         )
 
     def _prompt(self) -> Prompt:
@@ -188,10 +194,8 @@ class ChatBody(Body, frozen=True, kw_only=True):
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "user": ANY,
     "metadata": ANY,
     "safety_identifier": ANY,
-    "prompt_cache_key": ANY,
     "store": (False,),
     "service_tier": ("auto", "default"),
 }

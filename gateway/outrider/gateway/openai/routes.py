@@ -16,12 +16,15 @@ from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.shape import Shape, encode_shape
 from outrider.gateway.position import Position
 from outrider.gateway.reassembly import join
+from outrider.gateway.request import Generation
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.frames import Frame
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+_SESSION = "x-outrider-session"
 
 
 class ModelBody(msgspec.Struct):
@@ -73,7 +76,7 @@ class OpenAi:
         return json_response(ModelBody(served.name, self._created))
 
     async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
-        asked, lingers, admission = body.generation(), stays(request), request.state.admission
+        asked, lingers, admission = _asked(request, body), stays(request), request.state.admission
         if lingers and not body.stream:
             raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
         starting = self._generations.start(
@@ -90,6 +93,13 @@ class OpenAi:
         finally:
             await self._flights.end(flight)
         return json_response(writer.whole(whole))
+
+
+def _asked(request: Request, body: Body) -> Generation:
+    """What the body and the headers ask for."""
+    asked = body.generation()
+    session = request.headers.get(_SESSION, "")
+    return msgspec.structs.replace(asked, session=session) if session else asked
 
 
 async def _collect(flight: Flight) -> list[Frame]:
