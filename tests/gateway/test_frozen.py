@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.gateway.stack import Stack, Streamed, stack
+from tests.gateway.stack import MODEL, Stack, Streamed, stack
 from tests.processes import ServiceProcess
 from tests.waiting import eventually
 
@@ -80,6 +80,17 @@ async def test_a_request_is_tried_where_nobody_answers(mesh: Stack, frozen: Serv
         frozen.thaw()
     stays.thaw()
     assert asked.result() in ("freezes", "stays")
+
+
+async def test_a_deadline_holds_where_nobody_answers(mesh: Stack, frozen: ServiceProcess) -> None:
+    await eventually_served_by(mesh, "freezes")
+    asked = {"model": MODEL, "prompt": "a", "timeout_ms": 1000, "max_tokens": 4}
+    stays = next(process for process in mesh.processes if process.settings.get("instance") == "stays")
+    for process in (stays, frozen):
+        process.freeze()
+    late = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/completions", json=asked, timeout=60)
+    stays.thaw()
+    assert (late.status_code, late.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
 async def served_by(mesh: Stack) -> str:

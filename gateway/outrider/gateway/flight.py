@@ -51,5 +51,7 @@ class Flight:
         await self.charge.reserve(most, sum(stream.open_ended for stream in self.streams))
 
     async def settle(self) -> None:
-        """Charges what was generated."""
+        """Charges what was generated; nothing where nothing was computed."""
+        if self.streams and all(stream.untouched for stream in self.streams):
+            self.charge.waive()
         await self.charge.settle([stream.spent for stream in self.streams])

@@ -48,16 +48,18 @@ class Generations:
         """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
 
         ``shape`` is what the caller wants to know should it be resumed. `UnknownModel`, `InvalidRequest`, `Overloaded`
-        when every verifier is full or a limit is reached, `Unavailable` when services are missing for longer than
+        when every verifier is full or a limit is reached, `DeadlineUnmeetable` or `Late` when it will not be or was not
+        there in time, `Unavailable` when services are missing for longer than
         ``place_s``.
         """
-        jobs, seed = await self._jobs(request_id, generation, admission.caller), generation.sampling.seed
-        record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
-        try:
-            key = Key(admission.caller.tenant, request_id)
-            return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
-        except OutriderError as error:
-            raise _named(error, generation) from None
+        key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
+        async with generation.deadlines.until_first():
+            jobs = await self._jobs(request_id, generation, admission.caller)
+            record = Record.of(jobs, created=int(time.time()), seed=seed, lingers=lingers, shape=shape)
+            try:
+                return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
+            except OutriderError as error:
+                raise _named(error, generation) from None
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         served = await self._find(generation.model, caller)
@@ -74,6 +76,7 @@ class Generations:
                 caller=caller,
                 priority=_priority(generation, caller),
                 session=generation.session,
+                deadlines=generation.deadlines,
             )
             for choice in range(generation.choices)
         ]

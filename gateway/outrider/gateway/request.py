@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from outrider.gateway.deadlines import Deadlines
 from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
 from outrider.wire.ids import pack_ids
@@ -148,3 +149,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     choices: int = 1
     priority: int = 0
     session: str = ""
+    deadlines: Deadlines = Deadlines()

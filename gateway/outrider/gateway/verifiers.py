@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import grpc
 import msgspec
 from outrider.gateway.attempts import BUSY, TRANSIENT
+from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.models import Models, Served
 from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.tenants.caller import Caller
@@ -38,6 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     caller: Caller
     priority: int = 0
     session: str = ""
+    deadlines: Deadlines = Deadlines()
 
     @property
     def ask(self) -> Ask:
@@ -51,6 +54,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
         """The request for a verifier that goes on after ``emitted``; nobody's for ``lease_s`` seconds, it ends."""
+        ttft_ms, timeout_ms = self.deadlines.left_ms(bool(emitted))
         return pb.SubmitRequest(
             request_id=self.request_id,
             tenant=self.caller.tenant,
@@ -61,6 +65,8 @@ class Job(msgspec.Struct, frozen=True):
             priority=self.priority,
             weight=self.caller.weight,
             lease_ms=round(lease_s * 1e3),
+            ttft_ms=ttft_ms,
+            timeout_ms=timeout_ms,
         )
 
 
@@ -112,7 +118,7 @@ class Verifiers:
             self.leave(member)
             if not isinstance(refusal, BUSY):
                 raise refusal
-            failure = failure if isinstance(failure, Overloaded) else refusal
+            failure = _milder(failure, refusal)
         raise failure or Unavailable(f"no verifier is ready for the model {job.served.name!r}", retry_after=1.0)
 
     async def follow(self, job: Job, member: Member, start: int) -> AsyncGenerator[Frame, None]:
@@ -185,6 +191,15 @@ class Verifiers:
     def find(self, instance: str) -> Member | None:
         """The verifier of that name, where the registry knows it."""
         return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
+
+
+def _milder(failure: OutriderError | None, refusal: OutriderError) -> OutriderError:
+    """Of two that would not, what to tell: a full queue before no answer, and the one to come back to the soonest."""
+    if failure is None or not isinstance(failure, Overloaded):
+        return refusal
+    if not isinstance(refusal, Overloaded):
+        return failure
+    return min(failure, refusal, key=lambda error: inf if error.retry_after is None else error.retry_after)
 
 
 def _stub(member: Member) -> pb_grpc.VerifierStub:

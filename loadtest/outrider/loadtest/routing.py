@@ -1,7 +1,7 @@
 """Prompt tokens that two verifiers compute with each router: `python -m outrider.loadtest.routing`.
 
-Conversations that begin with texts of their own and grow turn by turn, all at once. Each router has a mesh of its own and
-gets the same conversations. What counts is the verifiers' own counter of prompt tokens computed.
+Conversations that begin with texts of their own and grow turn by turn, all at once. Each router has a mesh of its own
+and gets the same conversations. What counts is the verifiers' own counter of prompt tokens computed.
 """
 
 from __future__ import annotations

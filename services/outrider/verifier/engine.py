@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from math import inf
 
 from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
+from outrider.verifier.estimate import Estimate, TooLate
 from outrider.verifier.guessing import Counts, Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
@@ -18,6 +20,7 @@ from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 
+_LATE = {False: "the first token did not come in time", True: "the answer did not end in time"}
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
@@ -37,6 +40,14 @@ class Committed:
     number: int
     length: int
     tokens: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Where a new request stands: how many go before it, and in how many seconds its first token is expected."""
+
+    ahead: int
+    first_s: float
 
 
 @dataclass(slots=True)
@@ -63,6 +74,7 @@ class Tally:
     prefilled: int = 0
     crowded_steps: int = 0
     crowded_sequences: int = 0
+    expired: int = 0
     guesses: Counts = field(default_factory=Counts)
 
     @property
@@ -92,10 +104,11 @@ class Engine:
     ) -> None:
         self._runner, self._answers = runner, answers
         self.guessing = Guessing(runner, scheduler, cost, drafters)
-        self.scheduler = scheduler
+        self.scheduler, self.estimate = scheduler, Estimate(cost)
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
+        self._dated: dict[int, Sequence] = {}
         self._next_number = 1
         self._said = Outcome()
         self.tally = Tally(guesses=self.guessing.counts)
@@ -116,20 +129,30 @@ class Engine:
         """Requests running and waiting."""
         return len(self._sequences)
 
-    def submit(self, request: Request) -> int:
-        """Takes a request and returns how many wait before it; `QueueFull` or `NeverFits` when it cannot."""
+    def submit(self, request: Request) -> Queued:
+        """Takes a request and returns where it stands; `QueueFull`, `NeverFits` or `TooLate` when it cannot."""
         sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
         sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
-        ahead = self.scheduler.submit(sequence)
+        queued = self._queue(sequence)
         self._next_number += 1
         number = sequence.number
+        if sequence.due < inf:
+            self._dated[number] = sequence
         self._sequences[number], self._by_request[request.id] = sequence, number
         self._streams[number] = self._answers.open(request)
         if (finish := self._streams[number].replay(request.emitted)) is not None:
             self._end(sequence, finish, self._streams[number].frame([], [], []))
         elif request.speculates:
             self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
-        return ahead
+        return queued
+
+    def _queue(self, sequence: Sequence) -> Queued:
+        ahead = self.scheduler.submit(sequence)
+        try:
+            return Queued(ahead, self.estimate.check(self.scheduler, sequence, self.scheduler.now()))
+        except TooLate:
+            self.scheduler.remove(sequence)
+            raise
 
     def cancel(self, request_id: str) -> bool:
         """Ends a request where it stands; whether it was running."""
@@ -147,7 +170,8 @@ class Engine:
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
-        began = time.perf_counter()
+        began, said_before = time.perf_counter(), self.tally.tokens
+        self._expire()
         plan = self.scheduler.plan()
         self.guessing.draft(self._sequences)
         trees = self.guessing.buy(plan)
@@ -162,11 +186,25 @@ class Engine:
             for work, result in zip(works, drawn, strict=True):
                 self._commit(work, result)
             self._count(works)
-            rows = sum(len(work.tokens) for work in works)
-            self.guessing.time(plan, rows, time.perf_counter() - began)
+            self._time(plan, works, self.tally.tokens - said_before, time.perf_counter() - began)
         said, self._said = self._said, Outcome()
         said.quiet = self.guessing.quiet
         return said
+
+    def _expire(self) -> None:
+        """Ends sequences whose time is over before they cost a step more."""
+        now = self.scheduler.now()
+        for sequence in [sequence for sequence in self._dated.values() if sequence.due <= now]:
+            self.tally.expired += 1
+            self._end(sequence, Finish.TIMEOUT, self._streams[sequence.number].frame([], [], []), _late(sequence, now))
+
+    def _time(self, plan: Plan, works: Seq[Work], tokens: int, seconds: float) -> None:
+        """Takes in how long a step took."""
+        rows = sum(len(work.tokens) for work in works)
+        self.guessing.time(plan, rows, seconds)
+        self.estimate.step(
+            rows=rows, prompt_rows=plan.prompt_rows, decoding=len(plan.decoding), tokens=tokens, seconds=seconds
+        )
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
@@ -243,7 +281,11 @@ class Engine:
         self.scheduler.remove(sequence)
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
-        last = self._streams.pop(number).last(frame, finish, sequence.usage(), error)
+        self._dated.pop(number, None)
+        if finish in (Finish.STOP, Finish.LENGTH):
+            self.estimate.ended(sequence)
+        usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
+        last = self._streams.pop(number).last(frame, finish, usage, error)
         self._said.frames.append((sequence.request, last))
         if sequence.request.speculates:
             self._said.closed.append(number)
@@ -269,6 +311,11 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _late(sequence: Sequence, now: float) -> str:
+    """Which deadline of ``sequence`` has passed."""
+    return _LATE[sequence.request.end_by <= now]
 
 
 def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:

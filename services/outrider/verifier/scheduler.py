@@ -104,6 +104,10 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.preempted = 0
 
+    def now(self) -> float:
+        """Seconds on the clock that deadlines are told by."""
+        return self._clock()
+
     def submit(self, sequence: Sequence) -> int:
         """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
         self._check_size(sequence)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.openai.parameters import ANY, read
 from outrider.gateway.openai.prompts import chat, prompt
 from outrider.gateway.openai.structure import ResponseFormat, StructuredOutputs, structure
@@ -28,6 +29,8 @@ _Penalty = Annotated[float, Meta(ge=-2, le=2, description="a number from -2 to 2
 _Word = Annotated[str, Meta(min_length=1, max_length=1000)] | Annotated[list[TokenId], Meta(min_length=1)]
 
 
+DAY_MS = 86_400_000
+_Milliseconds = Annotated[int, Meta(ge=1, le=DAY_MS, description=f"an integer from 1 to {DAY_MS}")]
 _Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024 characters")]
 
 
@@ -88,6 +91,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     ] = Guessing()
     return_tokens: _Flag = False
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="an integer from -1000 to 1000, lower ones first")] = 0
+    ttft_ms: _Milliseconds | None = None
+    timeout_ms: _Milliseconds | None = None
     user: _Name | None = None
     prompt_cache_key: _Name | None = None
 
@@ -106,6 +111,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             choices=self.n,
             priority=-self.priority,
+            deadlines=Deadlines.within(self.ttft_ms, self.timeout_ms),
             session=self.prompt_cache_key or self.user or "",
         )
 

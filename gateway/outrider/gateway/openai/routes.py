@@ -11,7 +11,7 @@ from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import EventStream, json_response, read_body, stays, until_gone
-from outrider.gateway.openai.bodies import Body, read_chat, read_completion
+from outrider.gateway.openai.bodies import DAY_MS, Body, read_chat, read_completion
 from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.shape import Shape, encode_shape
 from outrider.gateway.position import Position
@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_SESSION = "x-outrider-session"
+_SESSION, _TIMEOUT = "x-outrider-session", "x-request-timeout-ms"
 
 
 class ModelBody(msgspec.Struct):
@@ -97,9 +97,17 @@ class OpenAi:
 
 def _asked(request: Request, body: Body) -> Generation:
     """What the body and the headers ask for."""
-    asked = body.generation()
-    session = request.headers.get(_SESSION, "")
+    timeout_ms = request.headers.get(_TIMEOUT)
+    if timeout_ms is not None:
+        body = msgspec.structs.replace(body, timeout_ms=min(_milliseconds(timeout_ms), body.timeout_ms or DAY_MS))
+    asked, session = body.generation(), request.headers.get(_SESSION, "")
     return msgspec.structs.replace(asked, session=session) if session else asked
+
+
+def _milliseconds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= DAY_MS):
+        raise InvalidRequest(f"{_TIMEOUT} must be an integer from 1 to {DAY_MS}, not {text[:40]!r}", param=_TIMEOUT)
+    return int(text)
 
 
 async def _collect(flight: Flight) -> list[Frame]:
