@@ -77,6 +77,7 @@ class Generations:
                 priority=_priority(generation, caller),
                 session=generation.session,
                 deadlines=generation.deadlines,
+                coalesce=generation.coalesce,
             )
             for choice in range(generation.choices)
         ]

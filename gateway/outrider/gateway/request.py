@@ -139,6 +139,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
     is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
     `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
+    ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
+    seed that was given or by a temperature of 0.
     """
 
     model: str | None
@@ -150,3 +152,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     session: str = ""
     deadlines: Deadlines = Deadlines()
+    coalesce: bool = False

@@ -51,6 +51,16 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     router_options: Annotated[
         dict[str, Any], Meta(description="settings of that router, and of sessions: sticky, sticky_imbalance")
     ] = {}
+    coalesce: Annotated[
+        bool, Meta(description="requests of a tenant that ask for the very same at one time share one generation")
+    ] = True
+    cache_bytes: Annotated[
+        int, Meta(ge=0, description="most bytes of answers kept for requests that ask for the very same; 0 keeps none")
+    ] = 0
+    cache_s: Annotated[float, Meta(gt=0, description="seconds that an answer is kept")] = 300.0
+    cache_fast: Annotated[
+        bool, Meta(description="keep answers of verifiers too that might give another one: determinism fast, or lossy")
+    ] = False
     submit_s: Annotated[
         float,
         Meta(gt=0, le=60, description="seconds that a verifier has to take a request before the next is asked"),

@@ -71,6 +71,26 @@ class TokenStream:
         return None if self.finished else self._member
 
     @property
+    def at(self) -> Member | None:
+        """The verifier that has the request, or had it last."""
+        return self._member
+
+    @property
+    def placed(self) -> bool:
+        """Whether a verifier has taken the request."""
+        return self._member is not None
+
+    @property
+    def holder(self) -> str:
+        """Instance that has the request under its own id."""
+        return self.verifier
+
+    @property
+    def lease(self) -> tuple[str, Member] | None:
+        """What has to be renewed for it to go on: the request, and who has it."""
+        return None if self.member is None else (self.job.request_id, self.member)
+
+    @property
     def spent(self) -> int:
         """Tokens generated so far."""
         return max(0, self._tokens.next_index)

@@ -41,6 +41,12 @@ class Job(msgspec.Struct, frozen=True):
     priority: int = 0
     session: str = ""
     deadlines: Deadlines = Deadlines()
+    coalesce: bool = False
+
+    @property
+    def shareable(self) -> bool:
+        """Whether another request's answer will do, and this one's for others: the same, and with all time it needs."""
+        return self.coalesce and not self.deadlines.any
 
     @property
     def ask(self) -> Ask:

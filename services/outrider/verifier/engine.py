@@ -125,6 +125,11 @@ class Engine:
         return bool(said.frames or said.opened or said.committed or said.closed)
 
     @property
+    def lossy(self) -> bool:
+        """Whether guesses are accepted by a rule that changes the answers' law."""
+        return self._runner.rule.lossy
+
+    @property
     def load(self) -> int:
         """Requests running and waiting."""
         return len(self._sequences)

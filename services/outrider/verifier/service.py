@@ -160,6 +160,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "vocabulary": self._tokenizer.fingerprint,
             "context_length": self._room,
             "load": self._engine.load,
+            "determinism": self._settings.determinism,
+            "lossy": self._engine.lossy,
             "waiting": len(self._engine.scheduler.waiting),
             "prefill_tokens_per_s": round(1 / self._engine.estimate.row_s),
             "tokens_per_s": round(1 / self._engine.estimate.token_s),

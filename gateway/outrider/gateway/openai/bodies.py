@@ -93,6 +93,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="an integer from -1000 to 1000, lower ones first")] = 0
     ttft_ms: _Milliseconds | None = None
     timeout_ms: _Milliseconds | None = None
+    coalesce: _Flag = True
     user: _Name | None = None
     prompt_cache_key: _Name | None = None
 
@@ -112,6 +113,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
             choices=self.n,
             priority=-self.priority,
             deadlines=Deadlines.within(self.ttft_ms, self.timeout_ms),
+            coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
             session=self.prompt_cache_key or self.user or "",
         )
 

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_SESSION, _TIMEOUT = "x-outrider-session", "x-request-timeout-ms"
+_SESSION, _TIMEOUT, _COALESCE = "x-outrider-session", "x-request-timeout-ms", "x-outrider-coalesce"
 
 
 class ModelBody(msgspec.Struct):
@@ -100,8 +100,19 @@ def _asked(request: Request, body: Body) -> Generation:
     timeout_ms = request.headers.get(_TIMEOUT)
     if timeout_ms is not None:
         body = msgspec.structs.replace(body, timeout_ms=min(_milliseconds(timeout_ms), body.timeout_ms or DAY_MS))
-    asked, session = body.generation(), request.headers.get(_SESSION, "")
-    return msgspec.structs.replace(asked, session=session) if session else asked
+    asked = body.generation()
+    return msgspec.structs.replace(
+        asked,
+        session=request.headers.get(_SESSION) or asked.session,
+        coalesce=asked.coalesce and _coalesces(request),
+    )
+
+
+def _coalesces(request: Request) -> bool:
+    wish = request.headers.get(_COALESCE, "true")
+    if wish not in ("true", "false"):
+        raise InvalidRequest(f"{_COALESCE} must be true or false, not {wish[:40]!r}", param=_COALESCE)
+    return wish == "true"
 
 
 def _milliseconds(text: str) -> int:
