@@ -16,7 +16,7 @@ from tests.gateway.desk import Desk
 from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack, Streamed, events
 from tests.waiting import eventually
 
-LONG = CONTEXT - 100
+LONG = CONTEXT // 2
 
 
 def body(**more: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ async def busy(registry: Registry, streams: list[Streamed]) -> AsyncIterator[Non
 
 async def answers_seem_short(url: str) -> None:
     """Has the verifier see many answers of one token."""
-    for _ in range(60):
+    for _ in range(30):
         assert (await ask(url, max_tokens=1)).status_code == 200
 
 
@@ -98,7 +98,7 @@ async def test_what_was_dropped_in_the_queue_is_not_charged(
     headers = {"authorization": f"Bearer {key}"}
     await answers_seem_short(shared.url)
     async with crowd(shared, registry, stop=["nobody says this"]):
-        dropped = await ask(urls[0], headers, ttft_ms=100)
+        dropped = await ask(urls[0], headers, ttft_ms=200)
     assert (dropped.status_code, dropped.json()["error"]["code"]) == (504, "deadline_exceeded")
     served = await ask(urls[0], headers)
     left = int(served.headers["x-ratelimit-remaining-tokens"])

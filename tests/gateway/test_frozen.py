@@ -93,6 +93,18 @@ async def test_a_deadline_holds_where_nobody_answers(mesh: Stack, frozen: Servic
     assert (late.status_code, late.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+async def test_five_mebibytes_of_text_travel_and_are_refused_for_their_length(mesh: Stack, path: str) -> None:
+    said = "x" * (5 << 20)
+    asked = {"model": MODEL} | (
+        {"prompt": said} if path == "completions" else {"messages": [{"role": "user", "content": said}]}
+    )
+    refused = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/{path}", json=asked, timeout=60)
+    assert refused.status_code == 400
+    assert "at least" in refused.json()["error"]["message"], "it was not tokenized to be counted"
+    assert "maximum context length of 4096 tokens" in refused.json()["error"]["message"]
+
+
 async def served_by(mesh: Stack) -> str:
     stream = Streamed(mesh.url, prompt="a", max_tokens=1)
     await stream.run()

@@ -180,3 +180,11 @@ def test_a_breaker_outlives_a_short_absence_and_no_long_one() -> None:
     assert breakers.order(["a", "b"]) == ["b", "a"], "who is there is kept"
     breakers.keep([])
     assert breakers.order(["a", "b"]) == ["a", "b"]
+
+
+def test_who_does_not_answer_is_asked_after_all_others_and_who_was_just_left_after_that() -> None:
+    members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
+    routes = Routes(GatewaySettings(breaker_failures=1))
+    routes.breakers.failed("a")
+    order = routes.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
+    assert [member.instance for member in order] == ["c", "a", "b"]

@@ -23,6 +23,7 @@ from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.raw import Raw
 from tests.gateway.stack import CONTEXT, MODEL, Stack, Streamed
+from tests.gateway.streaming import Gateway
 from tests.waiting import eventually
 
 LONG = 2000
@@ -116,6 +117,22 @@ async def test_each_reader_can_come_back_to_his_own_stream(shared: Stack) -> Non
     for raw in both:
         again = await Raw(shared.url).resume(raw.request, raw.events[40].id)
         assert text(again) == text(raw, 41)
+
+
+async def test_a_reader_goes_on_while_the_first_ones_stream_is_taken_elsewhere_and_given_up_there(
+    one: Gateway, other: Gateway, streaming_registry: Registry
+) -> None:
+    asked = {"prompt": "def same(", "seed": 41, "max_tokens": 3000}
+    alone, first, second = (Streamed(one.url, coalesce=coalesce, **asked) for coalesce in (False, True, True))
+    await alone.run()
+    async with under_way(streaming_registry, first, second) as tasks:
+        await eventually(lambda: load(streaming_registry) == 1)
+        tasks[0].cancel()
+        await asyncio.wait({tasks[0]})
+        taken = await Raw(other.url).resume(first.id, enough=20)
+        assert text(taken) == alone.text[: len(text(taken))]
+        await tasks[1]
+    assert second.tokens == alone.tokens
 
 
 async def test_choices_logprobs_and_grammars_are_shared_like_all_else(shared: Stack) -> None:

@@ -52,9 +52,11 @@ class Deadlines(msgspec.Struct, frozen=True):
         """Raises `Late` when the block has not ended in time for a first token."""
         due = self.due(begun=False)
         try:
-            async with asyncio.timeout(None if due == inf else max(due - time.monotonic(), 0.0) + GRACE_S):
+            async with asyncio.timeout(None if due == inf else max(due - time.monotonic(), 0.0) + GRACE_S) as scope:
                 yield
         except TimeoutError:
+            if not scope.expired():
+                raise
             raise self.late(begun=False) from None
 
 
