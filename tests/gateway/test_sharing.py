@@ -101,13 +101,14 @@ async def test_who_ends_his_stream_ends_nobody_elses(shared: Stack, registry: Re
     await eventually(lambda: load(registry) == 0)
     alone = stream(shared, coalesce=False)
     await alone.run()
-    first, second = stream(shared), stream(shared)
-    async with under_way(registry, first, second) as tasks, httpx.AsyncClient() as http:
-        assert (await http.delete(f"{shared.url}/v1/streams/{first.id}")).status_code == 204
-        await tasks[1]
-        assert second.tokens == alone.tokens
-        with pytest.raises(AssertionError, match="the stream was cancelled"):
-            await tasks[0]
+    streams = [stream(shared) for _ in range(3)]
+    async with under_way(registry, *streams) as tasks, httpx.AsyncClient() as http:
+        for place in (1, 0):
+            assert (await http.delete(f"{shared.url}/v1/streams/{streams[place].id}")).status_code == 204
+            with pytest.raises(AssertionError, match="the stream was cancelled"):
+                await tasks[place]
+        await tasks[2]
+        assert streams[2].tokens == alone.tokens
 
 
 async def test_each_reader_can_come_back_to_his_own_stream(shared: Stack) -> None:

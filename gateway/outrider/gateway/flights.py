@@ -57,7 +57,7 @@ class Flights:
         self._ledger = Ledger(mesh.bus, settings)
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
-        self._pool = Pool(settings, self._stream)
+        self._pool = Pool(settings, mesh.bus, self._stream)
         mesh.bus.on_change(self._on_bus)
         mesh.tasks.spawn(self._renew_for_ever(), "leases")
 

@@ -41,6 +41,9 @@ class Cached:
     def follow(self, reason: str) -> None:
         """Nothing is followed."""
 
+    def wake(self) -> None:
+        """Nobody waits."""
+
     async def news(self) -> None:
         """There are none."""
 

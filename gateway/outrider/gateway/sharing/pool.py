@@ -12,6 +12,7 @@ from outrider.gateway.sharing.sameness import sameness
 from outrider.gateway.sharing.shared import Shared
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus
 
 Settled = Callable[[], None]
 Make = Callable[[Job, Settled], TokenStream]
@@ -23,8 +24,8 @@ class Pool:
     ``make`` makes the stream of a job that nobody shares, with what is to be called when a verifier has taken it.
     """
 
-    def __init__(self, settings: GatewaySettings, make: Make) -> None:
-        self._settings, self._make = settings, make
+    def __init__(self, settings: GatewaySettings, bus: Bus, make: Make) -> None:
+        self._settings, self._bus, self._make = settings, bus, make
         self._shared: dict[tuple[object, ...], Shared] = {}
         self._cache = Cache(settings.cache_bytes, settings.cache_s)
 
@@ -36,8 +37,9 @@ class Pool:
         found = self._find(name, job)
         if found is not None:
             metrics.shared.labels("cache" if isinstance(found, Cached) else "flight").inc()
-            return Reader(job, found, lambda: self._make(job, settled), settled, leads=False)
-        return Reader(job, self._begin(name, job, settled), lambda: self._make(job, settled), lambda: None, leads=True)
+            return Reader(job, found, lambda: self._make(job, settled), settled, self._bus, leads=False)
+        begun = self._begin(name, job, settled)
+        return Reader(job, begun, lambda: self._make(job, settled), lambda: None, self._bus, leads=True)
 
     def _find(self, name: bytes, job: Job) -> Shared | Cached | None:
         if (kept := self._cache.get(name)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
@@ -9,16 +10,17 @@ from outrider.gateway.sharing.cache import Cached
 from outrider.gateway.sharing.shared import Shared
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member
-from outrider.wire.frames import Frame
+from outrider.wire.frames import Finish, Frame, decode_frame
 
 
 class Reader:
     """Reads a shared answer from its first token on, in the place of a `TokenStream` of its own.
 
     The one who ``leads`` is the one whose job the verifier has. Where somebody ends that one's stream, the others go on
-    with an ``own`` generation, with the tokens so far.
+    with an ``own`` generation, with the tokens so far. The others listen for the end of their own on the ``bus``.
     """
 
     logged, open_ended, untouched = 0, True, False
@@ -29,11 +31,14 @@ class Reader:
         shared: Shared | Cached,
         own: Callable[[], TokenStream],
         settled: Callable[[], None],
+        bus: Bus,
         *,
         leads: bool,
     ) -> None:
         self.job, self._shared, self._leads = job, shared, leads
-        self._make_own, self._settled = own, settled
+        self._make_own, self._settled, self._bus = own, settled, bus
+        self._subscribing: asyncio.Future[Subscription] | None = None
+        self._cancelled: Cancelled | None = None
         self._own: TokenStream | None = None
         self._place = self._skip = self.spent = 0
         self._left = self._opened = self.finished = False
@@ -64,6 +69,9 @@ class Reader:
 
     async def open(self) -> None:
         """As `TokenStream.open`."""
+        if not self._leads:
+            self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
+            await asyncio.shield(self._subscribing)
         await self._shared.opened()
         self._opened = True
         self._settled()
@@ -72,6 +80,9 @@ class Reader:
         """As `TokenStream.frames`; it may be read on after it was left."""
         while not self.finished and self._own is None:
             fresh = self._shared.frames[self._place :]
+            if self._cancelled is not None:
+                self.failed = self._cancelled
+                raise self.failed
             if fresh:
                 yield self._take(fresh)
             elif self._shared.error is None:
@@ -93,10 +104,19 @@ class Reader:
             await self._shared.leave(cancel=cancel)
         if self._own is not None:
             await self._own.close(cancel=cancel)
+        if self._subscribing is not None:
+            await (await self._subscribing).unsubscribe()
+            self._subscribing = None
 
     def follow(self, reason: str) -> None:
         """As `TokenStream.follow`."""
         (self._own or self._shared).follow(reason)
+
+    def _on_message(self, message: Message) -> None:
+        frame = decode_frame(message.data)
+        if frame.finish is Finish.CANCELLED and frame.error is not None:
+            self._cancelled = Cancelled(frame.error)
+            self._shared.wake()
 
     def _take(self, frames: list[Frame]) -> list[Frame]:
         last = frames[-1]

@@ -64,6 +64,11 @@ class Shared:
         """As `TokenStream.follow`."""
         self.stream.follow(reason)
 
+    def wake(self) -> None:
+        """Has all readers look again."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
     async def news(self) -> None:
         """Returns when there is more than before, or the end."""
         await self._news.wait()
@@ -75,7 +80,7 @@ class Shared:
             async with aclosing(self.stream.frames()) as batches:
                 async for frames in batches:
                     self.frames += frames
-                    self._tell()
+                    self.wake()
         except OutriderError as error:
             self.error = error
         except Exception:
@@ -91,8 +96,4 @@ class Shared:
             self._opened.set_exception(self.error or Unavailable("the generation was given up", retry_after=1.0))
             self._opened.exception()  # that nobody waits for it any more is no fault
         self._ended(self)
-        self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self.wake()
