@@ -79,7 +79,7 @@ async def test_an_answer_that_never_fits_is_refused_without_a_time_to_come_back(
 
 async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> None:
     await answers_seem_short(shared.url)
-    asked = body(max_tokens=LONG, stop=["nobody says this"], timeout_ms=400, stream=True)
+    asked = body(max_tokens=CONTEXT - 100, stop=["nobody says this"], timeout_ms=800, stream=True)
     async with (
         httpx.AsyncClient(timeout=60) as http,
         http.stream("POST", f"{shared.url}/v1/completions", json=asked) as response,
@@ -87,7 +87,7 @@ async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> Non
         *chunks, last = [event async for event in events(response)]
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks)
     assert (last["error"]["type"], last["error"]["code"]) == ("timeout_error", "deadline_exceeded")
-    whole = await ask(shared.url, max_tokens=LONG, stop=["nobody says this"], timeout_ms=400)
+    whole = await ask(shared.url, **asked | {"stream": False})
     assert (whole.status_code, whole.json()["error"]["param"]) == (504, "timeout_ms")
 
 

@@ -10,7 +10,8 @@ from outrider.verifier.budget import CostCurve
 from outrider.verifier.scheduler import Scheduler
 from outrider.verifier.sequence import Request, Sequence
 
-_FADE = 0.9
+_STEPS, _ANSWERS = 0.98, 0.9
+"""How much of what was seen before counts when a step, or an answer, is added: a step may just have been unlucky."""
 _ROWS = 64
 
 
@@ -28,13 +29,14 @@ class TooLate(Exception):
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean in which older observations fade; it begins with ``total`` over ``weight``."""
+    """A mean in which older observations ``fade``; it begins with ``total`` over ``weight``."""
 
     total: float
     weight: float
+    fade: float
 
     def add(self, total: float, weight: float) -> None:
-        self.total, self.weight = self.total * _FADE + total, self.weight * _FADE + weight
+        self.total, self.weight = self.total * self.fade + total, self.weight * self.fade + weight
 
     @property
     def value(self) -> float:
@@ -48,9 +50,9 @@ class Estimate:
     """
 
     def __init__(self, cost: CostCurve) -> None:
-        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0)
-        self._token = _Mean(cost(1), 1.0)
-        self._length = _Mean(0.0, 0.0)
+        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0, _STEPS)
+        self._token = _Mean(cost(1), 1.0, _STEPS)
+        self._length = _Mean(0.0, 0.0, _ANSWERS)
 
     @property
     def row_s(self) -> float:
