@@ -59,7 +59,7 @@ class Up:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory):
-    up = Up("--log-dir", str(tmp_path_factory.mktemp("logs")))
+    up = Up("--proposers", "1", "--log-dir", str(tmp_path_factory.mktemp("logs")))
     up.wait_for("Ctrl-C drains")
     yield up
     up.kill()

@@ -79,3 +79,13 @@ def test_taking_nodes_renames_their_parents() -> None:
     merged = MergedTree([5, 6, 7], [-1, -1, 1], [0.6, 0.3, 0.2], [1, 1, 2], [0.6, 0.3, 0.7], ["m", "m", "m"])
     taken = merged.take([2, 1])
     assert (taken.tokens, taken.parents, taken.depths) == ([6, 7], [-1, 0], [1, 2])
+
+
+def test_a_guess_of_two_trees_is_told_as_the_surer_ones_and_as_the_first_ones() -> None:
+    first = DraftTree(3, [5, 6], [-1, 0], [0.4, 0.5], "first")
+    surer = DraftTree(3, [5, 7], [-1, 0], [0.9, 0.8], "surer")
+    merged = merge([first, surer], 9)
+    assert merged.tokens == [5, 6, 7]
+    assert merged.drafters == ["surer", "first", "surer"]
+    assert merged.firsts == ["first", "first", "surer"]
+    assert merged.take([0, 2]).firsts == ["first", "surer"]

@@ -63,7 +63,7 @@ def test_what_steps_really_take_is_learnt_and_fades() -> None:
 
 def test_guesses_that_cannot_pay_are_not_looked_at() -> None:
     least = STEEP.least_value(2, 2, 62)
-    assert least == 2 * 1.0 / 64.0
+    assert least == 2 * 1.0 / 2.0
     assert FLAT.least_value(2, 2, 62) == 0.0
     assert CostCurve([1, 2, 8], [1.0, 2.5, 2.5]).least_value(1, 1, 6) == 0.0
 

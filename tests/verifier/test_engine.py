@@ -13,9 +13,9 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, Opening
+from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
-from outrider.proposer.model_drafter import ModelDrafter
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
 from outrider.verifier.sequence import Request

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.race_sample import Drawn, Draws, Truncation
+from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
 from outrider.verifier import engine as engine_module
 from outrider.verifier import runner as runner_module
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.engine import Engine
 from outrider.verifier.sequence import Request
+from torch import Tensor
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
@@ -78,25 +78,25 @@ def test_truncated_distributions_are_followed_too(make_engine: MakeEngine) -> No
 
 
 def test_dice_used_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = runner_module.draw
+    right = runner_module.race
 
-    def same_dice(logits: torch.Tensor, draws: Draws) -> Drawn:
-        return right(logits, replace(draws, positions=torch.full_like(draws.positions, len(PROMPT))))
+    def same_dice(logits: Tensor, seeds: list[int], positions: list[int], heats: list[float]) -> list[int] | None:
+        return right(logits, seeds, [len(PROMPT)] * len(positions), heats)
 
-    monkeypatch.setattr(runner_module, "draw", same_dice)
+    monkeypatch.setattr(runner_module, "race", same_dice)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
 
 
 def test_a_temperature_missing_at_guessed_nodes_breaks_the_law(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = runner_module.draw
+    right = runner_module.race
 
-    def half_warm(logits: torch.Tensor, draws: Draws) -> Drawn:
-        guessed = draws.positions > len(PROMPT)
-        return right(logits, replace(draws, temperatures=draws.temperatures.masked_fill(guessed, 1.0)))
+    def half_warm(logits: Tensor, seeds: list[int], positions: list[int], heats: list[float]) -> list[int] | None:
+        warm = [1.0 if place > len(PROMPT) else heat for place, heat in zip(positions, heats, strict=True)]
+        return right(logits, seeds, positions, warm)
 
-    monkeypatch.setattr(runner_module, "draw", half_warm)
+    monkeypatch.setattr(runner_module, "race", half_warm)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
 
 

@@ -13,11 +13,11 @@ import torch
 from outrider.kernels.philox import log_exponentials
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening, Proposal, VerifiedTree
+from outrider.models.speculation import eager_trees as drafter_module
 from outrider.models.speculation import proposals as proposals_module
+from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.proposals import own_seed
 from outrider.models.text import Tokenizer
-from outrider.proposer import model_drafter as drafter_module
-from outrider.proposer.model_drafter import ModelDrafter
 from outrider.verifier import rejection
 from outrider.verifier.rejection import Rejection, outcomes
 from outrider.verifier.sequence import Request

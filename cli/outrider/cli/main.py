@@ -38,7 +38,13 @@ def up(
     model: Model = None,
     draft: Draft = None,
     verifiers: Annotated[int, typer.Option(min=1, help="Verifier processes.")] = 1,
-    proposers: Annotated[int, typer.Option(min=0, help="Proposer processes.")] = 1,
+    proposers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Processes for the draft model; 0 has the verifier run the shipped one. [1 with --draft, else 0]",
+        ),
+    ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
     nats_url: Annotated[str | None, typer.Option(help="A NATS that runs; else one is started.")] = None,
     nats_store: Annotated[
@@ -53,7 +59,7 @@ def up(
     from outrider.cli.options import UpOptions
     from outrider.cli.up import run
 
-    counts = {"verifier": verifiers, "proposer": proposers, "tokenizer": tokenizers, "gateway": 1}
+    counts = {"verifier": verifiers, "tokenizer": tokenizers, "gateway": 1}
     _exit(
         run(
             UpOptions(
@@ -62,6 +68,7 @@ def up(
                 model=model,
                 draft=draft,
                 counts=counts,
+                proposers=proposers,
                 nats_url=nats_url,
                 nats_store=nats_store,
                 config=config,

@@ -6,18 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "proposer": 1, "tokenizer": 1}
+ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "tokenizer": 1}
 
 
 @dataclass(frozen=True)
 class UpOptions:
-    """Options of `outrider up`. None leaves a value to the configuration file, the environment, the default."""
+    """Options of `outrider up`. None leaves a value to the configuration file, the environment, the default.
+
+    Attributes:
+        counts: processes of each kind but proposers.
+        proposers: processes of that kind; None is one for a draft model that is given, and none for the shipped one.
+    """
 
     host: str | None = None
     port: int | None = None
     model: Path | None = None
     draft: Path | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
+    proposers: int | None = None
     nats_url: str | None = None
     nats_store: Path | None = None
     config: Path | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from outrider.mesh.errors import ConfigError, Unavailable
 SHIPPED = "pocket"
 OWNED = ("nats_url", "instance")
 """Keys that `outrider up` gives every service itself."""
+WITH_PROPOSERS = "ngram,suffix"
+"""The verifier's own drafters where proposers run the draft model."""
 STOP_S = 10.0
 """What a service may take to end after its work is drained."""
 
@@ -60,10 +63,12 @@ def make_plan(options: UpOptions) -> Plan:
         StartError: the gateway's port is taken or a model's directory is missing.
     """
     flags = _flags(options)
-    known = {kind: effective(kind, options.config, flags) for kind in options.counts}
+    known = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
     host, port = _gateway_address(known)
     flags["gateway"] |= {"host": host, "port": str(port)}
     counts, notes = _counts(options, known)
+    if counts["proposer"] and known["verifier"]["drafters"].source == "default":
+        flags["verifier"]["drafters"] = WITH_PROPOSERS
     for kind in counts:
         _require_model(kind, known[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
@@ -78,7 +83,7 @@ def make_plan(options: UpOptions) -> Plan:
         nats_wait_s=known["gateway"]["nats_wait_s"].value,
         broker=nats,
         services=[
-            _spec(kind, number, options, flags, known, nats_url, log_dir)
+            _spec(kind, number, _threads(kind, counts, options, known), options, flags, nats_url, log_dir)
             for kind, count in counts.items()
             for number in range(1, count + 1)
         ],
@@ -121,10 +126,11 @@ def _counts(options: UpOptions, known: Known) -> tuple[dict[str, int], list[str]
 
     The shipped draft model guesses for the shipped target only.
     """
-    foreign = known["verifier"]["model"].value != SHIPPED and known["proposer"]["model"].value == SHIPPED
-    if not foreign or not options.counts["proposer"]:
-        return dict(options.counts), []
-    note = "No proposer is started: this target needs a draft model of its own (--draft)."
+    shipped = known["proposer"]["model"].value == SHIPPED
+    proposers = (0 if shipped else 1) if options.proposers is None else options.proposers
+    if known["verifier"]["model"].value == SHIPPED or not shipped:
+        return {**options.counts, "proposer": proposers}, []
+    note = "No draft model guesses: this target needs one of its own (--draft)."
     return {**options.counts, "proposer": 0}, [note]
 
 
@@ -144,23 +150,26 @@ def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | 
     return f"nats://127.0.0.1:{port}", broker.spec(port, store, log_dir / "nats.log")
 
 
-def _spec(kind: str, number: int, options: UpOptions, flags: Flags, known: Known, nats_url: str, log_dir: Path) -> Spec:
+def _spec(
+    kind: str, number: int, threads: int | None, options: UpOptions, flags: Flags, nats_url: str, log_dir: Path
+) -> Spec:
     command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={nats_url}"]
     if options.config:
         command.append(f"--config={options.config}")
     values = dict(flags.get(kind, {}))
     environment = {}
-    if threads := known[kind].get("threads"):
-        count = _threads(threads, options)
-        values["threads"] = environment["OMP_NUM_THREADS"] = str(count)
+    if threads is not None:
+        values["threads"] = environment["OMP_NUM_THREADS"] = str(threads)
     command += [f"--{key}={value}" for key, value in values.items()]
     return Spec(kind, command, log_dir / f"{kind}-{number}.log", environment)
 
 
-def _threads(setting: Effective, options: UpOptions) -> int:
+def _threads(kind: str, counts: Mapping[str, int], options: UpOptions, known: Known) -> int | None:
     """CPU threads of an engine process: as set; else one for the shipped models, which more would slow down,
-    and an equal share of the cores for larger ones."""
+    and an equal share of the cores for larger ones. None for other processes."""
+    setting = known[kind].get("threads")
+    if setting is None:
+        return None
     if setting.source != "default" or options.model is None:
         return int(setting.value)
-    engines = options.counts["verifier"] + options.counts["proposer"]
-    return max(1, len(os.sched_getaffinity(0)) // engines)
+    return max(1, len(os.sched_getaffinity(0)) // (counts["verifier"] + counts["proposer"]))

@@ -83,10 +83,9 @@ class RaggedBatch:
         rows: rows of the step.
         host_positions: int64 [rows], absolute position of each row: context plus depth.
         positions: the same on the device.
-        slots: int64 [rows], where in the pool each row's keys and values are written.
     """
 
-    __slots__ = ("host_positions", "page_size", "positions", "rows", "sequences", "slots", "starts", "trees")
+    __slots__ = ("_slots", "host_positions", "page_size", "positions", "rows", "sequences", "starts", "trees")
 
     def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
         self.sequences = tuple(sequences)
@@ -97,8 +96,7 @@ class RaggedBatch:
             _check(sequence, page_size)
         self.host_positions = _joined([self._positions(i) for i in range(len(self.sequences))])
         self.positions = torch.from_numpy(self.host_positions).to(device)
-        slots = _joined([row_slots(s, page_size, s.first, s.rows) for s in self.sequences])
-        self.slots = torch.from_numpy(slots).to(device)
+        self._slots: torch.Tensor | None = None
 
     @classmethod
     def build(
@@ -112,6 +110,14 @@ class RaggedBatch:
         if not sequences:
             raise ValueError("a step has at least one sequence")
         return cls(sequences, page_size, device)
+
+    @property
+    def slots(self) -> torch.Tensor:
+        """Where in the pool each row's keys and values are written: int64 [rows], on the device."""
+        if self._slots is None:
+            slots = _joined([row_slots(s, self.page_size, s.first, s.rows) for s in self.sequences])
+            self._slots = torch.from_numpy(slots).to(self.positions.device)
+        return self._slots
 
     def _positions(self, index: int) -> npt.NDArray[np.int64]:
         sequence, tree = self.sequences[index], self.trees[index]

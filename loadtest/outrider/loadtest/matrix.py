@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ MODES: dict[str, Any] = {
     "on": {},
 }
 """``speculation`` of each mode's requests."""
-_WARM_UP = 12
-_WARM_UP_TOKENS = 64
+_WARM_UP = 4
+_WARM_UP_TOKENS = 128
 
 
 def main() -> int:
@@ -55,7 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
-    parser.add_argument("--drafters", default="ngram,suffix,medusa", help="the verifier's own, in mode on")
+    parser.add_argument("--drafters", default="ngram,suffix,model,medusa", help="those of mode on")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
     options = parser.parse_args()
@@ -74,18 +75,22 @@ def _repeat(options: argparse.Namespace, repeat: int, until: float) -> list[Turn
     modes = options.modes if repeat % 2 == 0 else options.modes[::-1]
     with ExitStack() as stack:
         urls = _start(options, stack)
-        for temperature in options.temperatures:
-            prompts = supply.take("code", _WARM_UP)
-            for mode in modes:
-                case = Case("code", temperature, 4)
-                uvloop.run(turns.take(urls[mode], mode, MODES[mode], case, prompts, _WARM_UP_TOKENS, repeat))
+        warm = supply.take("code", max(options.concurrency))
         for case in _cases(options):
             prompts = supply.take(case.workload, _requests(case.concurrency))
             for mode in modes if time.monotonic() < until else []:
+                if case.workload == options.workloads[0]:
+                    _warm_up(urls[mode], mode, case, warm, repeat)
                 taken = turns.take(urls[mode], mode, MODES[mode], case, prompts, options.max_tokens, repeat)
                 found.append(uvloop.run(taken))
                 print(found[-1], flush=True)
     return found
+
+
+def _warm_up(url: str, mode: str, case: Case, prompts: list[str], repeat: int) -> None:
+    """Has a mesh learn what steps of a case take, on prompts that are not measured."""
+    some = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
+    uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, repeat))
 
 
 def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
@@ -100,7 +105,7 @@ def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
         name: stack.enter_context(local_mesh.running(given | settings, proposers=0)).url
         for name, settings in wanted.items()
     }
-    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters})).url
+    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters}, proposers=0)).url
     return {mode: meshes.get(mode, main) for mode in options.modes}
 
 

@@ -55,7 +55,7 @@ def main() -> int:
         peer = stack.enter_context(peer_process.running(options.venv))
         settings = {"verifier.drafters": options.drafters}
         urls = {
-            name: stack.enter_context(local_mesh.running(settings | {"verifier.determinism": name})).url
+            name: stack.enter_context(local_mesh.running(settings | {"verifier.determinism": name}, proposers=0)).url
             for name in ("strict", "fast")
         }
         for repeat in range(-1, options.repeats):
@@ -83,7 +83,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=2, help="requests a turn for each that runs at a time")
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--drafters", default="ngram,suffix,medusa", help="the verifier's own")
+    parser.add_argument("--drafters", default="auto", help="the verifier's own")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     options = parser.parse_args()
     if min(options.repeats, options.requests, options.max_tokens - 1, *options.streams) < 1:

@@ -33,6 +33,7 @@ class EagerForward:
         self._output = loader.output(self._embedding)
         self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
 
+    @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """See `outrider.models.llama.Forward`."""
         turns = self._turns.index_select(0, batch.positions)
@@ -44,6 +45,7 @@ class EagerForward:
             delta = layer(x, delta, step, index)
         return rms_norm(x, self._norm, self._eps, add=delta)
 
+    @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """See `outrider.models.llama.Forward`."""
         return self._output(hidden.to(self._dtype)).float()

@@ -61,9 +61,9 @@ class LlamaModel:
         self._forward: Forward
 
     @property
-    def compiled(self) -> bool:
-        """Whether its steps are single calls, and not an operator at a time."""
-        return isinstance(self._forward, NativeDecoder)
+    def compiled(self) -> NativeDecoder | None:
+        """The compiled decoder whose calls its steps are; None where they run an operator at a time."""
+        return self._forward if isinstance(self._forward, NativeDecoder) else None
 
     @classmethod
     def load(
@@ -146,7 +146,6 @@ class LlamaModel:
             quantization=self._quantization,
         )
 
-    @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 
@@ -163,7 +162,6 @@ class LlamaModel:
         """
         return self._forward.forward(ids, batch, pool)
 
-    @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 [n, vocab_size] of rows [n, hidden_size] that `forward` returned."""
         return self._forward.logits(hidden)

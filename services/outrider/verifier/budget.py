@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -40,12 +40,16 @@ class CostCurve:
         return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
 
     def least_value(self, sequences: int, rows: int, most: int) -> float:
-        """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses."""
+        """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses.
+
+        A guess pays where it brings more tokens a second than the step does without, and no row costs less than the
+        cheapest of them.
+        """
         points = [(rows, self(rows))]
         points += [point for point in zip(self.rows, self.seconds, strict=True) if rows < point[0] < rows + most]
         points.append((rows + max(most, 1), self(rows + max(most, 1))))
         slopes = [_slope(left, right) for left, right in pairwise(points)]
-        return sequences * min(slopes) / points[-1][1]
+        return sequences * min(slopes) / points[0][1]
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
@@ -69,29 +73,31 @@ def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
 
 
 class Pace:
-    """How much longer steps really take than the curve says, with guesses and without, by the number of sequences.
+    """How much longer steps really take than the curve says, with guesses and without, by what kind of step they are.
 
     The curve is measured over one sequence on a machine at rest. Trees of many sequences cost more than as many rows of
     one, and drafting takes cores away; what a step with guesses takes beyond a plain one has to be paid by the guesses.
-    What was learnt fades, so that guesses are tried again after a while.
+    While there are none, what was learnt of them fades, so that they are tried again after a while.
     """
 
     def __init__(self) -> None:
-        self._factors: dict[tuple[int, bool], float] = {}
+        self._factors: dict[tuple[Hashable, bool], float] = {}
 
-    def __call__(self, sequences: int, guessing: bool) -> float:
-        """Factor on the curve's seconds."""
-        return self._factors.get((sequences.bit_length(), guessing), 1.0)
+    def __call__(self, kind: Hashable, guessing: bool) -> float:
+        """Factor on the curve's seconds: as for the other steps of the kind while only those are known."""
+        known = self._factors.get((kind, guessing))
+        return self._factors.get((kind, not guessing), 1.0) if known is None else known
 
-    def learn(self, sequences: int, guessing: bool, expected: float, seconds: float) -> None:
-        """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``."""
-        size = sequences.bit_length()
+    def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
+        """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``.
+
+        Single steps that something else held up count for little.
+        """
         seen = min(max(seconds / expected, 0.25), 8.0)
-        known = self._factors.get((size, guessing), seen)
-        self._factors[size, guessing] = known + _LEARN * (seen - known)
-        plain, other = self._factors[size, guessing], self._factors.get((size, not guessing))
-        if other is not None:
-            self._factors[size, not guessing] = other + _FADE * (plain - other)
+        known = self._factors.get((kind, guessing), seen)
+        self._factors[kind, guessing] = known + _LEARN * (min(max(seen, known / 2), known * 2) - known)
+        if not guessing and (other := self._factors.get((kind, True))) is not None:
+            self._factors[kind, True] = other + _FADE * (self._factors[kind, False] - other)
 
 
 _LEARN, _FADE = 0.1, 0.01

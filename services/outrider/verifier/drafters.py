@@ -15,6 +15,7 @@ from outrider.verifier.settings import VerifierSettings
 
 _GROUP = "outrider.drafters"
 _RULES = "outrider.acceptance"
+_AUTO = ["ngram", "suffix"]
 _SHIPPED = {"medusa": pocket.directory("medusa"), "model": pocket.directory("draft")}
 
 
@@ -29,9 +30,17 @@ def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel
     Raises:
         ConfigError: a drafter is not there, cannot serve this target, or is given options without being asked for.
     """
-    if unasked := sorted(settings.options.keys() - set(settings.drafters)):
+    names = _names(settings)
+    if unasked := sorted(settings.options.keys() - set(names)):
         raise ConfigError(f"options names {', '.join(unasked)}, which drafters does not")
-    return [_make(name, settings, vocabulary, model) for name in settings.drafters]
+    return [_make(name, settings, vocabulary, model) for name in names]
+
+
+def _names(settings: VerifierSettings) -> list[str]:
+    """What is asked for, ``auto`` as what it stands for, each once."""
+    beside = settings.device == "cpu" and (settings.model == "pocket" or "model" in settings.options)
+    auto = [*_AUTO, "model"] if beside else _AUTO
+    return list(dict.fromkeys(name for asked in settings.drafters for name in (auto if asked == "auto" else [asked])))
 
 
 def make_rule(settings: VerifierSettings) -> Acceptance:

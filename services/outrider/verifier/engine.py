@@ -111,6 +111,7 @@ class Engine:
         self._dated: dict[int, Sequence] = {}
         self._next_number = 1
         self._said = Outcome()
+        self._ended = 0.0
         self.tally = Tally(guesses=self.guessing.counts)
 
     @property
@@ -175,7 +176,8 @@ class Engine:
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
-        began, said_before = time.perf_counter(), self.tally.tokens
+        began, self._ended = self._ended or time.perf_counter(), 0.0
+        said_before = self.tally.tokens
         self._expire()
         plan = self.scheduler.plan()
         self.guessing.draft(self._sequences)
@@ -191,7 +193,10 @@ class Engine:
             for work, result in zip(works, drawn, strict=True):
                 self._commit(work, result)
             self._count(works)
-            self._time(plan, works, self.tally.tokens - said_before, time.perf_counter() - began)
+            ended = time.perf_counter()
+            self._time(plan, works, self.tally.tokens - said_before, ended - began)
+            if works and not plan.prefilling and self.busy:
+                self._ended = ended
         said, self._said = self._said, Outcome()
         said.quiet = self.guessing.quiet
         return said

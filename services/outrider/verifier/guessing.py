@@ -14,7 +14,7 @@ from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
-from outrider.verifier.worth import Prices, Worth, Yield
+from outrider.verifier.worth import Prices, Regime, Worth, Yield
 
 _MOST_NODES = 63
 
@@ -51,10 +51,13 @@ class Guessing:
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace, self._worth = Pace(), Worth()
-        self._guessed: set[str] = set()
+        self._known = {drafter.name for drafter in drafters}
+        self._heard: set[str] = set()
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
         self._waited: dict[str, float] = {}
+        self._usual: dict[str, float] = defaultdict(float)
+        self._regime = Regime(0, True)
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
 
@@ -86,6 +89,7 @@ class Guessing:
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
+        self._heard.add(tree.drafter)
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
@@ -106,18 +110,19 @@ class Guessing:
             for number, tree in drafter.draft():
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, f"local:{drafter.name}")
-            self._waited[drafter.name] = perf_counter() - began
-            self.counts.exposed[drafter.name] += self._waited[drafter.name]
+            self._waited[drafter.name] = waited = perf_counter() - began
+            self._usual[drafter.name] += (waited - self._usual[drafter.name]) / 32
+            self.counts.exposed[drafter.name] += waited
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
-        self._guessed = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
         caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
         tenants = [sequence.request.tenant for sequence in plan.decoding] if limits.guesses_tenant else None
-        surcharge = self._pace(len(plan.decoding), True) / self._pace(len(plan.decoding), False)
+        surcharge = self._pace(self._regime, True) / self._pace(self._regime, False)
         bought = buy(candidates, caps, plan.rows, most, self._cost, surcharge, tenants, limits.guesses_tenant)
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
 
@@ -126,7 +131,7 @@ class Guessing:
         if depth <= 0 or not sequence.trees:
             return MergedTree()
         greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
-        trees: Iterable[DraftTree] = sequence.trees.values()
+        trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=lambda tree: self._usual[tree.drafter])
         if weighs:
             trees = [sequence.trees[min(sequence.trees)]]
         twins = weighs and self._runner.rule.replacement
@@ -152,39 +157,51 @@ class Guessing:
         return tree if room == len(tree) else tree.take(range(room))
 
     def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
-        """Takes in which of the bought guesses came true."""
+        """Takes in which of the bought guesses came true.
+
+        What a drafter is worth is what nobody cheaper had guessed as well.
+        """
         reached = set(accepted.rows)
         greedy = sequence.request.sampling.greedy
         for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
-            self._bought[drafter] += 1
             if parent + 1 in reached:
                 self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
         right = [row - 1 for row in accepted.rows[1:]]
-        self._accepted.update(guesses.drafters[node] for node in right)
+        self._bought.update(guesses.firsts)
+        self._accepted.update(guesses.firsts[node] for node in right)
         self.counts.bought.update(zip(guesses.drafters, guesses.depths, strict=True))
         self.counts.accepted.update((guesses.drafters[node], guesses.depths[node]) for node in right)
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
-            count, guessing = len(plan.decoding), rows > plan.rows
-            plain = self._cost(plan.rows) * self._pace(count, False)
-            expected = self._cost(rows) * self._pace(count, guessing)
-            self._pace.learn(count, guessing, self._cost(rows), seconds)
-            self._weigh(plan, Prices(plain / count, max(expected - plain, 0.0) / max(rows - plan.rows, 1), seconds))
-            self.counts.predicted += expected
+            self._regime = regime = Regime.of([each.request.sampling.greedy for each in plan.decoding])
+            guessing, waited = rows > plan.rows, sum(self._waited.values())
+            expected = self._cost(rows) * self._pace(regime, guessing)
+            if guessing or self._worth.is_plain(regime, self._admitted(plan)):
+                self._pace.learn(regime, guessing, self._cost(rows), max(seconds - waited, 0.0))
+            plain = self._cost(plan.rows) * self._pace(regime, False)
+            row = max(self._cost(rows) * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
+            self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds))
+            self.counts.predicted += expected + waited
             self.counts.real += seconds
         self._bought, self._accepted = Counter(), Counter()
 
+    def _admitted(self, plan: Plan) -> frozenset[str]:
+        """Drafters that are known, and that some sequence admits."""
+        names = self._known | self._heard
+        return frozenset(name for name in names if any(each.request.admits(name) for each in plan.decoding))
+
     def _weigh(self, plan: Plan, prices: Prices) -> None:
-        admitted = {
-            name
-            for name in self._waited.keys() | self.quiet
-            if any(sequence.request.admits(name) for sequence in plan.decoding)
+        """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
+        self._known |= self._heard
+        done = {
+            name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0))
+            for name in self._admitted(plan)
+            if name in self._heard or name in self._waited or name in self.quiet
         }
-        for name in self._guessed | admitted:
-            done = Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0))
-            self._worth.step(name, done, prices)
-        self.quiet = self._worth.quiet
+        self._heard = set()
+        self._worth.step(self._regime, done, prices)
+        self.quiet = self._worth.quiet(self._regime)
         for sequence in plan.decoding if self.quiet else ():
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}

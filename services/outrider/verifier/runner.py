@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.race_sample import draw, edited
+from outrider.kernels.race_sample import draw, edited, race
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling, draws
 from outrider.models.speculation import Acceptance, MergedTree, VerifiedTree
@@ -95,16 +94,20 @@ class Runner:
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
-        if not edits and logits.device.type == "cpu" and all(_is_greedy(work) for work in works):
-            return _likeliest(logits)
+        if not edits and (won := _raced(works, logits)) is not None:
+            return self._ruled(works, logits, won)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         asked = draws(_positions(works), logits.device, *changes)
         drawn = draw(logits, asked).tokens.tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
+        return self._ruled(works, edited(logits, asked), drawn)
+
+    def _ruled(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
+        """What the rule makes of the tokens ``drawn`` from logits [n, V]."""
         if isinstance(self.rule, Race):
             return drawn
-        decided = self._accept(works, edited(logits, asked), drawn)
+        decided = self._accept(works, logits, drawn)
         return [NOTHING if token == NOTHING else other for token, other in zip(drawn, decided, strict=True)]
 
     def _accept(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
@@ -170,18 +173,19 @@ class Runner:
         return time.perf_counter() - start
 
 
-def _is_greedy(work: Work) -> bool:
-    return work.sequence.request.sampling.greedy
-
-
-def _likeliest(logits: Tensor) -> list[int]:
-    """What `draw` says where nothing is drawn: the lowest id on a tie."""
-    scores = logits.numpy()
-    tokens = scores.argmax(-1)
-    if not np.isfinite(scores[np.arange(len(tokens)), tokens]).all():
-        raise BrokenLogits("the target's logits are not numbers")
-    likeliest: list[int] = tokens.tolist()
-    return likeliest
+def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
+    """What is drawn where nothing but dice changes a row and every logit is a number; None elsewhere."""
+    seeds: list[int] = []
+    temperatures: list[float] = []
+    positions: list[int] = []
+    for sampling, places in _positions(works):
+        if not sampling.truncation.keeps_all and not sampling.greedy:
+            return None
+        seeds += [sampling.seed] * len(places)
+        temperatures += [sampling.temperature] * len(places)
+        positions += places
+    won = race(logits, seeds, positions, temperatures)
+    return None if won is None or NOTHING in won else won
 
 
 def _draw_count(work: Work) -> int:

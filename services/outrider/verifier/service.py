@@ -149,7 +149,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         runner = Runner(model, settings.pages, settings.page_size, rule)
         cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
-        _log.info("step measured", compiled=model.compiled, rows=list(cost.rows), milliseconds=milliseconds)
+        _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
 

@@ -65,8 +65,11 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     acceptance_options: Annotated[dict[str, Any], Meta(description="settings of that rule")] = {}
     drafters: Annotated[
         list[str],
-        Meta(description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention"),
-    ] = field(default_factory=lambda: ["ngram"])
+        Meta(
+            description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention. "
+            "auto is ngram and suffix, and on a CPU also model: the shipped one, or that of options.model"
+        ),
+    ] = field(default_factory=lambda: ["auto"])
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),

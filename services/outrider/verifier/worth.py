@@ -1,12 +1,38 @@
-"""Which drafters are asked: those whose guesses save more time than they take. Others are tried again now and then."""
+"""Which drafters are asked: those whose guesses save more time than they take. Others are tried again now and then.
+
+What a drafter takes is more than its guesses' rows: one in another process takes cores and memory from the steps
+themselves. So now and then, for a few steps, none is asked, to see what plain decoding takes when it is left alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _TRIAL, _FADE = 48, 1 - 1 / 64
 _SHORTEST, _LONGEST = 256, 8192
 _LEAST = 0.01
+_GLANCE, _HARM = 12, -0.15
+_PLAIN, _SETTLING = 20, 4
+_OFTEN, _SELDOM, _AMPLE = 384, 2048, 0.3
+
+
+class Regime(NamedTuple):
+    """What steps have in common whose drafters are judged together.
+
+    Attributes:
+        size: bits of the number of sequences that decode.
+        greedy: whether all of them are; None where some are.
+    """
+
+    size: int
+    greedy: bool | None
+
+    @classmethod
+    def of(cls, greedy: list[bool]) -> Regime:
+        """The regime of sequences, each greedy or not."""
+        return cls(len(greedy).bit_length(), True if all(greedy) else None if any(greedy) else False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +72,29 @@ class _Book:
     steps: int = 0
     quiet: int = 0
     rest: int = _SHORTEST
+    usual: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """What it earned, of the time that steps took."""
+        return self.earned / self.time if self.time else 0.0
 
     def enter(self, done: Yield, prices: Prices) -> None:
-        earned = done.accepted * prices.token - done.bought * prices.row - done.drafting
+        earned = done.accepted * prices.token - done.bought * prices.row - self._drafting(done.drafting)
         self.earned = self.earned * _FADE + earned
         self.time = self.time * _FADE + prices.step
         self.steps += 1
-        if self.steps >= _TRIAL:
+        if self.steps >= _TRIAL or (self.steps >= _GLANCE and self.share < _HARM):
             self._judge()
 
+    def _drafting(self, seconds: float) -> float:
+        """What drafting took, or thrice what it usually does where something else held it up."""
+        seconds = min(seconds, 3 * self.usual) if self.usual else seconds
+        self.usual += (seconds - self.usual) / 8 if self.usual else seconds
+        return seconds
+
     def _judge(self) -> None:
-        if self.earned >= self.time * _LEAST:
+        if self.share >= _LEAST:
             self.rest = _SHORTEST
             return
         self.quiet, self.rest = self.rest, min(2 * self.rest, _LONGEST)
@@ -65,20 +103,56 @@ class _Book:
 
 
 @dataclass(slots=True)
-class Worth:
-    """Keeps a book for each drafter. One that does not pay is left alone, for longer each time, and tried again."""
+class _Ledger:
+    """The books of one regime."""
 
-    _books: dict[str, _Book] = field(default_factory=dict)
+    books: dict[str, _Book] = field(default_factory=dict)
+    plain: int = 0
+    until_plain: int = _OFTEN
 
     @property
     def quiet(self) -> frozenset[str]:
-        """Drafters that are not asked at present."""
-        return frozenset(name for name, book in self._books.items() if book.quiet)
+        if self.plain:
+            return frozenset(self.books)
+        return frozenset(name for name, book in self.books.items() if book.quiet)
 
-    def step(self, drafter: str, done: Yield, prices: Prices) -> None:
-        """Takes in a step of decoding at which ``drafter`` had guessed, or might have if it were not left alone."""
-        book = self._books.setdefault(drafter, _Book())
-        if book.quiet:
-            book.quiet -= 1
-        else:
-            book.enter(done, prices)
+    def step(self, done: Mapping[str, Yield], prices: Prices) -> None:
+        if self.plain:
+            self.plain -= 1
+            return
+        for name, each in done.items():
+            book = self.books.setdefault(name, _Book())
+            if book.quiet:
+                book.quiet -= 1
+            else:
+                book.enter(each, prices)
+        asked = [book.share for book in self.books.values() if not book.quiet]
+        self.until_plain -= 1 if asked else 0
+        if self.until_plain <= 0:
+            self.plain, self.until_plain = _PLAIN, _SELDOM if max(asked, default=0.0) > _AMPLE else _OFTEN
+
+
+@dataclass(slots=True)
+class Worth:
+    """Keeps a book for each drafter in each regime.
+
+    One that does not pay is left alone, for longer each time, and tried again.
+    """
+
+    _ledgers: dict[Regime, _Ledger] = field(default_factory=dict)
+
+    def quiet(self, regime: Regime) -> frozenset[str]:
+        """Drafters that are not asked at present."""
+        ledger = self._ledgers.get(regime)
+        return ledger.quiet if ledger is not None else frozenset()
+
+    def is_plain(self, regime: Regime, admitted: frozenset[str]) -> bool:
+        """Whether nobody of those that are known and ``admitted`` is asked, nor was a moment ago."""
+        ledger = self._ledgers.get(regime)
+        if ledger is None:
+            return True
+        return ledger.plain <= _PLAIN - _SETTLING and admitted & ledger.books.keys() <= ledger.quiet
+
+    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
+        """Takes in what each drafter did in a step of decoding, and what that might have been worth."""
+        self._ledgers.setdefault(regime, _Ledger()).step(done, prices)

@@ -89,7 +89,9 @@ class _Layer(Structure):
     )
 
 
-class _Model(Structure):
+class Model(Structure):
+    """A model as the library takes it."""
+
     _fields_ = (
         *((name, c_int32) for name in ("hidden", "heads", "kv_heads", "head_dim", "intermediate", "layers")),
         *((name, c_int32) for name in ("is_bf16", "threads")),
@@ -130,7 +132,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_packed_size.argtypes = (c_int64, c_int64, c_int)
     loaded.outrider_packed_size.restype = c_int64
     loaded.outrider_pack.argtypes = (c_void_p, c_void_p, c_int64, c_int64, c_int)
-    loaded.outrider_keeps_bf16.argtypes = loaded.outrider_new.argtypes = (POINTER(_Model),)
+    loaded.outrider_keeps_bf16.argtypes = loaded.outrider_new.argtypes = (POINTER(Model),)
     loaded.outrider_new.restype = c_void_p
     loaded.outrider_free.argtypes = (c_void_p,)
     loaded.outrider_forward.argtypes = (c_void_p, POINTER(_Step))
@@ -143,6 +145,9 @@ class NativeDecoder:
 
     Attributes:
         kv_dtype: what keys and values are kept in.
+        library: that it is of.
+        model: as the library has it.
+        handle: by which the library knows the decoder.
 
     Args:
         shape: of the model.
@@ -172,20 +177,20 @@ class NativeDecoder:
     ) -> None:
         if refusal := shape.refusal(dtype):
             raise ValueError(refusal)
-        self._library, self._shape = _typed(library()), shape
+        self.library, self._shape = _typed(library()), shape
         self._is_bf16 = int(dtype == torch.bfloat16)
         self._kept: list[Tensor] = []
         made = [self._layer(layer) for layer in layers]
-        model = _Model(
+        model = Model(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.intermediate, len(made),
             self._is_bf16, threads, shape.eps, shape.head_dim**-0.5 * float(np.log2(np.e)),
             shape.vocabulary, turns.shape[0], self._keep(embedding), self._keep(torch.view_as_real(turns)),
             self._keep(norm), (_Layer * len(made))(*made), self._pack(output),
         )  # fmt: skip
-        self._model = model
-        self.kv_dtype = torch.bfloat16 if self._library.outrider_keeps_bf16(model) else torch.float32
-        self._handle = self._library.outrider_new(model)
-        weakref.finalize(self, self._library.outrider_free, self._handle)
+        self.model = model
+        self.kv_dtype = torch.bfloat16 if self.library.outrider_keeps_bf16(model) else torch.float32
+        self.handle = self.library.outrider_new(model)
+        weakref.finalize(self, self.library.outrider_free, self.handle)
 
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
@@ -213,7 +218,7 @@ class NativeDecoder:
             ids.data_ptr(), batch.positions.data_ptr(), ctypes.addressof(sequences), pool.data.data_ptr(),
             hidden.data_ptr(), pool.data.stride(0), len(sequences), batch.rows, pool.page_size, pool.pages,
         )  # fmt: skip
-        if fault := self._library.outrider_forward(self._handle, step):
+        if fault := self.library.outrider_forward(self.handle, step):
             kind, text = _FAULTS[fault]
             raise kind(text)
         return hidden
@@ -222,7 +227,7 @@ class NativeDecoder:
         """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self._shape.vocabulary)
-        self._library.outrider_logits(self._handle, hidden.data_ptr(), hidden.shape[0], out.data_ptr())
+        self.library.outrider_logits(self.handle, hidden.data_ptr(), hidden.shape[0], out.data_ptr())
         return out
 
     def _layer(self, layer: LayerWeights) -> _Layer:
@@ -245,9 +250,9 @@ class NativeDecoder:
     def _pack(self, product: Product) -> _Linear:
         n, k = product.weight.shape
         weight = product.weight.contiguous()
-        packed = torch.zeros(self._library.outrider_packed_size(n, k, self._is_bf16) + 64, dtype=torch.uint8)
+        packed = torch.zeros(self.library.outrider_packed_size(n, k, self._is_bf16) + 64, dtype=torch.uint8)
         packed = packed[-packed.data_ptr() % 64 :]
-        self._library.outrider_pack(packed.data_ptr(), weight.data_ptr(), n, k, self._is_bf16)
+        self.library.outrider_pack(packed.data_ptr(), weight.data_ptr(), n, k, self._is_bf16)
         bias = None if product.bias is None else product.bias.float()
         return _Linear(self._keep(packed), self._keep(bias), n, k)
 

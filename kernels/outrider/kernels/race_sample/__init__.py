@@ -11,6 +11,8 @@ on every device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.race_sample import cpu, reference
 from outrider.kernels.race_sample.draws import MOST_GUESSES, Drawn, Draws, Penalties
@@ -26,6 +28,7 @@ __all__ = [
     "draw",
     "edited",
     "guess",
+    "race",
     "race_sample",
     "race_topk",
     "truncate",
@@ -52,6 +55,23 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
     if logits.device.type == "cpu":
         return cpu.draw(logits, draws)
     return reference.draw(logits, draws)
+
+
+def race(
+    logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
+) -> list[int] | None:
+    """What `draw` draws where nothing but dice changes a row, by the shortest way there is.
+
+    Args:
+        logits: float32 [n, V].
+        seeds: of each row, 0 to 2**64 - 1.
+        positions: likewise, of the token to draw.
+        temperatures: likewise; 0 takes the likeliest token.
+
+    Returns:
+        The tokens, -1 where nothing can be drawn. None where there is no such way, or a logit is NaN or 1e30 or more.
+    """
+    return cpu.race(logits, seeds, positions, temperatures) if logits.device.type == "cpu" else None
 
 
 def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,13 @@
-"""The race on a CPU: what no row asks for is skipped, and the variates are those that were rolled for other rows."""
+"""The race on a CPU: one call where nothing but the dice changes a row; else what no row asks for is skipped."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from outrider.kernels.native.race import native_race
 from outrider.kernels.philox.rolls import rolled
 from outrider.kernels.race_sample import reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws
@@ -19,10 +21,31 @@ _WORD = 2**64 - 1
 def draw(logits: Tensor, draws: Draws) -> Drawn:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
+    if (won := _won(logits, draws)) is not None:
+        return reference.told(logits, draws, won)
     scores = _scores(logits, draws).numpy()
     tokens = scores.argmax(-1)
     tokens[scores[np.arange(len(tokens)), tokens] == _NEVER] = -1
     return reference.told(logits, draws, torch.from_numpy(tokens))
+
+
+def race(
+    logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
+) -> list[int] | None:
+    """See `outrider.kernels.race_sample.race`."""
+    compiled = native_race(GREEDY_BELOW, BROKEN_FROM)
+    if compiled is None or logits.dtype != torch.float32 or not logits.is_contiguous():
+        return None
+    return compiled(logits, seeds, positions, temperatures)
+
+
+def _won(logits: Tensor, draws: Draws) -> Tensor | None:
+    """What the compiled race draws; None where it cannot be had, or does not do what is asked for."""
+    if draws.penalties is not None or draws.allowed is not None or draws.truncates:
+        return None
+    seeds = draws.seeds.numpy().view(np.uint64).tolist()
+    tokens = race(logits, seeds, draws.positions.tolist(), draws.temperatures.tolist())
+    return None if tokens is None else torch.tensor(tokens, dtype=torch.int64)
 
 
 def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:

@@ -81,6 +81,7 @@ class MergedTree:
         confidences: each node's own estimate, as its drafter gave it.
         drafters: who guessed each node with the highest value.
         proposals: what a node's children were drawn from, in their order; -1 is the sequence.
+        firsts: whose tree, of those that have the node, came first when they were merged.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -90,6 +91,10 @@ class MergedTree:
     confidences: list[float] = field(default_factory=list)
     drafters: list[str] = field(default_factory=list)
     proposals: dict[int, Proposal] = field(default_factory=dict)
+    firsts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.firsts = self.firsts or list(self.drafters)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -102,6 +107,7 @@ class MergedTree:
         self.depths.append(depth)
         self.confidences.append(confidence)
         self.drafters.append(drafter)
+        self.firsts.append(drafter)
 
     def keep_order(self) -> None:
         """Lowers values so that no node is worth more than its parent or an elder sibling: those are bought first."""
@@ -122,6 +128,7 @@ class MergedTree:
             [self.confidences[n] for n in kept],
             [self.drafters[n] for n in kept],
             {renamed[n]: q for n, q in self.proposals.items() if n in renamed},
+            [self.firsts[n] for n in kept],
         )
 
 

@@ -2,19 +2,13 @@
 #include <sys/mman.h>
 
 #include "decoder.h"
-#include "dice.h"
+#include "drafts.h"
+#include "race.h"
 
 namespace {
 
-// Any of the decoders, behind one face.
-struct Any {
-  virtual ~Any() = default;
-  virtual int forward(const Step& step) = 0;
-  virtual void logits(const float* hidden, long rows, float* out) = 0;
-};
-
 template <class W, class X, class K>
-struct Some : Any {
+struct Some : AnyDecoder {
   explicit Some(const Model& model) : decoder(model) {}
   int forward(const Step& step) override { return decoder.forward(step); }
   void logits(const float* hidden, long rows, float* out) override { decoder.logits(hidden, rows, out); }
@@ -54,7 +48,7 @@ int outrider_keeps_bf16(const Model* model) {
 }
 
 void* outrider_new(const Model* model) {
-  Any* made;
+  AnyDecoder* made;
   if (!model->is_bf16) made = new Some<float, float, float>(*model);
 #if defined(__AMX_BF16__)
   else if (outrider_keeps_bf16(model)) made = new Some<bf16, bf16, bf16>(*model);
@@ -65,16 +59,51 @@ void* outrider_new(const Model* model) {
   return made;
 }
 
-void outrider_free(void* decoder) { delete static_cast<Any*>(decoder); }
+void outrider_free(void* decoder) { delete static_cast<AnyDecoder*>(decoder); }
 
-int outrider_forward(void* decoder, const Step* step) { return static_cast<Any*>(decoder)->forward(*step); }
+int outrider_forward(void* decoder, const Step* step) { return static_cast<AnyDecoder*>(decoder)->forward(*step); }
 
 void outrider_logits(void* decoder, const float* hidden, int64_t rows, float* out) {
-  static_cast<Any*>(decoder)->logits(hidden, rows, out);
+  static_cast<AnyDecoder*>(decoder)->logits(hidden, rows, out);
 }
 
 // Float32 [n, vocabulary], a row for each seed and position.
 void outrider_roll(const uint64_t* seeds, const int64_t* positions, int64_t n, int64_t vocabulary, float* out) {
   for (int64_t i = 0; i < n; i++) roll(seeds[i], (uint32_t)positions[i], vocabulary, out + i * vocabulary);
+}
+
+// int64 [n] tokens that rows of float32 [n, vocabulary] logits draw, -1 where nothing can be drawn; greedy where the
+// temperature is below `greedy_below`. Whether all logits are numbers below `limit`: nothing is told otherwise.
+int outrider_race(const float* logits, int64_t n, int64_t vocabulary, const uint64_t* seeds, const int64_t* positions,
+                  const float* temperatures, float greedy_below, float limit, int64_t* tokens) {
+  bool broken = false;
+  for (int64_t i = 0; i < n && !broken; i++) {
+    bool hot = temperatures[i] >= greedy_below;
+    const float* variates = hot ? own_rolls().at(seeds[i], (uint32_t)positions[i], vocabulary) : nullptr;
+    tokens[i] = race(logits + i * vocabulary, vocabulary, temperatures[i], variates, limit, broken);
+  }
+  return !broken;
+}
+
+void* outrider_drafts_new(void* decoder, const Model* model, const DraftShape* shape, void* pool, int64_t layer,
+                          int64_t slot) {
+  return new Drafts(*static_cast<AnyDecoder*>(decoder), *model, *shape, pool, layer, slot);
+}
+
+void outrider_drafts_free(void* drafts) { delete static_cast<Drafts*>(drafts); }
+
+void outrider_drafts_open(void* drafts, const DraftOpening* opening) { static_cast<Drafts*>(drafts)->open(*opening); }
+
+void outrider_drafts_close(void* drafts, int64_t number) { static_cast<Drafts*>(drafts)->close(number); }
+
+void outrider_drafts_commit(void* drafts, int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
+  static_cast<Drafts*>(drafts)->commit(number, length, tokens, count);
+}
+
+int32_t outrider_drafts_free_pages(void* drafts) { return static_cast<Drafts*>(drafts)->free_pages(); }
+
+// How many trees were written; there must be room for one of `most` nodes for each session.
+int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t most, DraftTree* trees, const DraftNodes* nodes) {
+  return static_cast<Drafts*>(drafts)->draft(rounds, most, trees, *nodes);
 }
 }

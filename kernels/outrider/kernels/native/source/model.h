@@ -33,3 +33,10 @@ struct Step {
 };
 
 enum Fault { NONE = 0, BAD_ID = 1, BAD_POSITION = 2, BAD_PAGE = 3 };
+
+// Any of the decoders, behind one face.
+struct AnyDecoder {
+  virtual ~AnyDecoder() = default;
+  virtual int forward(const Step& step) = 0;
+  virtual void logits(const float* hidden, long rows, float* out) = 0;
+};

@@ -1,10 +1,9 @@
-"""The draft-model drafter: grows a tree ahead of every sequence, best guess first, and keeps what comes true."""
+"""Trees of a draft model, grown best guess first; what comes true is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -13,41 +12,13 @@ from outrider.kernels.race_sample import race_topk
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
-from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation.drafter import Opening
+from outrider.models.speculation.guess_tree import GuessTree
 from outrider.models.speculation.proposals import confidence, own_seed, propose
+from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.tree import DraftTree
 from outrider.models.speculation.vocabulary import VocabularyMap
-from outrider.models.text import Tokenizer
-from outrider.proposer.guess_tree import GuessTree
 from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How trees grow.
-
-    Attributes:
-        children: guesses below each node.
-        rows: nodes grown in one run of the model, over all sequences.
-        rows_each: nodes grown in one run for a sequence.
-        ahead: most grown nodes of a sequence.
-        least_value: a node less likely than this is not grown.
-        sent: guesses that a round's trees have together, about; many small trees cost the verifier time.
-        least_sent: guesses of a tree, however many there are.
-        prefill_rows: prompt tokens in one run of the model.
-        pages: KV pages.
-        page_size: tokens a page.
-    """
-
-    children: int = 4
-    rows: int = 48
-    rows_each: int = 6
-    ahead: int = 32
-    least_value: float = 0.02
-    sent: int = 128
-    least_sent: int = 12
-    prefill_rows: int = 256
-    pages: int = 2048
-    page_size: int = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -84,31 +55,32 @@ class _Work:
         return SequenceRows(len(self.tokens), self.session.cached, self.session.pages, parents)
 
 
-class ModelDrafter:
-    """Drafts with a small language model of the target's vocabulary, rolling the target's dice."""
+class EagerTrees:
+    """Trees grown by one run of the model after another: on any device, over any vocabulary, for any rule.
 
-    name = "model"
+    Args:
+        model: the draft model.
+        shape: how trees grow.
+        vocabulary: size of the target's.
+        table: which of the model's tokens is which of the target's; None where they share a vocabulary.
+        context_length: longest sequence that is guessed at.
+        name: of the drafter.
+    """
 
-    def __init__(self, context: DrafterContext) -> None:
-        if context.model is None:
-            raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
-        options = dict(context.options)
-        table = options.pop("vocabulary_map", None)
-        try:
-            self._shape = Shape(**options)
-        except TypeError:
-            allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
-            raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
-        if table is None:
-            _check_vocabulary(context, context.model)
-        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
-        self.context_length = min(self._model.config.context_length, context.context_length)
-        self._pool = self._model.new_pool(self._shape.pages, self._shape.page_size)
-        self._pages = PageTable(self._shape.pages)
+    def __init__(
+        self,
+        model: LlamaModel,
+        shape: Shape,
+        vocabulary: int,
+        table: VocabularyMap | None,
+        context_length: int,
+        name: str,
+    ) -> None:
+        self._model, self._shape, self._vocabulary, self._map = model, shape, vocabulary, table
+        self._context_length, self._name = context_length, name
+        self._pool = model.new_pool(shape.pages, shape.page_size)
+        self._pages = PageTable(shape.pages)
         self._sessions: dict[int, _Session] = {}
-        self._vocabulary = context.vocabulary_size
-        own = self._model.config.vocab_size
-        self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
@@ -154,9 +126,14 @@ class ModelDrafter:
             for other in self._sessions.values():
                 other.muted = False
 
+    @property
+    def free_pages(self) -> int:
+        """Pages that no session holds."""
+        return self._pages.available
+
     @torch.inference_mode()
-    def draft(self) -> list[tuple[int, DraftTree]]:
-        """One run of the model over the most promising nodes of all sequences."""
+    def draft(self, most: int) -> list[tuple[int, DraftTree]]:
+        """One run of the model over the most promising nodes of all sequences; trees of up to ``most`` guesses."""
         works = self._plan()
         if not works:
             return []
@@ -174,11 +151,13 @@ class ModelDrafter:
             if work.draws:
                 self._hang(work, rows)
                 improved.append(work.session)
-        most = max(self._shape.least_sent, self._shape.sent // len(self._sessions))
-        return [(s.number, s.tree.best(min(s.max_nodes, most), len(s.tokens), self.name)) for s in improved]
+        return [
+            (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
+            for s in improved
+        ]
 
     def _plan(self) -> list[_Work]:
-        live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self.context_length]
+        live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self._context_length]
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
         prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
         for session in live:
@@ -201,7 +180,7 @@ class ModelDrafter:
     def _growth(self, session: _Session, most: int) -> _Work | None:
         shape, tree = self._shape, session.tree
         most = min(most, shape.ahead - len(tree.grown))
-        depth = self.context_length - len(session.tokens)
+        depth = self._context_length - len(session.tokens)
         nodes = tree.frontier(most, shape.least_value, depth) if most > 0 else []
         if not nodes or not self._room(session, session.cached + len(tree.grown) + len(nodes)):
             return None
@@ -238,12 +217,3 @@ class ModelDrafter:
         tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
         for node, guesses, sure in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
             session.tree.add(node, guesses, sure)
-
-
-def _check_vocabulary(context: DrafterContext, model: Path) -> None:
-    vocabulary = Tokenizer.load(model).fingerprint
-    if vocabulary != context.vocabulary:
-        raise DrafterError(
-            f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]}); "
-            "the option vocabulary_map can say which token is which"
-        )

@@ -11,9 +11,9 @@ import torch
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
-from outrider.proposer.model_drafter import ModelDrafter
 from safetensors.torch import load_file, save_file
 
 from tests.toy_model import save_toy

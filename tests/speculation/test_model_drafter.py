@@ -12,9 +12,9 @@ from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation.guess_tree import GuessTree
+from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.text import Tokenizer
-from outrider.proposer.guess_tree import GuessTree
-from outrider.proposer.model_drafter import ModelDrafter
 
 from tests.toy_model import save_toy
 
@@ -23,8 +23,15 @@ GREEDY, WARM = Sampling(), Sampling(1.0, Truncation(top_k=20), 5)
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY)
+
+
+@pytest.fixture(params=["native", "torch"])
+def directory(saved: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model, grown by the compiled library and an operator at a time."""
+    monkeypatch.setenv("OUTRIDER_KERNELS", request.param)
+    return saved
 
 
 def context(directory: Path, **options: object) -> DrafterContext:
@@ -59,12 +66,10 @@ def best_path(tree: DraftTree) -> list[int]:
 def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> list[int]:
     """What the drafter's own model says, one token at a time."""
     said: list[int] = []
-    for _ in range(count):
-        fresh = ModelDrafter.__new__(ModelDrafter)
-        fresh.__dict__.update(made.__dict__, _sessions={}, _pages=type(made._pages)(made._shape.pages))
-        fresh.open(1, Opening(tokens + said, GREEDY, 1))
-        said.append(settle(fresh, 1)[1].tokens[0])
-        fresh.close(1)
+    for session in range(count):
+        made.open(session, Opening(tokens + said, GREEDY, 31))
+        said.append(best_path(settle(made)[session])[0])
+        made.close(session)
     return said
 
 
@@ -120,6 +125,28 @@ def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path
         assert best_path(trees[session])[:3] == best_path(settle(alone, 60)[session])[:3]
 
 
+@pytest.mark.parametrize(
+    "sampling", [GREEDY, Sampling(0.8, Truncation(top_p=0.6), 3), Sampling(1.3, Truncation(min_p=0.1))]
+)
+def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice, options = random.Random(4), {"rounds": 1, "least_value": 0.0}
+    monkeypatch.setenv("OUTRIDER_KERNELS", "native")
+    ours = drafter(saved, **options)
+    monkeypatch.setenv("OUTRIDER_KERNELS", "torch")
+    theirs = drafter(saved, **options)
+    tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
+    for made in (ours, theirs):
+        made.open(1, Opening(tokens, sampling, 40))
+    for _ in range(12):
+        tree, other = settle(ours, 3)[1], settle(theirs, 3)[1]
+        assert tree.length == other.length
+        assert (tree.tokens, tree.parents) == (other.tokens, other.parents)
+        assert torch.tensor(tree.confidences).allclose(torch.tensor(other.confidences), atol=1e-4)
+        decided = [*best_path(tree)[: dice.randint(0, 2)], dice.randrange(VOCABULARY)]
+        for made in (ours, theirs):
+            made.commit(1, tree.length, decided)
+
+
 def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:
     made = drafter(directory, pages=40, page_size=8)
     for session in range(6):
@@ -128,7 +155,7 @@ def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:
     assert 0 < len(trees) < 6
     for session in range(6):
         made.close(session)
-    made._pages.check([])
+    assert made.free_pages == 40
     made.open(9, Opening([1, 2, 3], GREEDY, 31))
     assert settle(made)
 
@@ -147,7 +174,7 @@ def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
     settle(made)
     made.commit(1, 9, [4])
     assert made.draft() == []
-    made._pages.check([])
+    assert made.free_pages == made._shape.pages
 
 
 def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:

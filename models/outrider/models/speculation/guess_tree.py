@@ -98,9 +98,10 @@ class GuessTree:
                 rest.grow(renamed[index])
         return rest, rows
 
-    def best(self, most: int, length: int, drafter: str) -> DraftTree:
-        """The ``most`` valuable nodes as a draft tree behind ``length`` tokens."""
-        ranked = sorted(range(len(self.nodes)), key=lambda index: (-self.nodes[index].value, index))
+    def best(self, most: int, least_value: float, length: int, drafter: str) -> DraftTree:
+        """The ``most`` valuable nodes, of those worth ``least_value``, as a draft tree behind ``length`` tokens."""
+        able = [index for index, node in enumerate(self.nodes) if node.value >= least_value]
+        ranked = sorted(able, key=lambda index: (-self.nodes[index].value, index))
         kept = sorted(ranked[:most])
         renamed = {-1: -1} | {index: place for place, index in enumerate(kept)}
         return DraftTree(

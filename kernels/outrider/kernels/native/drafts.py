@@ -1,0 +1,174 @@
+"""Trees of guesses from a compiled decoder: sessions, growth and ranking in calls that hold no lock of Python's."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_float, c_int32, c_int64, c_uint64, c_void_p
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+import numpy as np
+from outrider.kernels.native.decoder import Model, NativeDecoder
+from outrider.kernels.pool import KvPool
+from outrider.kernels.race_sample import Truncation
+
+MOST_CHILDREN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DraftShape:
+    """How trees grow.
+
+    Attributes:
+        children: guesses below each node, up to `MOST_CHILDREN`.
+        rows: nodes grown in one run of the model, over all sequences.
+        rows_each: nodes grown in one run for a sequence.
+        ahead: most grown nodes of a sequence.
+        prefill_rows: prompt tokens in one run.
+        context_length: longest sequence that is guessed at.
+        least_value: a node less likely than this is neither grown nor told.
+    """
+
+    children: int
+    rows: int
+    rows_each: int
+    ahead: int
+    prefill_rows: int
+    context_length: int
+    least_value: float
+
+
+class Grown(NamedTuple):
+    """A session's tree behind the first ``length`` tokens of its sequence, parents before their children."""
+
+    number: int
+    length: int
+    tokens: list[int]
+    parents: list[int]
+    confidences: list[float]
+
+
+class _Shape(Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("children", "rows", "rows_each", "ahead", "prefill_rows")),
+        *((name, c_int32) for name in ("pages", "page_size", "context_length")),
+        ("least_value", c_float),
+    )
+
+
+class _Opening(Structure):
+    _fields_ = (
+        ("number", c_int64),
+        ("seed", c_uint64),
+        ("tokens", c_void_p),
+        ("count", c_int32),
+        ("most", c_int32),
+        *((name, c_float) for name in ("temperature", "top_p", "min_p")),
+        ("top_k", c_int32),
+    )
+
+
+class _Tree(Structure):
+    _fields_ = (("number", c_int64), *((name, c_int32) for name in ("length", "first", "count")))
+
+
+class _Nodes(Structure):
+    _fields_ = (("tokens", c_void_p), ("parents", c_void_p), ("confidences", c_void_p))
+
+
+class NativeDrafts:
+    """What a small model guesses behind many sequences. Called from one thread.
+
+    Args:
+        decoder: the model.
+        pool: empty pages for it.
+        shape: how trees grow.
+
+    Raises:
+        ValueError: the pool is not of the decoder's dtype, or the shape has more children than there is room for.
+    """
+
+    def __init__(self, decoder: NativeDecoder, pool: KvPool, shape: DraftShape) -> None:
+        if pool.dtype != decoder.kv_dtype:
+            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {decoder.kv_dtype}")
+        if not 1 <= shape.children <= MOST_CHILDREN:
+            raise ValueError(f"{shape.children} children; there may be 1 to {MOST_CHILDREN}")
+        self._decoder, self._pool = decoder, pool
+        self._library = _typed(decoder.library)
+        *counts, context_length, least_value = astuple(shape)
+        inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value)
+        strides = [stride * pool.data.element_size() for stride in pool.data.stride()[:2]]
+        self._handle = self._library.outrider_drafts_new(
+            decoder.handle, decoder.model, inner, pool.data.data_ptr(), *strides
+        )
+        weakref.finalize(self, self._library.outrider_drafts_free, self._handle)
+        self._open: set[int] = set()
+
+    def open(
+        self, number: int, tokens: Sequence[int], most: int, seed: int, temperature: float, truncation: Truncation
+    ) -> None:
+        """Starts a session, in place of one of the same number.
+
+        Args:
+            number: of the session.
+            tokens: so far.
+            most: the largest tree that is of use.
+            seed: of the target's dice; without meaning where ``temperature`` is 0.
+            temperature: of the target's draws.
+            truncation: likewise.
+        """
+        ids = np.array(tokens, np.int32)
+        self._open.add(number)
+        opening = _Opening(
+            number, seed, ids.ctypes.data, len(ids), most, temperature, truncation.top_p, truncation.min_p,
+            truncation.top_k,
+        )  # fmt: skip
+        self._library.outrider_drafts_open(self._handle, byref(opening))
+
+    def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
+        """``tokens`` were decided behind ``length`` others; a session that has another length ends."""
+        ids = np.array(tokens, np.int32)
+        self._library.outrider_drafts_commit(self._handle, number, length, ids.ctypes.data, len(ids))
+
+    def close(self, number: int) -> None:
+        """Ends a session, if there is one of this number."""
+        self._open.discard(number)
+        self._library.outrider_drafts_close(self._handle, number)
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that no session holds."""
+        free: int = self._library.outrider_drafts_free_pages(self._handle)
+        return free
+
+    def draft(self, rounds: int, most: int) -> list[Grown]:
+        """Runs the model up to ``rounds`` times; the trees that are better now, of up to ``most`` nodes each."""
+        room = len(self._open)
+        trees = (_Tree * room)()
+        tokens, parents = np.empty((2, room * most), np.int32)
+        confidences = np.empty(room * most, np.float32)
+        nodes = _Nodes(tokens.ctypes.data, parents.ctypes.data, confidences.ctypes.data)
+        count = self._library.outrider_drafts_draft(self._handle, rounds, most, trees, byref(nodes))
+        return [
+            Grown(
+                tree.number,
+                tree.length,
+                *(row[tree.first : tree.first + tree.count].tolist() for row in (tokens, parents, confidences)),
+            )
+            for tree in trees[:count]
+        ]
+
+
+def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of what is called here."""
+    loaded.outrider_drafts_new.argtypes = (c_void_p, POINTER(Model), POINTER(_Shape), c_void_p, c_int64, c_int64)
+    loaded.outrider_drafts_new.restype = c_void_p
+    loaded.outrider_drafts_free.argtypes = (c_void_p,)
+    loaded.outrider_drafts_open.argtypes = (c_void_p, POINTER(_Opening))
+    loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
+    loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
+    loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
+    loaded.outrider_drafts_draft.argtypes = (c_void_p, c_int32, c_int32, POINTER(_Tree), POINTER(_Nodes))
+    return loaded

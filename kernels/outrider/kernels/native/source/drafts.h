@@ -1,0 +1,253 @@
+// Trees of guesses that a small model grows behind many sequences, likeliest node first, keys and values kept in pages of
+// its own. What comes true stays when tokens are decided.
+#pragma once
+#include <map>
+
+#include "guess_tree.h"
+#include "model.h"
+#include "race.h"
+
+struct DraftShape {
+  int32_t children;      // guesses below each node
+  int32_t rows;          // nodes grown in one run of the model, over all sequences
+  int32_t rows_each;     // ... for a sequence
+  int32_t ahead;         // most grown nodes of a sequence
+  int32_t prefill_rows;  // tokens of prompts in one run
+  int32_t pages, page_size, context_length;
+  float least_value;  // a node less likely than this is neither grown nor told
+};
+
+struct DraftOpening {
+  int64_t number;
+  uint64_t seed;
+  const int32_t* tokens;
+  int32_t count, most;
+  Shaping shaping;  // temperature 0 where the target is greedy
+};
+
+// A tree behind the first `length` tokens of a sequence; its nodes lie at `first` in the caller's arrays.
+struct DraftTree {
+  int64_t number;
+  int32_t length, first, count;
+};
+
+class Drafts {
+ public:
+  // `pool` is [layers, slots], of `layer` and `slot` bytes each.
+  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer, long slot)
+      : decoder_(decoder), model_(model), shape_(shape), pool_((char*)pool), layer_(layer), slot_(slot) {
+    for (int32_t page = shape.pages; page-- > 0;) free_.push_back(page);
+  }
+
+  void open(const DraftOpening& opening) {
+    close(opening.number);
+    Session& s = sessions_[opening.number];
+    s.tokens.assign(opening.tokens, opening.tokens + opening.count);
+    s.seed = opening.seed;
+    s.shaping = opening.shaping;
+    s.most = opening.most;
+  }
+
+  void close(int64_t number) {
+    auto found = sessions_.find(number);
+    if (found == sessions_.end()) return;
+    restart(found->second);
+    sessions_.erase(found);
+    for (auto& each : sessions_) each.second.muted = false;
+  }
+
+  // `tokens` were decided behind `length` others.
+  void commit(int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
+    auto found = sessions_.find(number);
+    if (found == sessions_.end()) return;
+    Session& s = found->second;
+    if (length != (int32_t)s.tokens.size()) return close(number);
+    if (!s.pending()) {
+      std::vector<int32_t> rows;
+      bool grown = s.tree.descend(tokens, count, rows);
+      move(s, rows);
+      s.cached += grown ? count : (long)rows.size();
+    }
+    s.tokens.insert(s.tokens.end(), tokens, tokens + count);
+  }
+
+  int32_t free_pages() const { return (int32_t)free_.size(); }
+
+  // Runs the model up to `rounds` times, and tells the trees that are better now, each of at most `most` nodes.
+  int32_t draft(int rounds, int32_t most, DraftTree* trees, const DraftNodes& nodes) {
+    while (rounds-- > 0 && plan()) run();
+    int32_t count = 0, first = 0;
+    for (auto& [number, s] : sessions_) {
+      if (!s.improved) continue;
+      s.improved = false;
+      int32_t size = s.tree.write_best(std::min(s.most, most), shape_.least_value, nodes, first);
+      trees[count++] = {number, (int32_t)s.tokens.size(), first, size};
+      first += size;
+    }
+    return count;
+  }
+
+ private:
+  struct Session {
+    std::vector<int32_t> tokens, pages;
+    GuessTree tree;
+    uint64_t seed = 0;
+    Shaping shaping{};
+    int32_t most = 0;
+    long cached = 0;
+    bool muted = false, improved = false;
+    long pending() const { return (long)tokens.size() - cached; }
+  };
+  // Some rows of a session in one run: nodes of its tree, or a piece of the sequence itself.
+  struct Work {
+    Session* session;
+    std::vector<int32_t> nodes, parents;
+    long rows;
+    bool draws;
+  };
+
+  // Forgets the tree and all keys and values.
+  void restart(Session& s) {
+    free_.insert(free_.end(), s.pages.begin(), s.pages.end());
+    s.pages.clear();
+    s.tree.clear();
+    s.cached = 0;
+  }
+
+  // Rows only ever move down, and in their order: none is overwritten before it was moved.
+  void move(const Session& s, const std::vector<int32_t>& rows) const {
+    for (long to = 0; to < (long)rows.size(); to++)
+      for (int layer = 0; rows[to] != to && layer < model_.layers; layer++)
+        std::memcpy(slot(s, layer, s.cached + to), slot(s, layer, s.cached + rows[to]), slot_);
+  }
+
+  char* slot(const Session& s, int layer, long place) const {
+    long slot = (long)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
+    return pool_ + layer * layer_ + slot * slot_;
+  }
+
+  bool room(Session& s, long tokens) {
+    while ((long)s.pages.size() * shape_.page_size < tokens) {
+      if (free_.empty()) {
+        restart(s);
+        s.muted = true;
+        return false;
+      }
+      s.pages.push_back(free_.back());
+      free_.pop_back();
+    }
+    return true;
+  }
+
+  bool able(const Session& s) const { return !s.muted && (long)s.tokens.size() < shape_.context_length; }
+
+  bool plan() {
+    works_.clear();
+    long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
+    for (auto& each : sessions_) live += able(each.second);
+    const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
+    for (auto& each : sessions_) {
+      Session& s = each.second;
+      if (!able(s)) continue;
+      if (s.pending()) {
+        chunk(s, prefill);
+      } else {
+        growth(s, std::min(most, left));
+        left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
+      }
+    }
+    return !works_.empty();
+  }
+
+  void chunk(Session& s, long& left) {
+    long rows = std::min(s.pending(), left);
+    if (rows <= 0 || !room(s, s.cached + rows)) return;
+    left -= rows;
+    works_.push_back({&s, {}, {}, rows, rows == s.pending()});
+  }
+
+  void growth(Session& s, long most) {
+    most = std::min(most, shape_.ahead - (long)s.tree.grown.size());
+    auto nodes = s.tree.frontier(most, shape_.least_value, shape_.context_length - (long)s.tokens.size());
+    if (nodes.empty() || !room(s, s.cached + (long)(s.tree.grown.size() + nodes.size()))) return;
+    for (int32_t node : nodes) s.tree.grow(node);
+    long rows = (long)nodes.size();
+    works_.push_back({&s, std::move(nodes), s.tree.row_parents(), rows, true});
+  }
+
+  void run() {
+    ids_.clear();
+    positions_.clear();
+    sequences_.clear();
+    for (const Work& work : works_) lay_out(work);
+    hidden_.resize(ids_.size() * model_.hidden);
+    const long element = slot_ / (2L * model_.kv_heads * model_.head_dim);
+    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_ / element,
+              (int32_t)sequences_.size(), (int32_t)ids_.size(), shape_.page_size, shape_.pages};
+    if (decoder_.forward(step) == NONE) return hang();
+    for (Work& work : works_) {  // an id or a position that the model does not have
+      restart(*work.session);
+      work.session->muted = true;
+    }
+  }
+
+  void lay_out(const Work& work) {
+    const Session& s = *work.session;
+    const bool chunk = work.nodes.empty();
+    const long nodes = chunk ? work.rows : (long)s.tree.grown.size();
+    sequences_.push_back({s.pages.data(), chunk ? nullptr : work.parents.data(), (int32_t)work.rows, (int32_t)s.cached,
+                          (int32_t)nodes, (int32_t)ids_.size()});
+    for (long row = 0; row < work.rows; row++) {
+      ids_.push_back(chunk ? s.tokens[s.cached + row] : s.tree.nodes[work.nodes[row]].token);
+      positions_.push_back(s.cached + (chunk ? row : s.tree.nodes[work.nodes[row]].depth - 1));
+    }
+  }
+
+  // Hangs what the model says below the rows that it ran on.
+  void hang() {
+    long rows = 0, place = 0;
+    for (const Work& work : works_) {
+      long drawing = !work.draws ? 0 : work.nodes.empty() ? 1 : work.rows;
+      std::memmove(&hidden_[rows * model_.hidden], &hidden_[(place + work.rows - drawing) * model_.hidden],
+                   drawing * model_.hidden * sizeof(float));
+      rows += drawing;
+      place += work.rows;
+    }
+    logits_.resize(rows * model_.vocabulary);
+    if (rows) decoder_.logits(hidden_.data(), rows, logits_.data());
+    float* logits = logits_.data();
+    for (Work& work : works_) {
+      if (work.nodes.empty()) work.session->cached += work.rows;
+      if (!work.draws) continue;
+      if (work.nodes.empty()) work.nodes.push_back(-1);
+      for (int32_t node : work.nodes) {
+        hang(*work.session, node, logits);
+        logits += model_.vocabulary;
+      }
+      work.session->improved = true;
+    }
+  }
+
+  void hang(Session& s, int32_t node, float* logits) {
+    int32_t tokens[MOST_CHILDREN];
+    float shares[MOST_CHILDREN];
+    const uint32_t position = (uint32_t)(s.tokens.size() + s.tree.depth(node));
+    const float* variates =
+        s.shaping.temperature > 0 ? own_rolls().at(s.seed, position, model_.vocabulary) : nullptr;
+    int found = guesses(logits, model_.vocabulary, s.shaping, variates, shape_.children, tokens, shares, space_);
+    for (int i = 0; i < found; i++) s.tree.add(node, tokens[i], shares[i]);
+  }
+
+  static constexpr int MOST_CHILDREN = 16;
+  AnyDecoder& decoder_;
+  const Model model_;
+  const DraftShape shape_;
+  char* const pool_;
+  const long layer_, slot_;
+  std::map<int64_t, Session> sessions_;
+  std::vector<int32_t> free_;
+  std::vector<Work> works_;
+  std::vector<int64_t> ids_, positions_;
+  std::vector<Sequence> sequences_;
+  std::vector<float> hidden_, logits_, space_;
+};

@@ -1,0 +1,113 @@
+// The tree that a small model grows ahead of one sequence, and what is left of it when tokens are decided.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+struct DraftNodes {
+  int32_t *tokens, *parents;
+  float* confidences;
+};
+
+struct GuessTree {
+  struct Node {
+    int32_t token, parent;  // -1 at the top
+    float confidence, value;
+    int32_t depth, row;  // 1 at the top; place behind the sequence's keys and values in the order of growth, or -1
+  };
+  std::vector<Node> nodes;
+  std::vector<int32_t> grown;  // those that the model ran on, in that order
+
+  void clear() {
+    nodes.clear();
+    grown.clear();
+  }
+
+  int32_t depth(int32_t node) const { return node < 0 ? 0 : nodes[node].depth; }
+
+  void add(int32_t parent, int32_t token, float confidence) {
+    float value = parent < 0 ? 1.0f : nodes[parent].value;
+    nodes.push_back({token, parent, confidence, value * confidence, depth(parent) + 1, -1});
+  }
+
+  void grow(int32_t node) {
+    nodes[node].row = (int32_t)grown.size();
+    grown.push_back(node);
+  }
+
+  // The most valuable nodes that are not grown yet, best first.
+  std::vector<int32_t> frontier(long most, float least_value, long max_depth) const {
+    std::vector<int32_t> open;
+    for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
+      if (nodes[n].row < 0 && nodes[n].value >= least_value && nodes[n].depth < max_depth) open.push_back(n);
+    keep_best(open, most);
+    return open;
+  }
+
+  // Of each grown node the row of its parent, -1 at the top.
+  std::vector<int32_t> row_parents() const {
+    std::vector<int32_t> rows;
+    for (int32_t n : grown) rows.push_back(nodes[n].parent < 0 ? -1 : nodes[nodes[n].parent].row);
+    return rows;
+  }
+
+  // Goes down along decided tokens. `rows` are those that stay, in their new order: the path's, then the rest's. Whether
+  // the path was grown to its end; the tree is empty otherwise.
+  bool descend(const int32_t* tokens, int32_t count, std::vector<int32_t>& rows) {
+    int32_t at = -1;
+    for (int32_t i = 0; i < count; i++) {
+      int32_t next = at + 1;
+      while (next < (int32_t)nodes.size() && (nodes[next].parent != at || nodes[next].token != tokens[i])) next++;
+      if (next == (int32_t)nodes.size() || nodes[next].row < 0) {
+        clear();
+        return false;
+      }
+      rows.push_back(nodes[at = next].row);
+    }
+    keep_below(at, rows);
+    return true;
+  }
+
+  // Writes the `most` valuable nodes from `first` on, in the order of growth; how many they are.
+  int32_t write_best(long most, float least_value, const DraftNodes& to, int32_t first) const {
+    std::vector<int32_t> kept, renamed(nodes.size(), -1);
+    for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
+      if (nodes[n].value >= least_value) kept.push_back(n);
+    keep_best(kept, most);
+    std::sort(kept.begin(), kept.end());
+    for (int32_t i = 0; i < (int32_t)kept.size(); i++) {
+      const Node& node = nodes[kept[i]];
+      renamed[kept[i]] = i;
+      to.tokens[first + i] = node.token;
+      to.parents[first + i] = node.parent < 0 ? -1 : renamed[node.parent];
+      to.confidences[first + i] = node.confidence;
+    }
+    return (int32_t)kept.size();
+  }
+
+ private:
+  void keep_best(std::vector<int32_t>& some, long most) const {
+    std::stable_sort(some.begin(), some.end(), [&](int32_t a, int32_t b) { return nodes[a].value > nodes[b].value; });
+    if ((long)some.size() > most) some.resize(std::max(most, 0L));
+  }
+
+  void keep_below(int32_t root, std::vector<int32_t>& rows) {
+    const Node top = nodes[root];
+    GuessTree rest;
+    std::vector<int32_t> renamed(nodes.size(), -2);
+    renamed[root] = -1;
+    for (int32_t n = root + 1; n < (int32_t)nodes.size(); n++) {
+      const Node& node = nodes[n];
+      if (node.parent < 0 || renamed[node.parent] == -2) continue;
+      renamed[n] = (int32_t)rest.nodes.size();
+      float value = top.value > 0 ? node.value / top.value : 0.0f;
+      rest.nodes.push_back({node.token, renamed[node.parent], node.confidence, value, node.depth - top.depth, -1});
+    }
+    for (int32_t n : grown)
+      if (renamed[n] >= 0) {
+        rows.push_back(nodes[n].row);
+        rest.grow(renamed[n]);
+      }
+    *this = std::move(rest);
+  }
+};

@@ -1,0 +1,152 @@
+// The exponential race (see outrider.kernels.race_sample): the token with the highest logit / T - log E. Its roundings
+// are those of single operations, and the lowest id wins a tie, as everywhere else.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "dice.h"
+#include "vector.h"
+
+// Variates of positions that were rolled lately, over one vocabulary.
+class Rolls {
+ public:
+  const float* at(uint64_t seed, uint32_t position, long vocabulary) {
+    if (vocabulary != vocabulary_) {
+      entries_.clear();
+      entries_.resize(std::clamp<long>((1L << 20) / vocabulary, 16, 256));
+      vocabulary_ = vocabulary;
+    }
+    Entry& entry = entries_[(position + (seed * 0x9E3779B97F4A7C15ull >> 32)) % entries_.size()];
+    if (entry.variates.empty() || entry.seed != seed || entry.position != position) {
+      entry.variates.resize(vocabulary);
+      entry.seed = seed;
+      entry.position = position;
+      roll(seed, position, vocabulary, entry.variates.data());
+    }
+    return entry.variates.data();
+  }
+
+ private:
+  struct Entry {
+    uint64_t seed = 0;
+    uint32_t position = 0;
+    std::vector<float> variates;
+  };
+  std::vector<Entry> entries_;
+  long vocabulary_ = 0;
+};
+
+static Rolls& own_rolls() {
+  static thread_local Rolls rolls;
+  return rolls;
+}
+
+static inline f32x16 load_some(const float* p, long count, float rest) {
+  if (count >= LANES) return load(p);
+  f32x16 v = splat(rest);
+  std::memcpy((void*)&v, p, count * sizeof(float));
+  return v;
+}
+
+struct Best {
+  float value = -INFINITY;
+  long token = -1;
+};
+
+// The highest of n scores, sixteen of which `score(i, count)` tells from i on; none where all are minus infinity.
+template <class Score>
+static inline Best best_of(long n, const Score& score) {
+  f32x16 highest = splat(-INFINITY);
+  i32x16 tokens = i32x16{} - 1, here = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (long i = 0; i < n; i += LANES, here += 16) {
+    f32x16 v = score(i, n - i);
+    auto higher = v > highest;
+    highest = higher ? v : highest;
+    tokens = higher ? here : tokens;
+  }
+  Best best;
+  for (int lane = 0; lane < LANES; lane++)
+    if (tokens[lane] >= 0 && (highest[lane] > best.value || (highest[lane] == best.value && tokens[lane] < best.token)))
+      best = {highest[lane], tokens[lane]};
+  return best;
+}
+
+// One row's token, -1 where all are impossible; `broken` is set where a logit is not a number, or `limit` or more.
+static long race(const float* logits, long vocabulary, float temperature, const float* variates, float limit,
+                 bool& broken) {
+  i32x16 fine = i32x16{} - 1;
+  Best best = best_of(vocabulary, [&](long i, long count) {
+    f32x16 v = load_some(logits + i, count, -INFINITY);
+    fine &= v < limit;
+    if (!variates) return v;
+    if (temperature != 1.0f) v = v / temperature;
+    return v - load_some(variates + i, count, 0.0f);
+  });
+  for (int lane = 0; lane < LANES; lane++) broken |= !fine[lane];
+  return best.token;
+}
+
+// How a drafter's row is shaped before it races.
+struct Shaping {
+  float temperature, top_p, min_p;
+  int32_t top_k;
+};
+
+// The least logit that is kept, near enough for a guess: ties are not looked at, and a nucleus is found by halving.
+static float least_kept(const float* logits, long n, const Shaping& shaping, std::vector<float>& space) {
+  float least = -INFINITY;
+  if (shaping.top_k > 0 && shaping.top_k < n) {
+    space.assign(logits, logits + n);
+    std::nth_element(space.begin(), space.begin() + shaping.top_k - 1, space.end(), std::greater<float>());
+    least = space[shaping.top_k - 1];
+  }
+  const float most = *std::max_element(logits, logits + n);
+  if (shaping.min_p > 0) least = std::max(least, most + std::log(shaping.min_p));
+  if (shaping.top_p >= 1) return least;
+  auto mass = [&](float from) {
+    f32x16 sums{};
+    for (long i = 0; i < n; i += LANES) {
+      f32x16 v = load_some(logits + i, n - i, -INFINITY);
+      sums += v >= from ? exp2((v - most) * 1.44269504f) : f32x16{};
+    }
+    return sum(sums);
+  };
+  float low = most - 40.0f, high = most, wanted = shaping.top_p * mass(std::max(least, low));
+  for (int halving = 0; halving < 24; halving++) {
+    float middle = 0.5f * (low + high);
+    (mass(middle) >= wanted ? low : high) = middle;
+  }
+  return std::max(least, low);
+}
+
+// A drafter's best guesses at the draw of one row, best first, and each one's share of the race; how many there are.
+static int guesses(float* logits, long n, const Shaping& shaping, const float* variates, int most, int32_t* tokens,
+                   float* shares, std::vector<float>& space) {
+  if (variates) {
+    for (long i = 0; i < n; i++) logits[i] /= shaping.temperature;
+    if (shaping.top_k > 0 || shaping.top_p < 1 || shaping.min_p > 0) {
+      float least = least_kept(logits, n, shaping, space);
+      for (long i = 0; i < n; i++)
+        if (logits[i] < least) logits[i] = -INFINITY;
+    }
+    for (long i = 0; i < n; i++) logits[i] -= variates[i];
+  }
+  int found = 0;
+  float first = 0, total = 0;
+  while (found < most) {
+    Best best = best_of(n, [&](long i, long count) { return load_some(logits + i, count, -INFINITY); });
+    if (best.token < 0 || !std::isfinite(best.value)) break;
+    if (found == 0) {
+      first = best.value;
+      f32x16 sums{};
+      for (long i = 0; i < n; i += LANES)
+        sums += exp2((load_some(logits + i, n - i, -INFINITY) - first) * 1.44269504f);
+      total = sum(sums);
+    }
+    tokens[found] = (int32_t)best.token;
+    shares[found++] = std::min(std::exp(best.value - first) / total, 1.0f);
+    logits[best.token] = -INFINITY;
+  }
+  return found;
+}

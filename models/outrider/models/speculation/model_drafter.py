@@ -1,0 +1,122 @@
+"""The draft-model drafter: grows a tree ahead of every sequence with a small model that rolls the target's dice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from outrider.kernels.native.drafts import MOST_CHILDREN, DraftShape, NativeDrafts
+from outrider.models.llama import LlamaModel
+from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
+from outrider.models.speculation.eager_trees import EagerTrees
+from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.tree import DraftTree
+from outrider.models.speculation.vocabulary import VocabularyMap
+from outrider.models.text import Tokenizer
+
+
+class ModelDrafter:
+    """Drafts with a small language model of the target's vocabulary. Options: those of `Shape`, and ``vocabulary_map``.
+
+    Where the model runs on the compiled decoder, so does all of the growing. Guesses that a rule of acceptance wants
+    drawn, and those of another vocabulary, are grown an operator at a time.
+    """
+
+    name = "model"
+
+    def __init__(self, context: DrafterContext) -> None:
+        if context.model is None:
+            raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
+        options = dict(context.options)
+        table = options.pop("vocabulary_map", None)
+        self._shape = _shape(options)
+        if table is None:
+            _check_vocabulary(context, context.model)
+        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
+        self.context_length = min(self._model.config.context_length, context.context_length)
+        self._vocabulary = context.vocabulary_size
+        own = self._model.config.vocab_size
+        self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
+        self._opened: dict[int, Opening] = {}
+        self._native = self._native_drafts()
+
+    def _native_drafts(self) -> NativeDrafts | None:
+        decoder, shape = self._model.compiled, self._shape
+        if decoder is None or self._map is not None or self._model.config.vocab_size != self._vocabulary:
+            return None
+        pool = self._model.new_pool(shape.pages, shape.page_size)
+        grown = DraftShape(
+            shape.children, shape.rows, shape.rows_each, shape.ahead, shape.prefill_rows, self.context_length,
+            shape.least_value,
+        )  # fmt: skip
+        return NativeDrafts(decoder, pool, grown)
+
+    @cached_property
+    def _eager(self) -> EagerTrees:
+        return EagerTrees(self._model, self._shape, self._vocabulary, self._map, self.context_length, self.name)
+
+    def open(self, session: int, opening: Opening) -> None:
+        """Starts guessing for a sequence."""
+        self.close(session)
+        self._opened[session] = opening
+        sampling = opening.sampling
+        if self._native is None or (opening.proposes and not sampling.greedy):
+            self._eager.open(session, opening)
+            return
+        drawn = (sampling.seed, 0.0 if sampling.greedy else sampling.temperature, sampling.truncation)
+        self._native.open(session, opening.tokens, opening.max_nodes, *drawn)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        """Moves on behind what the target decided, keeping the part of the tree that came true."""
+        if self._native is not None:
+            self._native.commit(session, length, tokens)
+        if "_eager" in self.__dict__:
+            self._eager.commit(session, length, tokens)
+
+    def close(self, session: int) -> None:
+        """Forgets the sequence and lets those that lacked pages try again."""
+        if self._opened.pop(session, None) is None:
+            return
+        if self._native is not None:
+            self._native.close(session)
+        if "_eager" in self.__dict__:
+            self._eager.close(session)
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that no session holds."""
+        native = 0 if self._native is None else self._native.free_pages
+        return native + (self._eager.free_pages if "_eager" in self.__dict__ else 0)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        """Some runs of the model over the most promising nodes of all sequences."""
+        if not self._opened:
+            return []
+        most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
+        trees: list[tuple[int, DraftTree]] = []
+        if self._native is not None:
+            for number, length, tokens, parents, confidences in self._native.draft(self._shape.rounds, most):
+                trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
+        return trees + (self._eager.draft(most) if "_eager" in self.__dict__ else [])
+
+
+def _shape(options: dict[str, Any]) -> Shape:
+    try:
+        shape = Shape(**options)
+    except TypeError:
+        allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
+        raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
+    if not 1 <= shape.children <= MOST_CHILDREN:
+        raise DrafterError(f"children is {shape.children}; it must be 1 to {MOST_CHILDREN}")
+    return shape
+
+
+def _check_vocabulary(context: DrafterContext, model: Path) -> None:
+    vocabulary = Tokenizer.load(model).fingerprint
+    if vocabulary != context.vocabulary:
+        raise DrafterError(
+            f"the draft model's vocabulary ({vocabulary[:12]}) is not the target's ({context.vocabulary[:12]}); "
+            "the option vocabulary_map can say which token is which"
+        )
