@@ -99,9 +99,9 @@ async def test_what_is_not_the_very_same_or_does_not_want_to_is_generated_by_its
 
 async def test_who_ends_his_stream_ends_nobody_elses(shared: Stack, registry: Registry) -> None:
     await eventually(lambda: load(registry) == 0)
-    alone = stream(shared, coalesce=False)
+    alone = stream(shared, coalesce=False, max_tokens=CONTEXT - 100)
     await alone.run()
-    streams = [stream(shared) for _ in range(3)]
+    streams = [stream(shared, max_tokens=CONTEXT - 100) for _ in range(3)]
     async with under_way(registry, *streams) as tasks, httpx.AsyncClient() as http:
         for place in (1, 0):
             assert (await http.delete(f"{shared.url}/v1/streams/{streams[place].id}")).status_code == 204
