@@ -62,6 +62,14 @@ class ServiceProcess:
         self._signal(signal.SIGKILL)
         self.wait()
 
+    def freeze(self) -> None:
+        """Stops it in mid-air: its connections stay open and nothing moves."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Ends `freeze`."""
+        self._signal(signal.SIGCONT)
+
     def wait(self) -> int:
         """Exit code, once it has ended."""
         assert self._process is not None

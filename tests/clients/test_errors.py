@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import outrider_client
 import pytest
-from outrider.gateway.errors import MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
-from outrider.mesh.errors import ERRORS, OutriderError
+from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.mesh.errors import ERRORS, DeadlineUnmeetable, OutriderError
 from outrider_client import errors
 from outrider_client.calls import Attempts, Gateways
 from outrider_client.errors import ErrorBody, GatewayError, error_of_answer, error_of_event
@@ -45,6 +45,16 @@ def test_every_error_of_a_gateway_is_one_of_the_tree(kind: type[OutriderError]) 
 def test_an_error_in_mid_stream_is_the_same_as_before_it(kind: type[OutriderError]) -> None:
     told = error_of_event(ErrorBody("why", kind.type), "r1")
     assert isinstance(error_of_answer(kind.http_status, b""), type(told))
+
+
+@pytest.mark.parametrize("kind", [Late, DeadlineUnmeetable])
+def test_a_missed_deadline_is_told_by_its_code_and_not_tried_again(kind: type[OutriderError]) -> None:
+    told = error_answer(kind("why"))
+    error = error_of_answer(kind.http_status, msgspec.json.encode(told), retry_after="0")
+    event = error_of_event(ErrorBody("why", kind.type, code=told.error.code), "r1")
+    assert type(error) is type(event) is errors.DeadlineError
+    with pytest.raises(errors.DeadlineError):
+        Attempts(Gateways("http://a"), 5).pause(error)
 
 
 @pytest.mark.parametrize(("status", "body"), [(502, b"<html>"), (503, b"\xff"), (418, b"{}"), (599, b"")])

@@ -25,7 +25,7 @@ def read(**params: Any) -> Request:
         sampling=SamplingParams(**{"max_tokens": 10} | params),
         speculation=Speculation(),
     )
-    return request_from_proto(message, SERVED)
+    return request_from_proto(message, SERVED, 0.0)
 
 
 def test_parameters_that_are_not_said_change_nothing() -> None:
@@ -94,6 +94,7 @@ def test_priority_and_weight_arrive_and_are_refused_out_of_range() -> None:
                 **more,
             ),
             SERVED,
+            0.0,
         )
 
     assert (ask().priority, ask().weight) == (0, 1.0)

@@ -9,11 +9,13 @@
         ├── NotFoundError             404  a model, or a stream that is too old or was cancelled
         ├── ConflictError             409
         ├── RateLimitError            429  `retry_after` says when to come back
+        ├── DeadlineError             429, 504  by its code: `timeout_ms` or `ttft_ms` was or will be missed
         ├── CancelledError            499  the stream was ended by `DELETE /v1/streams/<id>`
         └── ServerError               5xx
             └── ServiceUnavailableError  502, 503, 504
 
-429, 502, 503 and 504 are tried again, as often as the client's ``max_retries`` says; the others are raised at once.
+429, 502, 503 and 504 are tried again, as often as the client's ``max_retries`` says, unless a deadline was missed; the
+others are raised at once.
 """
 
 from __future__ import annotations
@@ -77,6 +79,10 @@ class RateLimitError(GatewayError):
     """A queue or a limit is full."""
 
 
+class DeadlineError(GatewayError):
+    """The answer was not there by ``timeout_ms``, or its first token by ``ttft_ms``, or could not have been."""
+
+
 class CancelledError(GatewayError):
     """Somebody ended the stream."""
 
@@ -99,6 +105,10 @@ _BY_STATUS: dict[int, type[GatewayError]] = {
     502: ServiceUnavailableError,
     503: ServiceUnavailableError,
     504: ServiceUnavailableError,
+}
+_BY_CODE: dict[str | int | None, type[GatewayError]] = {
+    "deadline_exceeded": DeadlineError,
+    "deadline_unmeetable": DeadlineError,
 }
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -168,7 +178,8 @@ def error_of_status(
 
 
 def _make(status: int, told: ErrorBody, request_id: str | None, retry_after: float | None) -> GatewayError:
-    kind = _BY_STATUS.get(status, ServerError if status >= 500 else BadRequestError)
+    by_status = _BY_STATUS.get(status, ServerError if status >= 500 else BadRequestError)
+    kind = _BY_CODE.get(told.code, by_status)
     return kind(
         told.message or f"the gateway answered {status}",
         status=status,

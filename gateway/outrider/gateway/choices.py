@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from outrider.gateway.sharing import Reader
 from outrider.gateway.stream import TokenStream
 from outrider.wire.frames import Frame
 
 _News = tuple[int, list[Frame]] | Exception | None
 
 
-async def merged(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+async def merged(streams: Sequence[TokenStream | Reader]) -> AsyncGenerator[tuple[int, list[Frame]], None]:
     """Frames of all streams as they come, those of one stream that came together with its place.
 
     The first failure of any is raised.
@@ -40,7 +41,7 @@ async def merged(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, li
         await asyncio.wait(readers)
 
 
-async def _read(place: int, stream: TokenStream, news: asyncio.Queue[_News]) -> None:
+async def _read(place: int, stream: TokenStream | Reader, news: asyncio.Queue[_News]) -> None:
     """Puts the stream's frames into ``news``, and how it ended: None, or the error."""
     try:
         async with aclosing(stream.frames()) as frames:

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 import msgspec
-from outrider.mesh.errors import InvalidRequest, NotFound, OutriderError, Unauthenticated
+from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, NotFound, OutriderError, Unauthenticated
 
 
 class UnknownModel(NotFound):
@@ -38,6 +38,12 @@ class TimedOut(InvalidRequest):
     """The request itself took too long to arrive."""
 
     http_status = 408
+
+
+class Late(DeadlineExceeded):
+    """The time that the client gave is over."""
+
+    reason: ClassVar[str] = "deadline_exceeded"
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from outrider.gateway.ledger import Key, Record
+from outrider.gateway.sharing import Reader
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.tenants.charge import Charge
 
@@ -20,7 +22,7 @@ class Flight:
     def __init__(self, key: Key, record: Record, charge: Charge, *, resumable: bool, entered: bool = False) -> None:
         self.key, self.record, self.charge = key, record, charge
         self.resumable, self.entered = resumable, entered
-        self.streams: list[TokenStream] = []
+        self.streams: Sequence[TokenStream | Reader] = []
         self.owned = not entered
         self.writing: asyncio.Task[None] | None = None
         self.lingering: asyncio.Task[None] | None = None
@@ -35,7 +37,7 @@ class Flight:
     @property
     def placed(self) -> bool:
         """Whether a verifier has taken each choice."""
-        return all(stream.verifier for stream in self.streams)
+        return all(stream.placed for stream in self.streams)
 
     async def close(self) -> None:
         """Closes all streams, cancelled at their verifiers where it is ours."""
@@ -51,5 +53,7 @@ class Flight:
         await self.charge.reserve(most, sum(stream.open_ended for stream in self.streams))
 
     async def settle(self) -> None:
-        """Charges what was generated."""
+        """Charges what was generated; nothing where nothing was computed."""
+        if self.streams and all(stream.untouched for stream in self.streams):
+            self.charge.waive()
         await self.charge.settle([stream.spent for stream in self.streams])

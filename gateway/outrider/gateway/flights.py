@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from outrider.gateway import metrics
 from outrider.gateway.attempts import persist
@@ -13,7 +13,9 @@ from outrider.gateway.choices import merged
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
 from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.routing import Routes
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.sharing import Pool, Reader
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.bill import FIRST
@@ -26,6 +28,8 @@ from outrider.mesh.errors import AlreadyExists, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame
+
+S = TypeVar("S", TokenStream, TokenStream | Reader)
 
 _HANDOVER_S = 5.0
 """For so long a gateway that takes a stream over waits for the places that it held at another."""
@@ -42,10 +46,18 @@ class Flights:
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._bills = Bills(mesh.bus, settings.replay_s)
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
-        self.verifiers = Verifiers(mesh.registry, mesh.tasks, self._on_lost, settings.lease_s)
+        self.verifiers = Verifiers(
+            mesh.registry,
+            mesh.tasks,
+            self._on_lost,
+            Routes(settings),
+            lease_s=settings.lease_s,
+            submit_s=settings.submit_s,
+        )
         self._ledger = Ledger(mesh.bus, settings)
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
+        self._pool = Pool(settings, mesh.bus, self._stream)
         mesh.bus.on_change(self._on_bus)
         mesh.tasks.spawn(self._renew_for_ever(), "leases")
 
@@ -68,7 +80,8 @@ class Flights:
         """
         charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
         await charge.begin(len(jobs[0].prompt), jobs[0].sampling.max_tokens, len(jobs))
-        flight = self._add(Flight(key, record, charge, resumable=resumable), jobs)
+        flight = Flight(key, record, charge, resumable=resumable)
+        self._add(flight, jobs, self._pool.stream)
         try:
             await _all([stream.open() for stream in flight.streams])
         except BaseException:
@@ -107,9 +120,9 @@ class Flights:
         Reserves what is left of it. `Unavailable` where the log of its tokens cannot be read, `LimitReached`.
         """
         charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
-        jobs = record.jobs(key.request, admission.caller)
-        flight = self._add(Flight(key, record, charge, resumable=True, entered=True), jobs)
-        pairs = zip(flight.streams, map(self.verifiers.find, verifiers), strict=True)
+        flight = Flight(key, record, charge, resumable=True, entered=True)
+        streams = self._add(flight, record.jobs(key.request, admission.caller), self._stream)
+        pairs = zip(streams, map(self.verifiers.find, verifiers), strict=True)
         try:
             await _all([stream.attach(self._ledger.frames, member) for stream, member in pairs])
             await flight.take()
@@ -181,14 +194,18 @@ class Flights:
         self._handover.take(flight.key)
         self._on_taken(flight.key, flight)
 
-    def _add(self, flight: Flight, jobs: Iterable[Job]) -> Flight:
+    def _add(self, flight: Flight, jobs: Iterable[Job], make: Callable[[Job, Callable[[], None]], S]) -> list[S]:
         def settled() -> None:
             self._on_settled(flight)
 
-        flight.streams = [TokenStream(job, self.verifiers, self._bus, self._settings, settled) for job in jobs]
+        streams = [make(job, settled) for job in jobs]
+        flight.streams = streams
         self._flights.add(flight)
         metrics.streams.set(len(self))
-        return flight
+        return streams
+
+    def _stream(self, job: Job, settled: Callable[[], None]) -> TokenStream:
+        return TokenStream(job, self.verifiers, self._bus, self._settings, settled)
 
     def _on_settled(self, flight: Flight) -> None:
         flight.owned = True
@@ -198,7 +215,7 @@ class Flights:
     async def _write(self, flight: Flight) -> None:
         """Tells the ledger where the flight is, and once what it is."""
         try:
-            await self._ledger.place(flight.key, [stream.verifier for stream in flight.streams])
+            await self._ledger.place(flight.key, [stream.holder for stream in flight.streams])
             if not flight.entered:
                 await self._ledger.enter(flight.key, flight.record)
                 flight.entered = True
@@ -228,7 +245,7 @@ class Flights:
 
     def _renew(self, flights: Iterable[Flight]) -> None:
         streams = [stream for flight in flights for stream in flight.streams]
-        self.verifiers.renew([(stream.job.request_id, stream.member) for stream in streams if stream.member])
+        self.verifiers.renew([lease for stream in streams if (lease := stream.lease) is not None])
 
     def _on_lost(self, instance: str) -> None:
         self._follow("lost", instance)

@@ -50,17 +50,17 @@ class Generations:
 
         ``shape`` is what the caller wants to know should it be resumed. What is left goes on for a while where it
         ``lingers``, and to its end in the ``background``. `UnknownModel`, `InvalidRequest`, `Overloaded`
-        when every verifier is full or a limit is reached, `Unavailable` when services are missing for longer than
-        ``place_s``.
+        when every verifier is full or a limit is reached, `DeadlineUnmeetable` or `Late` when it will not be or was not
+        there in time, `Unavailable` when services are missing for longer than ``place_s``.
         """
-        jobs, seed = await self._jobs(request_id, generation, admission.caller), generation.sampling.seed
-        created = int(time.time())
-        record = Record.of(jobs, created=created, seed=seed, lingers=lingers, shape=shape, background=background)
-        try:
-            key = Key(admission.caller.tenant, request_id)
-            return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
-        except OutriderError as error:
-            raise _named(error, generation) from None
+        key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
+        async with generation.deadlines.until_first():
+            jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
+            record = Record.of(jobs, created=created, seed=seed, lingers=lingers, shape=shape, background=background)
+            try:
+                return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
+            except OutriderError as error:
+                raise _named(error, generation) from None
 
     async def find(self, name: str | None, caller: Caller) -> Served:
         """The model of that name, as `Models.find`; one that was served a moment ago is waited for."""
@@ -92,6 +92,9 @@ class Generations:
                 speculation=generation.speculation.to_proto(),
                 caller=caller,
                 priority=_priority(generation, caller),
+                session=generation.session,
+                deadlines=generation.deadlines,
+                coalesce=generation.coalesce,
             )
             for choice in range(generation.choices)
         ]

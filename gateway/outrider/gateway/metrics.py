@@ -15,3 +15,6 @@ first_token = histogram("gateway_first_token_seconds", "From the submission of a
 follows = counter("gateway_follows", "Streams taken up over gRPC because the broker did not deliver.", ["reason"])
 resumptions = counter("gateway_resumptions", "Streams that went on with another verifier.")
 replays = counter("gateway_replays", "Streams that were taken up again by their id.")
+shared = counter("gateway_shared_answers", "Answers that were generated for another request.", ["source"])
+breakers = gauge("gateway_breaker_open", "1 where a verifier does not answer and is asked last.", ["verifier"])
+breaker_openings = counter("gateway_breaker_openings", "Times that a verifier came to be asked last.")

@@ -73,16 +73,14 @@ class Models:
         return found
 
     def verifiers(self, served: Served) -> list[Member]:
-        """Ready verifiers for ``served``, the least loaded first."""
-        found = [member for member in self._ready("verifier") if served.by(member)]
-        random.shuffle(found)
-        return sorted(found, key=self._load)
+        """Ready verifiers for ``served``."""
+        return [member for member in self._ready("verifier") if served.by(member)]
 
     def _ready(self, kind: str) -> list[Member]:
         return [member for member in self._registry.members(kind) if member.state == State.READY]
 
-    def _load(self, member: Member) -> int:
-        """What the verifier last told, or our own streams on it where those are news to it."""
+    def load(self, member: Member) -> int:
+        """Requests of a verifier: what it last told, or our own streams on it where those are news to it."""
         return max(int(member.status.get("load", 0)), self._in_flight(member.instance))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from outrider.gateway.deadlines import Deadlines
 from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
 from outrider.wire.ids import pack_ids
@@ -142,7 +143,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
     is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
-    `LEAST_PRIORITY` on.
+    `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
+    ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
+    seed that was given or by a temperature of 0.
     """
 
     model: str | None
@@ -152,3 +155,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     choices: int = 1
     priority: int = 0
+    session: str = ""
+    deadlines: Deadlines = Deadlines()
+    coalesce: bool = False

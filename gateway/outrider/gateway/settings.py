@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 from outrider.mesh.config.settings import Port, Seconds, Settings
@@ -53,6 +53,32 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     keys_stale_s: Annotated[
         Seconds, Meta(description="seconds for which keys seen before are still taken while NATS is away")
     ] = 300.0
+    router: Annotated[str, Meta(description="who is asked first, by plug-in name: least_load, prefix or cost")] = (
+        "least_load"
+    )
+    router_options: Annotated[
+        dict[str, Any], Meta(description="settings of that router, and of sessions: sticky, sticky_imbalance")
+    ] = {}
+    coalesce: Annotated[
+        bool, Meta(description="requests of a tenant that ask for the very same at one time share one generation")
+    ] = True
+    cache_bytes: Annotated[
+        int, Meta(ge=0, description="most bytes of answers kept for requests that ask for the very same; 0 keeps none")
+    ] = 0
+    cache_s: Annotated[float, Meta(gt=0, description="seconds that an answer is kept")] = 300.0
+    cache_fast: Annotated[
+        bool, Meta(description="keep answers of verifiers too that might give another one: determinism fast, or lossy")
+    ] = False
+    submit_s: Annotated[
+        float,
+        Meta(gt=0, le=60, description="seconds that a verifier has to take a request before the next is asked"),
+    ] = 5.0
+    breaker_failures: Annotated[
+        int, Meta(ge=1, description="requests in a row that a verifier leaves unanswered before it is asked last")
+    ] = 3
+    breaker_open_s: Annotated[
+        Seconds, Meta(description="seconds after which a verifier that is asked last is probed with a request")
+    ] = 5.0
     trusted_proxies: Annotated[
         list[str], Meta(description="networks (CIDRs) of proxies whose X-Forwarded-For is believed")
     ] = []

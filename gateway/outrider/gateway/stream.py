@@ -10,6 +10,7 @@ from contextlib import aclosing
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import BUSY, TRANSIENT, persist
+from outrider.gateway.deadlines import GRACE_S
 from outrider.gateway.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
 from outrider.gateway.reassembly import Reassembly
 from outrider.gateway.replay import failure_of
@@ -32,7 +33,8 @@ class TokenStream:
     the bus has caught up. When the verifier is lost, the request goes on at another with the tokens so far. The
     same tokens come out whichever way they came: frames are told apart by index, and the target alone decides.
     ``settled`` is called whenever a verifier has taken the request. ``logged`` tokens of one that was submitted before
-    were found in the log, and it is ``open_ended`` unless its end was.
+    were found in the log, and it is ``open_ended`` unless its end was. It is ``untouched`` where its time was over
+    before a verifier had computed anything.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class TokenStream:
         self.failed: OutriderError | None = None
         self._began = time.monotonic()
         self.finished = False
-        self.logged, self.open_ended = 0, True
+        self.logged, self.open_ended, self.untouched = 0, True, False
         self._subscribing: asyncio.Future[Subscription] | None = None
 
     @property
@@ -68,6 +70,26 @@ class TokenStream:
     def member(self) -> Member | None:
         """The verifier that has the request, while there is more to come."""
         return None if self.finished else self._member
+
+    @property
+    def at(self) -> Member | None:
+        """The verifier that has the request, or had it last."""
+        return self._member
+
+    @property
+    def placed(self) -> bool:
+        """Whether a verifier has taken the request."""
+        return self._member is not None
+
+    @property
+    def holder(self) -> str:
+        """Instance that has the request under its own id."""
+        return self.verifier
+
+    @property
+    def lease(self) -> tuple[str, Member] | None:
+        """What has to be renewed for it to go on: the request, and who has it."""
+        return None if self.member is None else (self.job.request_id, self.member)
 
     @property
     def spent(self) -> int:
@@ -99,13 +121,15 @@ class TokenStream:
         """Frames without gap or repeat up to the one with ``finish``; those that are ready come together.
 
         `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Cancelled`
-        when somebody ended the stream for all its readers.
+        when somebody ended the stream for all its readers, `Late` when its time is over.
         """
         while not self.finished:
             if self._lost is not None:
                 await self._resume(self._lost)
-            item = await self._inbox.get(self._settings.silence_s)
-            if item is None:
+            item = await self._inbox.get(min(self._settings.silence_s, max(self._until_late(), 0.0)))
+            if item is None and self._until_late() <= 0:
+                self.failed = self.job.deadlines.late(bool(self.spent))
+            elif item is None:
                 self._on_silence()
             if ready := self._take_all(item):
                 yield ready
@@ -160,6 +184,8 @@ class TokenStream:
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
         self.failed = failure_of(frame)
+        if frame.finish is Finish.TIMEOUT:
+            self.failed, self.untouched = self.job.deadlines.late(bool(self.spent)), frame.usage is None
         return None if self.failed else self._fresh(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
@@ -215,10 +241,12 @@ class TokenStream:
         """Finds a verifier that goes on where the lost one ended; `Unavailable` when none is found in time."""
         now = time.monotonic()
         self._stuck_since = self._stuck_since or now
-        left = self._settings.resume_s - (now - self._stuck_since)
+        left = min(self._settings.resume_s - (now - self._stuck_since), self._until_late())
         _log.warning("a stream lost its verifier", request=self.job.request_id, verifier=self.verifier, why=why.message)
         if left <= 0:
-            self.failed = Unavailable("the stream could not be resumed", retry_after=1.0)
+            late = self._until_late() <= 0
+            gone = Unavailable("the stream could not be resumed", retry_after=1.0)
+            self.failed = self.job.deadlines.late(bool(self.spent)) if late else gone
             raise self.failed
         self._unfollow()
         await asyncio.sleep(_AGAIN_S if self._stuck_since < now else 0)
@@ -227,6 +255,10 @@ class TokenStream:
         self._inbox.drop_losses()
         self._lost = None
         self._settle(member)
+
+    def _until_late(self) -> float:
+        """Seconds until the gateway itself gives up on a deadline."""
+        return self.job.deadlines.due(bool(self.spent)) + GRACE_S - time.monotonic()
 
     async def _submit(self) -> Member:
         return await self._verifiers.submit(self.job, self._tokens.generated, {self.verifier}, self._note)

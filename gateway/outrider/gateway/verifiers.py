@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import grpc
 import msgspec
-from outrider.gateway.attempts import BUSY
+from outrider.gateway.attempts import BUSY, TRANSIENT
+from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.models import Models, Served
+from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.watch import Watch
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, from_rpc
@@ -36,6 +39,19 @@ class Job(msgspec.Struct, frozen=True):
     speculation: Speculation
     caller: Caller
     priority: int = 0
+    session: str = ""
+    deadlines: Deadlines = Deadlines()
+    coalesce: bool = False
+
+    @property
+    def shareable(self) -> bool:
+        """Whether another request's answer will do, and this one's for others: the same, and with all time it needs."""
+        return self.coalesce and not self.deadlines.any
+
+    @property
+    def ask(self) -> Ask:
+        """What routers are told of it."""
+        return Ask(self.caller.tenant, self.prompt, self.sampling.max_tokens, self.session)
 
     @property
     def subject(self) -> str:
@@ -44,6 +60,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
         """The request for a verifier that goes on after ``emitted``; nobody's for ``lease_s`` seconds, it ends."""
+        ttft_ms, timeout_ms = self.deadlines.left_ms(bool(emitted))
         return pb.SubmitRequest(
             request_id=self.request_id,
             tenant=self.caller.tenant,
@@ -54,6 +71,8 @@ class Job(msgspec.Struct, frozen=True):
             priority=self.priority,
             weight=self.caller.weight,
             lease_ms=round(lease_s * 1e3),
+            ttft_ms=ttft_ms,
+            timeout_ms=timeout_ms,
         )
 
 
@@ -61,12 +80,21 @@ class Verifiers:
     """Submits, follows and cancels, and knows how many streams of ours each verifier has.
 
     ``on_lost`` hears the instance of a verifier of ours that died. A request ends when nobody has renewed it for
-    ``lease_s`` seconds.
+    ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one.
     """
 
-    def __init__(self, registry: Registry, tasks: Tasks, on_lost: Callable[[str], None], lease_s: float) -> None:
-        self._registry = registry
-        self._tasks, self._lease_s = tasks, lease_s
+    def __init__(
+        self,
+        registry: Registry,
+        tasks: Tasks,
+        on_lost: Callable[[str], None],
+        routes: Routes,
+        *,
+        lease_s: float,
+        submit_s: float = _CALL_S,
+    ) -> None:
+        self._registry, self._routes = registry, routes
+        self._tasks, self._lease_s, self._submit_s = tasks, lease_s, submit_s
         self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.models = Models(registry, self._in_flight.__getitem__)
@@ -78,23 +106,25 @@ class Verifiers:
         avoid: Collection[str] = (),
         tried: Callable[[Member], None] = lambda member: None,
     ) -> Member:
-        """The verifier that took ``job``: the least loaded that would, those to ``avoid`` last.
+        """The verifier that took ``job``: the first that would, in the order of the routes, those to ``avoid`` last.
 
         ``tried`` hears of each that may have it; `leave` the one returned in the end. `Overloaded` when all that
         answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
-        message = job.submission(emitted, self._lease_s)
+        message, ask = job.submission(emitted, self._lease_s), job.ask
         failure: OutriderError | None = None
-        for member in sorted(self.models.verifiers(job.served), key=lambda member: member.instance in avoid):
+        self._routes.breakers.keep(member.instance for member in self._registry.members("verifier"))
+        for member in self._routes.order(ask, self.models.verifiers(job.served), self.models.load, avoid):
             tried(member)
             refusal = await self._offer(message, member)
             if refusal is None or isinstance(refusal, AlreadyExists):
                 self._watch.keep(member)
+                self._routes.sent(ask, member.instance)
                 return member
             self.leave(member)
             if not isinstance(refusal, BUSY):
                 raise refusal
-            failure = failure if isinstance(failure, Overloaded) else refusal
+            failure = _milder(failure, refusal)
         raise failure or Unavailable(f"no verifier is ready for the model {job.served.name!r}", retry_after=1.0)
 
     async def follow(self, job: Job, member: Member, start: int) -> AsyncGenerator[Frame, None]:
@@ -133,14 +163,20 @@ class Verifiers:
 
     async def _offer(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """What ``member`` has against the request; it counts as ours from before the answer."""
-        self._in_flight[member.instance] += 1
+        breakers, instance = self._routes.breakers, member.instance
+        self._in_flight[instance] += 1
+        breakers.asked(instance)
         try:
-            await _stub(member).Submit(message, timeout=_CALL_S)
+            await _stub(member).Submit(message, timeout=self._submit_s)
         except grpc.aio.AioRpcError as error:
-            return from_rpc(error)
+            refusal = from_rpc(error)
+            (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
+            return refusal
         except BaseException:
+            breakers.given_up(instance)
             self.leave(member)
             raise
+        breakers.answered(instance)
         return None
 
     def enter(self, member: Member) -> None:
@@ -161,6 +197,15 @@ class Verifiers:
     def find(self, instance: str) -> Member | None:
         """The verifier of that name, where the registry knows it."""
         return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
+
+
+def _milder(failure: OutriderError | None, refusal: OutriderError) -> OutriderError:
+    """Of two that would not, what to tell: a full queue before no answer, and the one to come back to the soonest."""
+    if failure is None or not isinstance(failure, Overloaded):
+        return refusal
+    if not isinstance(refusal, Overloaded):
+        return failure
+    return min(failure, refusal, key=lambda error: inf if error.retry_after is None else error.retry_after)
 
 
 def _stub(member: Member) -> pb_grpc.VerifierStub:

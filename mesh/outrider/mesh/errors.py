@@ -8,6 +8,7 @@
     ├── AlreadyExists         409  ALREADY_EXISTS
     ├── FailedPrecondition    412  FAILED_PRECONDITION
     ├── Overloaded            429  RESOURCE_EXHAUSTED   retryable
+    │   └── DeadlineUnmeetable         its class is told in the metadata
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
@@ -107,6 +108,13 @@ class Overloaded(OutriderError):
     retryable = True
 
 
+class DeadlineUnmeetable(Overloaded):
+    """What the caller wants by a deadline takes longer; without ``retry_after`` it does however often it is tried."""
+
+    reason: ClassVar[str] = "deadline_unmeetable"
+    retryable = False
+
+
 class Cancelled(OutriderError):
     """The caller gave up."""
 
@@ -167,6 +175,7 @@ _BY_CODE = {error.code: error for error in ERRORS} | {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
     grpc.StatusCode.ABORTED: Unavailable,
 }
+_BY_NAME = {error.__name__: error for error in (DeadlineUnmeetable,)}
 _UNREACHABLE = "the service cannot be reached"
 
 
@@ -186,7 +195,7 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
     A status that gRPC itself made (connection refused, keepalive lost) keeps its addresses to itself.
     """
     metadata = {str(key): str(value) for key, value in (error.trailing_metadata() or ())}
-    kind = _BY_CODE.get(error.code(), Internal)
+    kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
     message = error.details() or kind.__name__
     if kind is Unavailable and ERROR_KEY not in metadata:
         message = _UNREACHABLE

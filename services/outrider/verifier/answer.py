@@ -97,7 +97,7 @@ class Answer:
         table = self._tokenizer.alone
         return table[token] if token < len(table) else b""
 
-    def last(self, frame: Frame, finish: Finish, usage: Usage, error: str | None) -> Frame:
+    def last(self, frame: Frame, finish: Finish, usage: Usage | None, error: str | None) -> Frame:
         """``frame`` as the answer's last: with its end, its cost and the text that was held back for nothing."""
         texts = list(frame.texts)
         if texts and not self._stopped:

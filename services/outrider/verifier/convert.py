@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf
 
 from outrider.models.sampling import Sampling
 from outrider.v1 import sampling_pb2, verifier_pb2
@@ -46,8 +47,11 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
     )
 
 
-def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> Request:
-    """The request in ``message``, but for its grammar; `InvalidRequest` names the wrong field and what it may hold."""
+def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
+    """The request in ``message``, which arrived at ``now`` on the scheduler's clock, but for its grammar.
+
+    `InvalidRequest` names the wrong field and what it may hold.
+    """
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
     prompt, emitted = _ids(message.prompt, "prompt", served), _ids(message.emitted, "emitted", served)
@@ -79,6 +83,8 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served) -> R
         echo=params.echo,
         priority=_priority(message),
         weight=_weight(message),
+        first_by=now + _within(message.ttft_ms, "ttft_ms"),
+        end_by=now + _within(message.timeout_ms, "timeout_ms"),
     )
 
 
@@ -86,6 +92,12 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
     """How long the request lives without a renewal; 0 for ever."""
     check(message.lease_ms >= 0, "lease_ms", f"must be at least 0, not {message.lease_ms}")
     return message.lease_ms / 1e3
+
+
+def _within(milliseconds: int, param: str) -> float:
+    """Seconds of a deadline; infinity where there is none."""
+    check(milliseconds >= 0, param, f"must be at least 0, not {milliseconds}")
+    return milliseconds / 1e3 if milliseconds else inf
 
 
 def _ids(data: bytes, param: str, served: Served) -> list[int]:

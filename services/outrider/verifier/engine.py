@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from math import inf
 
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
@@ -14,6 +15,7 @@ from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
 from outrider.verifier.caching import NoCache, PageCache
+from outrider.verifier.estimate import Estimate, TooLate
 from outrider.verifier.guessing import Counts, Guessing
 from outrider.verifier.likelihood import Score, score
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
@@ -23,6 +25,7 @@ from outrider.wire.frames import Finish, Frame
 
 _log = get_logger("engine")
 _MOST_FAULTS = 8
+_LATE = {False: "the first token did not come in time", True: "the answer did not end in time"}
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
@@ -42,6 +45,14 @@ class Committed:
     number: int
     length: int
     tokens: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Where a new request stands: how many go before it, and in how many seconds its first token is expected."""
+
+    ahead: int
+    first_s: float
 
 
 @dataclass(slots=True)
@@ -68,6 +79,7 @@ class Tally:
     prefilled: int = 0
     crowded_steps: int = 0
     crowded_sequences: int = 0
+    expired: int = 0
     guesses: Counts = field(default_factory=Counts)
 
     @property
@@ -97,11 +109,12 @@ class Engine:
     ) -> None:
         self._runner, self._answers = runner, answers
         self.guessing = Guessing(runner, scheduler, cost, drafters)
-        self.scheduler = scheduler
+        self.scheduler, self.estimate = scheduler, Estimate(cost)
         self.cache: PageCache = NoCache()
         self._sequences: dict[int, Sequence] = {}
         self._streams: dict[int, Answer] = {}
         self._by_request: dict[str, int] = {}
+        self._dated: dict[int, Sequence] = {}
         self._next_number = 1
         self._said = Outcome()
         self._ended, self._faults = 0.0, 0
@@ -119,17 +132,24 @@ class Engine:
         return bool(said.frames or said.opened or said.committed or said.closed)
 
     @property
+    def lossy(self) -> bool:
+        """Whether guesses are accepted by a rule that changes the answers' law."""
+        return self._runner.rule.lossy
+
+    @property
     def load(self) -> int:
         """Requests running and waiting."""
         return len(self._sequences)
 
-    def submit(self, request: Request) -> int:
-        """Takes a request and returns how many wait before it; `QueueFull` or `NeverFits` when it cannot."""
+    def submit(self, request: Request) -> Queued:
+        """Takes a request and returns where it stands; `QueueFull`, `NeverFits` or `TooLate` when it cannot."""
         sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
         sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
-        ahead = self.scheduler.submit(sequence)
+        queued = self._queue(sequence)
         self._next_number += 1
         number = sequence.number
+        if sequence.due < inf:
+            self._dated[number] = sequence
         self._sequences[number], self._by_request[request.id] = sequence, number
         self._streams[number] = self._answers.open(request)
         if (finish := self._streams[number].replay(request.emitted)) is not None:
@@ -138,7 +158,15 @@ class Engine:
             self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
         if finish is None and self.cache.seek(sequence):
             self.scheduler.park(sequence)
-        return ahead
+        return queued
+
+    def _queue(self, sequence: Sequence) -> Queued:
+        ahead = self.scheduler.submit(sequence)
+        try:
+            return Queued(ahead, self.estimate.check(self.scheduler, sequence, self.scheduler.now()))
+        except TooLate:
+            self.scheduler.remove(sequence)
+            raise
 
     def resume(self, number: int) -> None:
         """Has a sequence go on that waited for pages."""
@@ -162,6 +190,8 @@ class Engine:
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
         began, self._ended = self._ended or time.perf_counter(), 0.0
+        said_before = self.tally.tokens
+        self._expire()
         plan = self.scheduler.plan()
         self.guessing.draft(self._sequences)
         trees = self.guessing.buy(plan)
@@ -171,8 +201,8 @@ class Engine:
         for work, drawn in self._run(works):
             self._commit(work, drawn)
         self._count(works)
-        rows, ended = sum(len(work.tokens) for work in works), time.perf_counter()
-        self.guessing.time(plan, rows, ended - began)
+        ended = time.perf_counter()
+        self._time(plan, works, self.tally.tokens - said_before, ended - began)
         if works and not plan.prefilling and self.busy:
             self._ended = ended
         said, self._said = self._said, Outcome()
@@ -199,6 +229,21 @@ class Engine:
         else:
             self._faults = 0 if works else self._faults
             yield from zip(works, drawn, strict=True)
+
+    def _expire(self) -> None:
+        """Ends sequences whose time is over before they cost a step more."""
+        now = self.scheduler.now()
+        for sequence in [sequence for sequence in self._dated.values() if sequence.due <= now]:
+            self.tally.expired += 1
+            self._end(sequence, Finish.TIMEOUT, self._streams[sequence.number].frame([], [], []), _late(sequence, now))
+
+    def _time(self, plan: Plan, works: Seq[Work], tokens: int, seconds: float) -> None:
+        """Takes in how long a step took."""
+        rows = sum(len(work.tokens) for work in works)
+        self.guessing.time(plan, rows, seconds)
+        self.estimate.step(
+            rows=rows, prompt_rows=plan.prompt_rows, decoding=len(plan.decoding), tokens=tokens, seconds=seconds
+        )
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
@@ -278,7 +323,11 @@ class Engine:
         self.cache.leave(sequence)
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
-        last = self._streams.pop(number).last(frame, finish, sequence.usage(), error)
+        self._dated.pop(number, None)
+        if finish in (Finish.STOP, Finish.LENGTH):
+            self.estimate.ended(sequence)
+        usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
+        last = self._streams.pop(number).last(frame, finish, usage, error)
         self._said.frames.append((sequence.request, last))
         if sequence.request.speculates:
             self._said.closed.append(number)
@@ -305,6 +354,11 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _late(sequence: Sequence, now: float) -> str:
+    """Which deadline of ``sequence`` has passed."""
+    return _LATE[sequence.request.end_by <= now]
 
 
 def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:

@@ -15,6 +15,8 @@ _ROWS = counter("verifier_rows", "Rows over all forward passes.")
 _TOKENS = counter("verifier_tokens", "Tokens generated.")
 _PREFILLED = counter("verifier_prefilled_tokens", "Prompt tokens computed.")
 _PREEMPTED = counter("verifier_preemptions", "Sequences that lost their pages to others and had to wait again.")
+_EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed, in the queue or later.")
+_UNMEETABLE = counter("verifier_unmeetable_requests", "Requests refused since they would have missed their deadline.")
 _CROWDED_STEPS = counter("verifier_crowded_steps", "Forward passes while requests waited.")
 _CROWDED = counter("verifier_crowded_sequences", "Running sequences over the forward passes while requests waited.")
 _BY = ["drafter", "depth"]
@@ -65,6 +67,8 @@ class Metrics:
         _CROWDED_STEPS.inc(tally.crowded_steps - seen.crowded_steps)
         _CROWDED.inc(tally.crowded_sequences - seen.crowded_sequences)
         seen.crowded_steps, seen.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
+        _EXPIRED.inc(tally.expired - seen.expired)
+        seen.expired = tally.expired
         preempted = scheduler.preempted
         _PREEMPTED.inc(preempted - self._preempted)
         self._preempted = preempted
@@ -96,6 +100,10 @@ class Metrics:
         _LOSSY.set(rule.lossy)
         if rule.lossy:
             _log.warning("guesses are accepted by a rule that changes the answers' distribution", acceptance=rule.name)
+
+    def unmeetable(self) -> None:
+        """Notes a request that was refused for its deadline."""
+        _UNMEETABLE.inc()
 
     def finished(self) -> None:
         """Notes the end of a request."""

@@ -105,6 +105,10 @@ class Scheduler:
         self.preempted = 0
         self._parked: set[Sequence] = set()
 
+    def now(self) -> float:
+        """Seconds on the clock that deadlines are told by."""
+        return self._clock()
+
     def submit(self, sequence: Sequence) -> int:
         """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
         self._check_size(sequence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
@@ -29,6 +30,8 @@ class Request:
         grammar: what the answer has to be.
         priority: whose turn comes first; higher ones before lower ones.
         weight: the tenant's share beside other tenants': what it is served counts so many times less.
+        first_by: when its first token has to be there, on the scheduler's clock.
+        end_by: when its last one has to be.
     """
 
     id: str
@@ -47,6 +50,8 @@ class Request:
     grammar: Grammar | None = None
     priority: int = 0
     weight: float = 1.0
+    first_by: float = inf
+    end_by: float = inf
 
     @property
     def speculates(self) -> bool:
@@ -121,6 +126,11 @@ class Sequence:
     def generated(self) -> int:
         """Tokens generated so far."""
         return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def due(self) -> float:
+        """When its next deadline passes."""
+        return min(self.request.end_by, inf if self.generated else self.request.first_by)
 
     @property
     def pending(self) -> int:

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 import grpc
 import msgspec
 import torch
-from outrider.mesh.errors import AlreadyExists, ConfigError, InvalidRequest, NotFound, Overloaded, Unavailable
+from outrider.mesh.errors import (
+    AlreadyExists,
+    ConfigError,
+    DeadlineUnmeetable,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
@@ -28,6 +36,7 @@ from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.estimate import TooLate
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
@@ -45,6 +54,7 @@ _MEASURED_EVERY_S = 0.1
 """Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance, but at
 once where a request ends."""
 _LEAST_ROOM = 128
+_INT32 = (1 << 31) - 1
 
 _log = get_logger("verifier")
 
@@ -155,6 +165,12 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "vocabulary": self._tokenizer.fingerprint,
             "context_length": self._room,
             "load": self._engine.load,
+            "determinism": self._settings.determinism,
+            "lossy": self._engine.lossy,
+            "waiting": len(self._engine.scheduler.waiting),
+            "prefill_tokens_per_s": round(1 / self._engine.estimate.row_s),
+            "tokens_per_s": round(1 / self._engine.estimate.token_s),
+            "cost": self._settings.cost,
             "free_pages": self._pages.available,
         }
 
@@ -176,7 +192,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Queues a request."""
         if self._draining:
             raise Unavailable("this verifier is draining")
-        request, lease_s = request_from_proto(message, self._served), lease_seconds(message)
+        now = self._engine.scheduler.now()
+        request, lease_s = request_from_proto(message, self._served, now), lease_seconds(message)
         if message.sampling.HasField("grammar"):
             grammar = await asyncio.to_thread(self._grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
@@ -184,7 +201,11 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             raise AlreadyExists(f"request {request.id} is being served", param="request_id")
         self._log.open(request.id)
         try:
-            ahead = await asyncio.wrap_future(self._thread.call(lambda: self._engine.submit(request)))
+            queued = await asyncio.wrap_future(self._thread.call(lambda: self._engine.submit(request)))
+        except TooLate as error:
+            self._log.discard(request.id)
+            self._metrics.unmeetable()
+            raise _unmeetable(error) from None
         except QueueFull:
             self._log.discard(request.id)
             raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
@@ -193,7 +214,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
         if lease_s and self._log.running(request.id):
             self._leases.grant(request.id, lease_s)
-        return pb.SubmitResponse(queued_ahead=ahead, instance=self._mesh.instance)
+        expected_ms = min(round(queued.first_s * 1e3), _INT32)
+        return pb.SubmitResponse(queued_ahead=queued.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
@@ -272,6 +294,13 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _engine_failed(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
+
+
+def _unmeetable(error: TooLate) -> DeadlineUnmeetable:
+    when = "with other requests before it" if error.retry_s is not None else "with nothing else to do"
+    what = "the first token" if error.param == "ttft_ms" else "the answer"
+    why = f"{error.param}: {what} would take about {error.seconds * 1e3:.0f} ms {when}"
+    return DeadlineUnmeetable(why, param=error.param, retry_after=error.retry_s)
 
 
 async def _raise(error: BaseException) -> None:

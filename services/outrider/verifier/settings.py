@@ -67,6 +67,10 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     max_tenant_guesses: Annotated[
         int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no such limit")
     ] = 0
+    cost: Annotated[
+        float,
+        Meta(gt=0, description="what a request costs here beside others, for gateways whose router asks"),
+    ] = 1.0
     acceptance: Annotated[
         str,
         Meta(description="rule by which guesses are accepted, by plug-in name: race, rejection, or typical (lossy)"),

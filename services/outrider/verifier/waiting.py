@@ -50,6 +50,12 @@ class Waiting:
         rank = self._rank(sequence, now)
         return sum(self._rank(other, now) < rank for other in self)
 
+    def before(self, sequence: Sequence, now: float) -> list[Sequence]:
+        """Those that go before ``sequence`` as things are, in order."""
+        own = self._rank(sequence, now)
+        ranked = sorted((rank, other.number, other) for other in self if (rank := self._rank(other, now)) < own)
+        return [other for _, _, other in ranked]
+
     def take(self, sequence: Sequence, now: float) -> None:
         """Takes ``sequence`` out to run, at the level that it has come to."""
         sequence.level = self._level(sequence, now)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms")
+    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms", "ttft_ms", "timeout_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,8 @@ class SubmitRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    TTFT_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tenant: str
     prompt: bytes
@@ -27,15 +29,19 @@ class SubmitRequest(_message.Message):
     priority: int
     weight: float
     lease_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    ttft_ms: int
+    timeout_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("queued_ahead", "instance")
+    __slots__ = ("queued_ahead", "instance", "expected_ttft_ms")
     QUEUED_AHEAD_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_TTFT_MS_FIELD_NUMBER: _ClassVar[int]
     queued_ahead: int
     instance: str
-    def __init__(self, queued_ahead: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
+    expected_ttft_ms: int
+    def __init__(self, queued_ahead: _Optional[int] = ..., instance: _Optional[str] = ..., expected_ttft_ms: _Optional[int] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("request_id",)

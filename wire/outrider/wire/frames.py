@@ -19,6 +19,7 @@ class Finish(StrEnum):
     CANCELLED = "cancelled"
     ERROR = "error"
     REFUSED = "refused"
+    TIMEOUT = "timeout"
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True):
@@ -66,7 +67,8 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     ``texts[i]`` is the text that ``tokens[i]`` made final: empty while half a character or a possible stop string
     is held back. ``guessed_by[i]`` names the drafter that guessed ``tokens[i]``, or is empty where the target
     decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR`` and
-    ``Finish.REFUSED`` (the request's own parameters leave no token to draw), and with a ``Finish.CANCELLED`` that is
+    ``Finish.REFUSED`` (the request's own parameters leave no token to draw), with ``Finish.TIMEOUT`` (a deadline has
+    passed; without ``usage`` where nothing was computed), and with a ``Finish.CANCELLED`` that is
     meant for every reader, whoever they follow. ``likelihoods`` has one for each of ``tokens`` where they were asked
     for. ``verifier`` is the process that ended the request, on the last frame.
     """

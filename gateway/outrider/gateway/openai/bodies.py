@@ -47,6 +47,9 @@ class Body(Asked, frozen=True, kw_only=True):
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             choices=self.n,
             priority=-self.priority,
+            deadlines=self._deadlines(),
+            coalesce=self._coalesces(),
+            session=self._session(),
         )
 
     def _prompt(self) -> Prompt:
@@ -110,10 +113,8 @@ class ChatBody(Body, frozen=True, kw_only=True):
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "user": ANY,
     "metadata": ANY,
     "safety_identifier": ANY,
-    "prompt_cache_key": ANY,
     "store": (False,),
     "service_tier": ("auto", "default"),
 }

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.openai.structure import StructuredOutputs
 from outrider.gateway.request import Sampling, Speculation, Structure
 from outrider.mesh.errors import InvalidRequest
@@ -20,6 +21,11 @@ TokenId = Annotated[int, Meta(ge=0, le=INT32)]
 _StopString = Annotated[str, Meta(min_length=1, max_length=1000)]
 _Penalty = Annotated[float, Meta(ge=-2, le=2, description="a number from -2 to 2")]
 _Word = Annotated[str, Meta(min_length=1, max_length=1000)] | Annotated[list[TokenId], Meta(min_length=1)]
+
+
+DAY_MS = 86_400_000
+Milliseconds = Annotated[int, Meta(ge=1, le=DAY_MS, description=f"an integer from 1 to {DAY_MS}")]
+_Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024 characters")]
 
 
 class Guessing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +74,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     ] = Guessing()
     return_tokens: Flag = False
     priority: Annotated[int, Meta(ge=-1000, le=1000, description="an integer from -1000 to 1000, lower ones first")] = 0
+    ttft_ms: Milliseconds | None = None
+    timeout_ms: Milliseconds | None = None
+    coalesce: Flag = True
+    user: _Name | None = None
+    prompt_cache_key: _Name | None = None
 
     def _sampled(self, structure: Structure | None) -> Sampling:
         return Sampling(
@@ -87,6 +98,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             min_tokens=self.min_tokens,
             structure=structure,
         )
+
+    def _deadlines(self) -> Deadlines:
+        return Deadlines.within(self.ttft_ms, self.timeout_ms)
+
+    def _coalesces(self) -> bool:
+        return self.coalesce and (self.seed is not None or self.temperature == 0)
+
+    def _session(self) -> str:
+        return self.prompt_cache_key or self.user or ""
 
     def _speculation(self) -> Speculation:
         if not isinstance(self.speculation, Guessing):

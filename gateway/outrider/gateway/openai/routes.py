@@ -13,6 +13,7 @@ from outrider.gateway.generations import Generations
 from outrider.gateway.http import EventStream, json_response, read_body, stays, until_gone
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
 from outrider.gateway.openai.events import Events
+from outrider.gateway.openai.headers import routed, timed
 from outrider.gateway.openai.shape import Shape, encode_shape
 from outrider.gateway.position import Position
 from outrider.gateway.reassembly import join
@@ -73,7 +74,8 @@ class OpenAi:
         return json_response(ModelBody(served.name, self._created))
 
     async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
-        asked, lingers, admission = body.generation(), stays(request), request.state.admission
+        asked = routed(timed(body, request).generation(), request)
+        lingers, admission = stays(request), request.state.admission
         if lingers and not body.stream:
             raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
         starting = self._generations.start(

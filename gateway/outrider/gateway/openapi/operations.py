@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from outrider.gateway.errors import ErrorAnswer, MethodNotAllowed, TimedOut, TooLarge, UnknownModel
+from outrider.gateway.errors import ErrorAnswer, Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel
 from outrider.gateway.openai.bodies import NEUTRAL_CHAT, NEUTRAL_COMPLETION, ChatBody, CompletionBody
+from outrider.gateway.openai.common import Milliseconds
 from outrider.gateway.openai.routes import ModelBody, ModelList
 from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.openai.streams import StreamQuery
@@ -24,6 +25,7 @@ from outrider.gateway.tokenizing import DetokenizeBody, Detokenized, TokenizeBod
 from outrider.mesh.errors import (
     Cancelled,
     DeadlineExceeded,
+    DeadlineUnmeetable,
     Internal,
     InvalidRequest,
     NotFound,
@@ -68,8 +70,13 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 _READ: Errors = (InvalidRequest, TooLarge, TimedOut)
-_SERVED: Errors = (UnknownModel, Overloaded, Cancelled, DeadlineExceeded)
-_ON_DISCONNECT = {"x-outrider-on-disconnect": Literal["cancel", "continue"]}
+_SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, Late)
+_HEADERS = {
+    "x-outrider-on-disconnect": Literal["cancel", "continue"],
+    "x-outrider-session": str,
+    "x-outrider-coalesce": Literal["true", "false"],
+    "x-request-timeout-ms": Milliseconds,
+}
 _COMPLETION_EVENTS = (AnswerOf[TextChoice], ErrorAnswer)
 _CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
 _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
@@ -79,7 +86,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
         Given(CompletionBody, NEUTRAL_COMPLETION, {"prompt": "def f(", "max_tokens": 4}),
-        headers=_ON_DISCONNECT,
+        headers=_HEADERS,
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
         done=True,
@@ -88,7 +95,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
         Given(ChatBody, NEUTRAL_CHAT, _CHAT),
-        headers=_ON_DISCONNECT,
+        headers=_HEADERS,
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
         done=True,
@@ -97,7 +104,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/responses"): Operation(
         "Makes a response, in the foreground or in the background.",
         Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",)),
-        headers=_ON_DISCONNECT,
+        headers=_HEADERS,
         answer=Response,
         events=(Event,),
         errors=_READ + _SERVED,

@@ -102,6 +102,9 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
             speculation=self._speculation(),
             max_tokens=self.max_output_tokens,
             priority=-self.priority,
+            deadlines=self._deadlines(),
+            coalesce=self._coalesces(),
+            session=self._session(),
         )
 
     @property
@@ -123,9 +126,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
 
 _ABSENT = (None,)
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "user": ANY,
     "safety_identifier": ANY,
-    "prompt_cache_key": ANY,
     "prompt_cache_retention": ANY,
     "service_tier": ("auto", "default"),
     "truncation": ("disabled",),

@@ -11,6 +11,7 @@ from outrider.gateway.generations import Generations
 from outrider.gateway.http import EventStream, json_response, read_body, stays, until_gone
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import require_allowed
+from outrider.gateway.openai.headers import routed, timed
 from outrider.gateway.replay import replay
 from outrider.gateway.responses.body import ResponseBody, read_response
 from outrider.gateway.responses.items import Message, messages, spoken
@@ -75,7 +76,7 @@ class Responses:
         admission: Admission = request.state.admission
         conversation = await self._conversation(body, admission)
         shape = ResponseShape.of(body, conversation)
-        asked = body.generation(conversation)
+        asked = routed(timed(body, request).generation(conversation), request)
         starting = self._generations.start(
             request.state.request_id,
             asked,

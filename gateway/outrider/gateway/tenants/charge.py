@@ -40,7 +40,7 @@ class Charge:
         await self._admission.reserve_rest(_beyond(self._start or most, most), running)
 
     def waive(self) -> None:
-        """Charges nothing: no verifier has taken the request."""
+        """Charges nothing: no verifier has taken the request, or none has come to it in time."""
         self._admission.settle(0)
         self._start = None
 

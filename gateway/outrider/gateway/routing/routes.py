@@ -1,0 +1,53 @@
+"""The way from a request to the verifiers that it is offered to, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from outrider.gateway.routing.breakers import Breakers
+from outrider.gateway.routing.router import Ask, Replica, Router, read_options, shuffled
+from outrider.gateway.routing.sticky import Sticky
+from outrider.mesh import plugins
+from outrider.mesh.registry import Member
+
+if TYPE_CHECKING:
+    from outrider.gateway.settings import GatewaySettings
+
+GROUP = "outrider.routers"
+
+
+class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
+    sticky: bool = False
+    sticky_imbalance: Annotated[int, msgspec.Meta(ge=0)] = 8
+
+
+class Routes:
+    """The router that the settings name, behind sticky sessions if they ask for these, and the circuit breakers.
+
+    `ConfigError` for a router that there is not, or options that it does not know.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        options: dict[str, Any] = dict(settings.router_options)
+        own = {name: options.pop(name) for name in _Sessions.__struct_fields__ if name in options}
+        sessions = read_options("sessions", own, _Sessions)
+        self._router: Router = plugins.load(GROUP, settings.router)(options)
+        if sessions.sticky:
+            self._router = Sticky(self._router, sessions.sticky_imbalance)
+        self.breakers = Breakers(settings.breaker_failures, settings.breaker_open_s)
+
+    def order(
+        self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()
+    ) -> list[Member]:
+        """``members`` as they are to be asked: as the router says, but those to ``avoid`` and those last that do not
+        answer."""
+        known = {member.instance: member for member in members}
+        replicas = [Replica(member.instance, load(member), member.status) for member in members]
+        ranked = [replica.instance for replica in self._router.choose(ask, shuffled(replicas))]
+        return [known[name] for name in sorted(self.breakers.order(ranked), key=lambda name: name in avoid)]
+
+    def sent(self, ask: Ask, instance: str) -> None:
+        """Tells the router who took the request."""
+        self._router.sent(ask, instance)

@@ -1,0 +1,112 @@
+"""Deadlines as clients set them, on a mesh that has more to do than it has room for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from outrider.mesh.registry import Registry
+from outrider.wire.tenants import Limits
+
+from tests.gateway.desk import Desk
+from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack, Streamed, events
+from tests.waiting import eventually
+
+LONG = CONTEXT // 2
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"model": MODEL, "prompt": "def f(", "max_tokens": 8, "ignore_eos": True} | more
+
+
+async def ask(url: str, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=60) as http:
+        return await http.post(f"{url}/v1/completions", json=body(**more), headers=headers or {})
+
+
+@asynccontextmanager
+async def crowd(shared: Stack, registry: Registry, **more: Any) -> AsyncIterator[None]:
+    """Every slot of the verifier is taken for long."""
+    async with busy(
+        registry, [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=LONG, **more) for n in range(RUNNING)]
+    ):
+        yield
+
+
+@asynccontextmanager
+async def busy(registry: Registry, streams: list[Streamed]) -> AsyncIterator[None]:
+    reading = [asyncio.create_task(stream.run()) for stream in streams]
+    await eventually(lambda: all(stream.tokens for stream in streams))
+    yield
+    for task in reading:
+        task.cancel()
+    await asyncio.wait(reading)
+    await eventually(lambda: all(not member.status["load"] for member in registry.members("verifier")))
+
+
+async def answers_seem_short(url: str) -> None:
+    """Has the verifier see many answers of one token."""
+    for _ in range(30):
+        assert (await ask(url, max_tokens=1)).status_code == 200
+
+
+async def test_of_two_in_a_hurry_the_one_that_must_miss_is_refused_and_the_other_is_in_time(
+    shared: Stack, registry: Registry
+) -> None:
+    async with crowd(shared, registry):
+        tight, total, loose = await asyncio.gather(
+            ask(shared.url, ttft_ms=200),
+            ask(shared.url, {"x-request-timeout-ms": "200"}),
+            ask(shared.url, ttft_ms=50_000),
+        )
+    assert loose.status_code == 200
+    assert tight.status_code == total.status_code == 429
+    assert tight.json()["error"]["code"] == total.json()["error"]["code"] == "deadline_unmeetable"
+    assert (tight.json()["error"]["param"], total.json()["error"]["param"]) == ("ttft_ms", "timeout_ms")
+    assert int(tight.headers["retry-after"]) >= 1
+
+
+async def test_an_answer_that_never_fits_is_refused_without_a_time_to_come_back(shared: Stack) -> None:
+    refused = await ask(shared.url, timeout_ms=1, max_tokens=LONG)
+    assert refused.json()["error"]["code"] == "deadline_unmeetable"
+    assert "with nothing else to do" in refused.json()["error"]["message"]
+    assert "retry-after" not in refused.headers
+
+
+async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> None:
+    await answers_seem_short(shared.url)
+    asked = body(max_tokens=CONTEXT - 100, stop=["nobody says this"], timeout_ms=800, stream=True)
+    async with (
+        httpx.AsyncClient(timeout=60) as http,
+        http.stream("POST", f"{shared.url}/v1/completions", json=asked) as response,
+    ):
+        *chunks, last = [event async for event in events(response)]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks)
+    assert (last["error"]["type"], last["error"]["code"]) == ("timeout_error", "deadline_exceeded")
+    whole = await ask(shared.url, **asked | {"stream": False})
+    assert (whole.status_code, whole.json()["error"]["param"]) == (504, "timeout_ms")
+
+
+async def test_what_was_dropped_in_the_queue_is_not_charged(
+    shared: Stack, registry: Registry, urls: list[str], desk: Desk
+) -> None:
+    _, key = await desk.key(Limits(tokens_per_day=10_000))
+    headers = {"authorization": f"Bearer {key}"}
+    await answers_seem_short(shared.url)
+    async with crowd(shared, registry, stop=["nobody says this"]):
+        dropped = await ask(urls[0], headers, ttft_ms=200)
+    assert (dropped.status_code, dropped.json()["error"]["code"]) == (504, "deadline_exceeded")
+    served = await ask(urls[0], headers)
+    left = int(served.headers["x-ratelimit-remaining-tokens"])
+    assert left == 10_000 - served.json()["usage"]["prompt_tokens"] - 8
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1.5", "soon", "99999999999999"])
+async def test_a_header_that_is_no_time_is_refused(shared: Stack, given: str) -> None:
+    refused = await ask(shared.url, {"x-request-timeout-ms": given})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("x-request-timeout-ms must be an integer from 1 to")

@@ -1,0 +1,190 @@
+"""Routers: what every one has to keep to, and what each is for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from outrider.gateway.routing import GROUP, Ask, Replica, Router, Routes
+from outrider.gateway.routing.breakers import Breakers
+from outrider.gateway.routing.cost import Cost
+from outrider.gateway.routing.least_load import LeastLoad
+from outrider.gateway.routing.prefix import PageMap, Prefix, page_hashes
+from outrider.gateway.routing.sticky import Sticky
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh import plugins
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.registry import Member, State
+
+ROUTERS: dict[str, Any] = {"least_load": LeastLoad, "prefix": Prefix, "cost": Cost} | plugins.available(GROUP)
+EVERY = pytest.mark.parametrize("name", sorted(ROUTERS))
+
+
+def replicas(loads: Mapping[str, int], **status: Any) -> list[Replica]:
+    return [Replica(name, load, status) for name, load in loads.items()]
+
+
+def names(ranked: Sequence[Replica]) -> list[str]:
+    return [replica.instance for replica in ranked]
+
+
+def ask(prompt: Sequence[int], session: str = "", tenant: str = "t") -> Ask:
+    return Ask(tenant, prompt, 16, session)
+
+
+@EVERY
+def test_a_router_ranks_all_replicas_and_invents_none(name: str) -> None:
+    router: Router = ROUTERS[name]({})
+    assert router.choose(ask([1]), []) == []
+    for loads in ({"a": 0}, {"a": 3, "b": 0, "c": 900}):
+        for prompt in ([1], list(range(100))):
+            there = replicas(loads)
+            ranked = router.choose(ask(prompt), there)
+            assert sorted(names(ranked)) == sorted(loads)
+            assert there == replicas(loads), "what was given is left as it was"
+            router.sent(ask(prompt), ranked[0].instance)
+            router.sent(ask(prompt), "gone")
+
+
+@EVERY
+def test_a_router_does_not_pile_everything_on_one_replica(name: str) -> None:
+    router: Router = ROUTERS[name]({})
+    loads = Counter({"a": 0, "b": 0, "c": 0})
+    for _ in range(300):
+        first = router.choose(ask(list(range(64))), replicas(loads))[0].instance
+        router.sent(ask(list(range(64))), first)
+        loads[first] += 1
+    assert max(loads.values()) - min(loads.values()) <= 10
+
+
+@EVERY
+def test_a_router_refuses_options_that_it_does_not_know(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"router_options of {name}: .*speed"):
+        ROUTERS[name]({"speed": 1})
+
+
+def test_least_load_asks_the_least_loaded_first() -> None:
+    assert names(LeastLoad({}).choose(ask([1]), replicas({"a": 2, "b": 0, "c": 1}))) == ["b", "c", "a"]
+
+
+def test_cost_weighs_load_by_what_a_verifier_costs() -> None:
+    dear, cheap = Replica("dear", 1, {"cost": 3.0}), Replica("cheap", 4, {"cost": 1.0})
+    assert names(Cost({}).choose(ask([1]), [dear, cheap])) == ["cheap", "dear"]
+    assert names(Cost({}).choose(ask([1]), [dear, Replica("cheap", 6, {"cost": 1.0})])) == ["dear", "cheap"]
+    assert names(Cost({"costs": {"dear": 2}}).choose(ask([1]), [dear, cheap])) == ["dear", "cheap"]
+    with pytest.raises(ConfigError, match="costs"):
+        Cost({"costs": {"dear": 0}})
+
+
+def test_prefix_sends_a_prompt_to_where_most_of_its_beginning_is() -> None:
+    router = Prefix({"page_tokens": 4})
+    prompt = list(range(40))
+    router.sent(ask(prompt[:12]), "b")
+    router.sent(ask(prompt[:24]), "c")
+    there = replicas({"a": 0, "b": 1, "c": 2})
+    assert names(router.choose(ask(prompt), there)) == ["c", "b", "a"]
+    assert names(router.choose(ask(prompt[:14]), there)) == ["b", "c", "a"], "of equal beginnings, by load"
+    assert names(router.choose(ask([7, *prompt]), there)) == ["a", "b", "c"], "one token moves all pages"
+    assert names(router.choose(ask(prompt, tenant="other"), there)) == ["a", "b", "c"]
+
+
+def test_prefix_lets_no_verifier_run_further_ahead_than_it_is_told() -> None:
+    router = Prefix({"imbalance": 2})
+    router.sent(ask(list(range(64))), "a")
+    assert names(router.choose(ask(list(range(64))), replicas({"a": 2, "b": 0}))) == ["a", "b"]
+    assert names(router.choose(ask(list(range(64))), replicas({"a": 3, "b": 0}))) == ["b", "a"]
+
+
+def test_pages_can_be_corrected_and_are_bounded() -> None:
+    pages, chain = PageMap(3), page_hashes("t", list(range(20)), 4)
+    pages.add("a", chain)
+    assert [pages.leading("a", chain[start:]) for start in range(5)] == [0, 0, 3, 2, 1]
+    pages.drop("a", chain[4:])
+    assert [pages.leading("a", chain[start:]) for start in range(5)] == [0, 0, 2, 1, 0]
+    pages.drop("b", chain)
+
+
+def test_a_session_stays_where_it_is_while_others_come_and_go() -> None:
+    router = Sticky(LeastLoad({}), 8)
+    asked = [ask([1], f"s{number}") for number in range(60)]
+    loads = {"a": 0, "b": 3, "c": 5}
+    before = {each.session: router.choose(each, replicas(loads))[0].instance for each in asked}
+    assert set(before.values()) == set(loads)
+    more = {each.session: router.choose(each, replicas(loads | {"d": 0}))[0].instance for each in asked}
+    moved = {more[session] for session in before if more[session] != before[session]}
+    assert moved == {"d"}
+    assert names(router.choose(ask([1]), replicas(loads))) == ["a", "b", "c"], "no session, no home"
+
+
+def test_a_session_leaves_a_verifier_that_is_crowded() -> None:
+    router = Sticky(LeastLoad({}), 8)
+    home = router.choose(ask([1], "s"), replicas({"a": 0, "b": 0}))[0].instance
+    loads = {"a": 0, "b": 0} | {home: 9}
+    assert router.choose(ask([1], "s"), replicas(loads))[0].instance != home
+
+
+def test_sessions_are_an_option_of_every_router() -> None:
+    members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
+    routes = Routes(GatewaySettings(router="prefix", router_options={"sticky": True, "imbalance": 2}))
+    firsts = {routes.order(ask([1], "s"), members, lambda member: 0)[0].instance for _ in range(20)}
+    assert len(firsts) == 1
+    with pytest.raises(ConfigError, match=r"no 'best' among outrider.routers: there are .*least_load"):
+        Routes(GatewaySettings(router="best"))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_breaker_opens_after_failures_in_a_row_and_is_probed_by_one_request_at_a_time() -> None:
+    clock = Clock()
+    breakers = Breakers(2, 5.0, clock)
+    breakers.failed("a")
+    breakers.answered("a")
+    breakers.failed("a")
+    assert breakers.order(["a", "b"]) == ["a", "b"], "the failures were not in a row"
+    breakers.failed("a")
+    assert breakers.order(["a", "b"]) == ["b", "a"], "last, and there all the same"
+    clock.now += 5.0
+    assert breakers.order(["a", "b"]) == ["a", "b"]
+    breakers.asked("a")
+    assert breakers.order(["a", "b"]) == ["b", "a"], "one probe is enough"
+    breakers.failed("a")
+    assert breakers.order(["a", "b"]) == ["b", "a"]
+    clock.now += 5.0
+    breakers.asked("a")
+    breakers.given_up("a")
+    assert breakers.order(["a", "b"]) == ["a", "b"], "a probe whose client left says nothing"
+    breakers.asked("a")
+    breakers.answered("a")
+    assert breakers.order(["a", "b"]) == ["a", "b"]
+    breakers.failed("a")
+    assert breakers.order(["a", "b"]) == ["a", "b"]
+
+
+def test_a_breaker_outlives_a_short_absence_and_no_long_one() -> None:
+    clock = Clock()
+    breakers = Breakers(1, 5.0, clock)
+    breakers.failed("a")
+    breakers.keep(["b"])
+    assert breakers.order(["a", "b"]) == ["b", "a"]
+    clock.now += 601.0
+    breakers.keep(["a"])
+    breakers.asked("a")
+    assert breakers.order(["a", "b"]) == ["b", "a"], "who is there is kept"
+    breakers.keep([])
+    assert breakers.order(["a", "b"]) == ["a", "b"]
+
+
+def test_who_does_not_answer_is_asked_after_all_others_and_who_was_just_left_after_that() -> None:
+    members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
+    routes = Routes(GatewaySettings(breaker_failures=1))
+    routes.breakers.failed("a")
+    order = routes.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
+    assert [member.instance for member in order] == ["c", "a", "b"]

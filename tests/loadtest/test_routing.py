@@ -1,0 +1,25 @@
+"""The load test of routers: what it asks for, and that the routers differ."""
+
+from __future__ import annotations
+
+import pytest
+from outrider.loadtest.routing import Talk, main, measure
+
+
+def test_every_turn_begins_as_the_one_before_and_conversations_differ() -> None:
+    talk = Talk(conversations=2, turns=3, begin=8, more=4, answer=1)
+    first, second = talk.prompts(0), talk.prompts(1)
+    assert [len(prompt) for prompt in first] == [8, 12, 16]
+    assert first[2][:12] == first[1]
+    assert first[0] != second[0]
+    assert talk.asked == 2 * (8 + 12 + 16)
+
+
+def test_options_below_one_are_refused() -> None:
+    with pytest.raises(SystemExit):
+        main(["--turns", "0"])
+
+
+def test_prefix_has_no_page_of_a_conversation_computed_twice() -> None:
+    talk = Talk(conversations=3, turns=3, begin=64, more=16, answer=2)
+    assert measure(talk, "prefix").computed <= 3 * (64 + 2 * (16 + 16 + 1))
