@@ -14,7 +14,8 @@ from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.answer import Answers
 from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.engine import Engine
+from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
 

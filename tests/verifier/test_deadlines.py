@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.engine import Engine
 from outrider.verifier.estimate import TooLate
+from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Drawn
 from outrider.wire.frames import Finish, Frame
 

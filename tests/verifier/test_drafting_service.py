@@ -24,7 +24,7 @@ from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.engine import Opened, Outcome
+from outrider.verifier.outcome import Opened, Outcome
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 

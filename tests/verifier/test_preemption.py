@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.verifier.edits import Edits
-from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.engine import Engine
+from outrider.verifier.outcome import Outcome
 from outrider.verifier.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 

@@ -21,7 +21,7 @@ from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.verifier.convert import sampling_to_proto
-from outrider.verifier.engine import Committed, Opened, Outcome
+from outrider.verifier.outcome import Committed, Opened, Outcome
 from outrider.wire.ids import pack_ids, unpack_floats, unpack_ids
 
 Offer = Callable[[list[tuple[int, DraftTree]], str], None]

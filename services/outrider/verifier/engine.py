@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
 from math import inf
 
 from outrider.mesh.telemetry import get_logger
-from outrider.models.speculation import Drafter, DraftTree, MergedTree, Opening
+from outrider.models.speculation import Drafter, DraftTree, MergedTree
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
 from outrider.verifier.caching import NoCache, PageCache
 from outrider.verifier.estimate import Estimate, TooLate
-from outrider.verifier.guessing import Counts, Guessing
+from outrider.verifier.guessing import Guessing
 from outrider.verifier.likelihood import Score, score
+from outrider.verifier.outcome import Committed, Opened, Outcome, Queued, Tally
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
@@ -27,70 +26,6 @@ _log = get_logger("engine")
 _MOST_FAULTS = 8
 _LATE = {False: "the first token did not come in time", True: "the answer did not end in time"}
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A sequence that drafters may start to guess at; ``drafters`` are those that may, None for all."""
-
-    number: int
-    opening: Opening
-    drafters: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Tokens that the target decided behind ``length`` others."""
-
-    number: int
-    length: int
-    tokens: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """Where a new request stands: how many go before it, and in how many seconds its first token is expected."""
-
-    ahead: int
-    first_s: float
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a step did, for others to hear: frames for readers, the rest for drafters.
-
-    ``quiet`` names the drafters that are not to guess at present.
-    """
-
-    frames: list[tuple[Request, Frame]] = field(default_factory=list)
-    opened: list[Opened] = field(default_factory=list)
-    committed: list[Committed] = field(default_factory=list)
-    closed: list[int] = field(default_factory=list)
-    quiet: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class Tally:
-    """Running totals since start; ``crowded`` are steps while requests waited, and the sequences that ran in those."""
-
-    steps: int = 0
-    rows: int = 0
-    tokens: int = 0
-    prefilled: int = 0
-    crowded_steps: int = 0
-    crowded_sequences: int = 0
-    expired: int = 0
-    guesses: Counts = field(default_factory=Counts)
-
-    @property
-    def guessed(self) -> Counter[str]:
-        """Guesses verified, by drafter."""
-        return _by_drafter(self.guesses.bought)
-
-    @property
-    def accepted(self) -> Counter[str]:
-        """Guesses that came true, by drafter."""
-        return _by_drafter(self.guesses.accepted)
 
 
 class Engine:
@@ -359,10 +294,3 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
 def _late(sequence: Sequence, now: float) -> str:
     """Which deadline of ``sequence`` has passed."""
     return _LATE[sequence.request.end_by <= now]
-
-
-def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for (drafter, _), count in counts.items():
-        sums[drafter] += count
-    return sums

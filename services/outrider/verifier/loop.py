@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.engine import Engine
+from outrider.verifier.outcome import Outcome
 
 T = TypeVar("T")
 

@@ -7,8 +7,9 @@ import time
 from outrider.mesh.telemetry import counter, gauge, get_logger
 from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance
-from outrider.verifier.engine import Engine, Tally
+from outrider.verifier.engine import Engine
 from outrider.verifier.guessing import Counts
+from outrider.verifier.outcome import Tally
 
 _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")

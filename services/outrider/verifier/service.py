@@ -35,13 +35,14 @@ from outrider.verifier.cached import attach
 from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.engine import Engine, Outcome
+from outrider.verifier.engine import Engine
 from outrider.verifier.estimate import TooLate
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
+from outrider.verifier.outcome import Outcome
 from outrider.verifier.parameters import check
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
