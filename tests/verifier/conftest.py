@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from sys import maxsize
 
@@ -18,12 +18,20 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
+from outrider.verifier.worth import Prices, Regime, Worth, Yield
 
 from tests.toy_model import save_toy
 
 MakeEngine = Callable[..., Engine]
 
 ALWAYS_PAYS = CostCurve([1, 1000], [1.0, 1.0])
+
+
+class Patience(Worth):
+    """Has every drafter asked at every step, so that what is tested does not depend on the time that guesses take."""
+
+    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
+        pass
 
 
 class CheckedEngine(Engine):
@@ -42,7 +50,10 @@ class CheckedEngine(Engine):
 
 @pytest.fixture
 def make_engine(tmp_path: Path) -> MakeEngine:
-    """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism."""
+    """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism.
+
+    Drafters are asked for ever unless they are to be ``judged``.
+    """
 
     def make(
         vocabulary: int = 50,
@@ -59,6 +70,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         static: bool = False,
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        judged: bool = False,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
@@ -68,6 +80,9 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        return CheckedEngine(runner, scheduler, cost, answers, drafters)
+        engine = CheckedEngine(runner, scheduler, cost, answers, drafters)
+        if not judged:
+            engine.guessing._worth = Patience()
+        return engine
 
     return make
