@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from sys import maxsize
 
@@ -18,20 +18,13 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
-from outrider.verifier.worth import Prices, Regime, Worth, Yield
+from outrider.verifier.worth import Patience, Worth
 
 from tests.toy_model import save_toy
 
 MakeEngine = Callable[..., Engine]
 
 ALWAYS_PAYS = CostCurve([1, 1000], [1.0, 1.0])
-
-
-class Patience(Worth):
-    """Has every drafter asked at every step, so that what is tested does not depend on the time that guesses take."""
-
-    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
-        pass
 
 
 class CheckedEngine(Engine):
@@ -80,9 +73,6 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        engine = CheckedEngine(runner, scheduler, cost, answers, drafters)
-        if not judged:
-            engine.guessing._worth = Patience()
-        return engine
+        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Patience())
 
     return make

@@ -156,3 +156,10 @@ class Worth:
     def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
         """Takes in what each drafter did in a step of decoding, and what that might have been worth."""
         self._ledgers.setdefault(regime, _Ledger()).step(done, prices)
+
+
+class Patience(Worth):
+    """Has every drafter asked at every step, whatever it is worth."""
+
+    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
+        """Takes nothing in."""
