@@ -54,6 +54,19 @@ def test_what_pays_for_one_kind_of_step_is_judged_anew_for_another() -> None:
     assert not worth.quiet(MANY)
 
 
+def test_what_does_not_pay_for_few_sequences_rests_first_for_more() -> None:
+    worth, more, fewer = Worth(), Regime.of([True] * 9), Regime.of([True] * 3)
+    worth.step(ONE, {"d": GOOD, "e": GOOD}, PRICES)
+    for _ in range(200):
+        worth.step(fewer, {"d": GOOD, "e": BAD}, PRICES)
+    worth.step(more, {"d": GOOD, "e": GOOD}, PRICES)
+    assert worth.quiet(more) == {"e"}
+    assert not worth.quiet(ONE)
+    for _ in range(600):
+        worth.step(more, {"d": GOOD, "e": GOOD}, PRICES)
+    assert not worth.quiet(more)
+
+
 @pytest.mark.parametrize("done", [BAD, SLOW, Yield()])
 def test_one_that_does_not_is_tried_now_and_then_and_seldomer_each_time(done: Yield) -> None:
     quiet = quiet_steps(Worth(), done, 6000)
