@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _TRIAL, _FADE = 48, 1 - 1 / 64
-_SHORTEST, _LONGEST = 256, 8192
+_SHORTEST, _LONGEST = 384, 8192
 _LEAST = 0.01
-_GLANCE, _HARM = 12, -0.15
+_GLANCE, _HARM = 12, -0.05
 _PLAIN, _SETTLING = 20, 4
 _OFTEN, _SELDOM, _AMPLE = 384, 2048, 0.3
 
