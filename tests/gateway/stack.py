@@ -61,7 +61,9 @@ class Stack:
         return process
 
     def add_model(self, kind: str, **settings: object) -> ServiceProcess:
-        """Starts one more tokenizer or verifier of the model."""
+        """Starts one more tokenizer or verifier of the model, the latter with no drafters but those that are given."""
+        if kind == "verifier":
+            settings = {"drafters": "[]"} | settings
         return self.add(kind, model=self.directory, served_name=MODEL, **settings)
 
     def wait_ready(self) -> None:

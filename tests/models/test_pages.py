@@ -33,6 +33,16 @@ def test_a_published_page_is_found_again_until_its_room_is_needed() -> None:
     assert table.match([digest]) == []
 
 
+def test_a_cached_page_does_not_give_way_to_the_page_before_it_while_others_are_free() -> None:
+    table = PageTable(4)
+    first = table.allocate(None)
+    second = table.allocate(first)
+    table.publish(second, b"second")
+    table.release([second])
+    assert table.allocate(first) != second
+    assert table.match([b"second"]) == [second]
+
+
 def test_pages_behind_another_prefix_or_salt_have_other_names() -> None:
     first, second = chain_hash(b"a", [1]), chain_hash(b"b", [1])
     assert first != second

@@ -10,6 +10,7 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
+from outrider.models import native
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.guess_tree import GuessTree
@@ -30,7 +31,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["native", "torch"])
 def directory(saved: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The model, grown by the compiled library and an operator at a time."""
-    monkeypatch.setenv("OUTRIDER_KERNELS", request.param)
+    monkeypatch.setattr(native, "choice", lambda: request.param)
     return saved
 
 
@@ -129,11 +130,12 @@ def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path
     "sampling", [GREEDY, Sampling(0.8, Truncation(top_p=0.6), 3), Sampling(1.3, Truncation(min_p=0.1))]
 )
 def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
-    dice, options = random.Random(4), {"rounds": 1, "least_value": 0.0}
-    monkeypatch.setenv("OUTRIDER_KERNELS", "native")
+    dice, options = random.Random(4), {"rounds": 1, "least_value": 1e-9}
+    monkeypatch.setattr(native, "choice", lambda: "native")
     ours = drafter(saved, **options)
-    monkeypatch.setenv("OUTRIDER_KERNELS", "torch")
+    monkeypatch.setattr(native, "choice", lambda: "torch")
     theirs = drafter(saved, **options)
+    assert (ours._native is None, theirs._native is None) == (False, True)
     tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
     for made in (ours, theirs):
         made.open(1, Opening(tokens, sampling, 40))

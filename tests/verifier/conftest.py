@@ -18,6 +18,7 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
+from outrider.verifier.worth import Patience, Worth
 
 from tests.toy_model import save_toy
 
@@ -42,7 +43,10 @@ class CheckedEngine(Engine):
 
 @pytest.fixture
 def make_engine(tmp_path: Path) -> MakeEngine:
-    """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism."""
+    """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism.
+
+    Drafters are asked for ever unless they are to be ``judged``.
+    """
 
     def make(
         vocabulary: int = 50,
@@ -59,6 +63,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         static: bool = False,
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        judged: bool = False,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
@@ -68,6 +73,6 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        return CheckedEngine(runner, scheduler, cost, answers, drafters)
+        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Patience())
 
     return make

@@ -58,7 +58,8 @@ def test_drafters_are_made_with_their_options(toy: LlamaModel) -> None:
     settings = VerifierSettings(model="/toy", drafters=["suffix", "ngram"], options={"suffix": {"nodes": 3}})
     suffix, ngram = make_drafters(settings, "v", toy)
     assert (suffix.name, ngram.name) == ("suffix", "ngram")
-    assert suffix._options.nodes == 3
+    suffix.open(1, Opening([1, 2, 3, 4, 5, 6] * 2, Sampling(), 9))
+    assert [len(tree.tokens) for _, tree in suffix.draft()] == [3]
 
 
 def test_the_shipped_target_has_the_shipped_heads_and_draft() -> None:

@@ -41,7 +41,7 @@ def mesh(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     own, relayed = free_port(), free_port()
     proposer = {"port": own, "advertise": f"127.0.0.1:{relayed}", "instance": "far", **common}
     with ExitStack() as stack:
-        verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", **common}
+        verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", "asking": "always", **common}
         stack.enter_context(running("verifier", logs / "verifier.log", **verifier))
         yield Mesh(stack.enter_context(running("proposer", logs / "proposer.log", **proposer)), own, relayed)
 
@@ -58,7 +58,7 @@ async def stub(bus: Bus, mesh: Mesh) -> AsyncIterator[Stub]:
 
 @pytest.fixture
 async def relay(mesh: Mesh) -> AsyncIterator[Relay]:
-    relay = Relay(mesh.own_port, 0.005)
+    relay = Relay(mesh.own_port, 0.001)
     await relay.start(mesh.relayed_port)
     yield relay
     await relay.stop()

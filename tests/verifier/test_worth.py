@@ -54,6 +54,19 @@ def test_what_pays_for_one_kind_of_step_is_judged_anew_for_another() -> None:
     assert not worth.quiet(MANY)
 
 
+def test_what_does_not_pay_for_few_sequences_rests_first_for_more() -> None:
+    worth, more, fewer = Worth(), Regime.of([True] * 9), Regime.of([True] * 3)
+    worth.step(ONE, {"d": GOOD, "e": GOOD}, PRICES)
+    for _ in range(200):
+        worth.step(fewer, {"d": GOOD, "e": BAD}, PRICES)
+    worth.step(more, {"d": GOOD, "e": GOOD}, PRICES)
+    assert worth.quiet(more) == {"e"}
+    assert not worth.quiet(ONE)
+    for _ in range(600):
+        worth.step(more, {"d": GOOD, "e": GOOD}, PRICES)
+    assert not worth.quiet(more)
+
+
 @pytest.mark.parametrize("done", [BAD, SLOW, Yield()])
 def test_one_that_does_not_is_tried_now_and_then_and_seldomer_each_time(done: Yield) -> None:
     quiet = quiet_steps(Worth(), done, 6000)
@@ -111,21 +124,21 @@ def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
 
 def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: MakeEngine) -> None:
     slow, names = Slow(50, right=False), ["a", "b", "c"]
-    engine = make_engine(50, [slow])
+    engine = make_engine(50, [slow], judged=True)
     said = answer(engine, names)
     assert engine.tally.steps > 600
     assert 15 < slow.calls < 120
     assert engine.guessing.quiet == {"slow"}
     assert said == answer(make_engine(50), names)
     right = Slow(50, right=True)
-    engine = make_engine(50, [right])
+    engine = make_engine(50, [right], judged=True)
     assert answer(engine, names) == said
     assert right.calls > 0.9 * engine.tally.steps
 
 
 def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
     cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
-    engine = make_engine(50, [dear, cheap])
+    engine = make_engine(50, [dear, cheap], judged=True)
     answer(engine, ["a", "b", "c"])
     assert engine.guessing.quiet == {"slow"}
     assert engine.tally.accepted[cheap.name] > 100
@@ -133,7 +146,7 @@ def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_en
 
 def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=False)
-    engine = make_engine(50, [slow])
+    engine = make_engine(50, [slow], judged=True)
     engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, drafters=frozenset({"another"})))
     while engine.busy:
         engine.step()
@@ -143,7 +156,7 @@ def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: M
 
 def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=True)
-    engine = make_engine(50, [slow])
+    engine = make_engine(50, [slow], judged=True)
     engine.submit(Request("a", "red", [1, 2, 3], Sampling(), 6, emitted=[4, 5]))
     [opening] = slow.openings
     assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)

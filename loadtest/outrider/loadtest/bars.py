@@ -30,13 +30,23 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def publish(path: Path | None, bars: Iterable[Bar], **content: Any) -> None:
-    """Prints the bars, and writes them with ``content`` and the machine to ``path`` as JSON, if that is given."""
+    """Prints the bars, and writes them with ``content`` and the machine to ``path`` as JSON, if that is given.
+
+    Where things are on this machine is left out of ``content``.
+    """
     shown = list(bars)
     for bar in shown:
         print(bar, flush=True)
     if path:
         told = [{**msgspec.structs.asdict(bar), "met": bar.met} for bar in shown]
         path.parent.mkdir(parents=True, exist_ok=True)
-        encoded = msgspec.json.encode({"machine": machine(), "bars": told, **content}, enc_hook=str)
+        told_of = {key: _portable(value) for key, value in content.items()}
+        encoded = msgspec.json.encode({"machine": machine(), "bars": told, **told_of}, enc_hook=str)
         path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
         print(f"Written to {path}.")
+
+
+def _portable(value: Any) -> Any:
+    return (
+        {key: each for key, each in value.items() if not isinstance(each, Path)} if isinstance(value, dict) else value
+    )

@@ -113,6 +113,7 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None)
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
         "verifier.drafters": json.dumps(_LOCAL),
+        "verifier.asking": "always",
     }
     return local_mesh.running(settings | ({"verifier.pages": str(pages)} if pages else {}), verifiers)
 

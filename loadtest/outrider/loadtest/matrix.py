@@ -3,7 +3,8 @@
 Every mode runs every workload at every temperature and concurrency, the modes in turn on the same prompts, several
 times over. Ratios are taken within a turn, and their medians are what counts. ``off`` is plain decoding by the same
 verifier, ``fast`` plain decoding by one with determinism=fast, ``on`` the mesh's own choice with all drafters merged.
-No prompt comes twice in the life of a mesh, and ``suffix``, which remembers answers, has a mesh of its own.
+Every prompt begins with a line of its own, so that no pages of it are found; ``suffix``, which remembers answers, has a
+mesh of its own, and forgets them within a repeat.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ MODES: dict[str, Any] = {
     "on": {},
 }
 """``speculation`` of each mode's requests."""
+_PIECES_APART = 71
 _WARM_UP = 4
 _WARM_UP_TOKENS = 128
 
@@ -39,9 +41,11 @@ def main() -> int:
     options = _options()
     until = time.monotonic() + 60 * options.minutes
     found: list[Turn] = []
-    for repeat in range(options.repeats):
-        if time.monotonic() < until:
-            found += _repeat(options, repeat, until)
+    with ExitStack() as stack:
+        urls = _start(options, stack)
+        for repeat in range(options.repeats):
+            if time.monotonic() < until:
+                found += _repeat(options, urls, repeat, until)
     settings = {key: value for key, value in vars(options).items() if key != "out"}
     matrix_report.publish(found, settings, options.out)
     return 0
@@ -56,7 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
-    parser.add_argument("--drafters", default="ngram,suffix,model,medusa", help="those of mode on")
+    parser.add_argument("--drafters", default="ngram,suffix,model", help="those of mode on")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
     options = parser.parse_args()
@@ -69,28 +73,26 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _repeat(options: argparse.Namespace, repeat: int, until: float) -> list[Turn]:
-    """All cases once, on meshes that remember nothing."""
-    supply, found = Supply(repeat * 149), list[Turn]()
+def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, until: float) -> list[Turn]:
+    """All cases once, on prompts that begin elsewhere each time; before the first, meshes learn what steps take."""
+    supply, found = Supply(repeat * _PIECES_APART), list[Turn]()
     modes = options.modes if repeat % 2 == 0 else options.modes[::-1]
-    with ExitStack() as stack:
-        urls = _start(options, stack)
-        warm = supply.take("code", max(options.concurrency))
-        for case in _cases(options):
-            prompts = supply.take(case.workload, _requests(case.concurrency))
-            for mode in modes if time.monotonic() < until else []:
-                if case.workload == options.workloads[0]:
-                    _warm_up(urls[mode], mode, case, warm, repeat)
-                taken = turns.take(urls[mode], mode, MODES[mode], case, prompts, options.max_tokens, repeat)
-                found.append(uvloop.run(taken))
-                print(found[-1], flush=True)
+    warm = supply.take("code", max(options.concurrency))
+    for case in _cases(options):
+        prompts = supply.take(case.workload, _requests(case.concurrency))
+        for mode in modes if time.monotonic() < until else []:
+            if repeat == 0 and case.workload == options.workloads[0]:
+                _warm_up(urls[mode], mode, case, warm)
+            taken = turns.take(urls[mode], mode, MODES[mode], case, prompts, options.max_tokens, repeat)
+            found.append(uvloop.run(taken))
+            print(found[-1], flush=True)
     return found
 
 
-def _warm_up(url: str, mode: str, case: Case, prompts: list[str], repeat: int) -> None:
+def _warm_up(url: str, mode: str, case: Case, prompts: list[str]) -> None:
     """Has a mesh learn what steps of a case take, on prompts that are not measured."""
     some = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
-    uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, repeat))
+    uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, -1))
 
 
 def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
@@ -99,6 +101,7 @@ def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
     own = {
         "fast": {"verifier.determinism": "fast", "verifier.drafters": "[]"},
         "suffix": {"verifier.drafters": "suffix"},
+        "medusa": {"verifier.drafters": "medusa"},
     }
     wanted = {name: settings for name, settings in own.items() if name in options.modes}
     meshes = {

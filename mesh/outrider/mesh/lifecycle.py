@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -22,6 +23,7 @@ from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import configure_logs, get_logger, start_tracing
 
 _GRACE_S = 2.0
+_COLLECT_AFTER = 10_000
 _log = get_logger("lifecycle")
 
 
@@ -96,6 +98,7 @@ class Lifecycle:
             await self._join()
             await self._service.start(self.mesh)
             self._started = True
+            _spare_collections()
         except OutriderError as error:
             raise CannotStart(error.message) from error
         await self.mesh.rpc.set_serving(True)
@@ -149,6 +152,13 @@ class Lifecycle:
         except Exception:
             self._failed = True
             _log.exception("failed while stopping", step=step)
+
+
+def _spare_collections() -> None:
+    """Keeps what was loaded at start out of garbage collections, each of which would stop a step or a stream for it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
 
 
 async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None, after: float) -> bool:

@@ -33,7 +33,10 @@ class PageTable:
         return len(self._free) + len(self._idle)
 
     def allocate(self, after: int | None) -> int:
-        """A page, the one behind ``after`` where that is to be had; `OutOfPages` when none is."""
+        """A page, the one behind ``after`` where that is free; `OutOfPages` when none can be had.
+
+        What is merely cached gives way only when nothing is free.
+        """
         page = self._choose(after)
         self._free.discard(page)
         if page in self._idle:
@@ -43,7 +46,7 @@ class PageTable:
         return page
 
     def _choose(self, after: int | None) -> int:
-        if after is not None and (after + 1 in self._free or after + 1 in self._idle):
+        if after is not None and after + 1 in self._free:
             return after + 1
         if self._free:
             return self._longest_gap() if after is None else min(self._free)

@@ -20,6 +20,7 @@ from outrider.verifier.outcome import Committed, Opened, Outcome, Queued, Tally
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
+from outrider.verifier.worth import Worth
 from outrider.wire.frames import Finish, Frame
 
 _log = get_logger("engine")
@@ -41,9 +42,10 @@ class Engine:
         cost: CostCurve,
         answers: Answers,
         drafters: Seq[Drafter] = (),
+        worth: Worth | None = None,
     ) -> None:
         self._runner, self._answers = runner, answers
-        self.guessing = Guessing(runner, scheduler, cost, drafters)
+        self.guessing = Guessing(runner, scheduler, cost, drafters, worth or Worth())
         self.scheduler, self.estimate = scheduler, Estimate(cost)
         self.cache: PageCache = NoCache()
         self._sequences: dict[int, Sequence] = {}

@@ -45,12 +45,14 @@ class Counts:
 class Guessing:
     """Trees in, guesses to verify out; learns from what the target said. Called from the engine's thread."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter]) -> None:
+    def __init__(
+        self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter], worth: Worth
+    ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._local = list(drafters)
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._pace, self._worth = Pace(), Worth()
+        self._pace, self._worth = Pace(), worth
         self._known = {drafter.name for drafter in drafters}
         self._heard: set[str] = set()
         self._bought: Counter[str] = Counter()

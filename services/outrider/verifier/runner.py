@@ -68,7 +68,7 @@ class Runner:
         self.model, self.rule = model, rule or Race({})
         self.pool = model.new_pool(pages, page_size)
         self._page_size = page_size
-        self._hidden: dict[int, Tensor] = {}
+        self._last: tuple[Seq[Work], Tensor] = [], torch.empty(0)
 
     def dice(self, sampling: Sampling) -> Dice | None:
         """A sequence's dice; None where it is greedy."""
@@ -80,11 +80,7 @@ class Runner:
         batch = self._batch([self._rows(work) for work in works])
         ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
         hidden = self.model.forward(ids, batch, self.pool)
-        parts = hidden.split_with_sizes([len(work.tokens) for work in works])
-        self._hidden = {
-            work.sequence.number: part if work.guesses is not None else part[-1:]
-            for work, part in zip(works, parts, strict=True)
-        }
+        self._last = works, hidden
         results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
         if wanted := _wanted(works):
             logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
@@ -139,7 +135,13 @@ class Runner:
 
     def hidden(self, sequence: Sequence, row: int) -> Tensor:
         """The target's last hidden state, float32 [hidden_size], at one of the rows of the last step that draw."""
-        return self._hidden[sequence.number][row]
+        works, hidden = self._last
+        start = 0
+        for work in works:
+            if work.sequence is sequence:
+                return hidden[start + (row if work.guesses is not None else len(work.tokens) - 1)]
+            start += len(work.tokens)
+        raise LookupError(f"sequence {sequence.number} was not in the last step")
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)

@@ -47,6 +47,7 @@ from outrider.verifier.parameters import check
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
 from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.worth import Patience, Worth
 from outrider.wire.frames import encode_frame, token_subject
 
 _REMOTE_DRAFTERS = frozenset({"model"})
@@ -157,7 +158,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
-        return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters)
+        worth = Patience() if settings.asking == "always" else Worth()
+        return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters, worth)
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this verifier."""

@@ -83,6 +83,10 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             "auto is ngram and suffix, and on a CPU also model: the shipped one, or that of options.model"
         ),
     ] = field(default_factory=lambda: ["auto"])
+    asking: Annotated[
+        Literal["paying", "always"],
+        Meta(description="paying: drafters are asked while their guesses pay; always: at every step, for tests"),
+    ] = "paying"
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _TRIAL, _FADE = 48, 1 - 1 / 64
-_SHORTEST, _LONGEST = 256, 8192
+_SHORTEST, _LONGEST = 384, 8192
 _LEAST = 0.01
-_GLANCE, _HARM = 12, -0.15
+_GLANCE, _HARM = 12, -0.05
 _PLAIN, _SETTLING = 20, 4
 _OFTEN, _SELDOM, _AMPLE = 384, 2048, 0.3
 
@@ -111,10 +111,12 @@ class _Ledger:
     until_plain: int = _OFTEN
 
     @property
-    def quiet(self) -> frozenset[str]:
-        if self.plain:
-            return frozenset(self.books)
+    def resting(self) -> frozenset[str]:
         return frozenset(name for name, book in self.books.items() if book.quiet)
+
+    @property
+    def quiet(self) -> frozenset[str]:
+        return frozenset(self.books) if self.plain else self.resting
 
     def step(self, done: Mapping[str, Yield], prices: Prices) -> None:
         if self.plain:
@@ -155,4 +157,20 @@ class Worth:
 
     def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
         """Takes in what each drafter did in a step of decoding, and what that might have been worth."""
-        self._ledgers.setdefault(regime, _Ledger()).step(done, prices)
+        if regime not in self._ledgers:
+            self._ledgers[regime] = self._begin(regime)
+        self._ledgers[regime].step(done, prices)
+
+    def _begin(self, regime: Regime) -> _Ledger:
+        """A ledger in which those rest at first that do not pay for fewer sequences."""
+        fewer = [known for known in self._ledgers if known.greedy == regime.greedy and known.size < regime.size]
+        nearest = max(fewer, key=lambda known: known.size, default=None)
+        resting = self._ledgers[nearest].resting if nearest else frozenset()
+        return _Ledger({name: _Book(quiet=_SHORTEST, rest=2 * _SHORTEST) for name in resting})
+
+
+class Patience(Worth):
+    """Has every drafter asked at every step, whatever it is worth."""
+
+    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
+        """Takes nothing in."""

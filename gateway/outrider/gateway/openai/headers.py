@@ -28,7 +28,7 @@ def routed(asked: Generation, request: Request) -> Generation:
     return msgspec.structs.replace(
         asked,
         session=request.headers.get(_SESSION) or asked.session,
-        coalesce=asked.coalesce and _coalesces(request),
+        coalesce=_coalesces(request) and asked.coalesce,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.kv_compact import cpu
+from outrider.kernels.native.moves import native_move
 from outrider.kernels.pool import KvPool
 from torch import Tensor
 
@@ -37,10 +38,11 @@ def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequ
     if min(kept_rows) < 0 or max(*kept_rows, len(kept_rows) - 1) >= room:
         raise ValueError(f"rows {list(kept_rows)} behind {context} tokens do not lie in {len(pages)} pages")
     device = pool.data.device
-    sources, places = (
-        torch.tensor([_slot(pages, context + row, pool.page_size) for row in rows], device=device)
-        for rows in zip(*moves, strict=True)
-    )
+    slots = [[_slot(pages, context + row, pool.page_size) for row in rows] for rows in zip(*moves, strict=True)]
+    if device.type == "cpu" and pool.scales is None and not takes_triton(device) and (move := native_move()):
+        move(pool, *slots)
+        return
+    sources, places = (torch.tensor(each, device=device) for each in slots)
     if takes_triton(device) and len(moves) <= MOST_MOVES:
         offsets = torch.tensor([0, len(moves)], dtype=torch.int32, device=device)
         kv_compact_batch(pool, offsets, sources, places)

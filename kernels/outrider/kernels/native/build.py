@@ -98,7 +98,8 @@ def compile_to(path: Path, level: Level) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".so", delete=False) as made:
-            command = [*compiler, *_FLAGS, *level.flags, str(_SOURCE / "decoder.cpp"), "-o", made.name]
+            units = [str(unit) for unit in sorted(_SOURCE.glob("*.cpp"))]
+            command = [*compiler, *_FLAGS, *level.flags, *units, "-o", made.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             Path(made.name).unlink()

@@ -1,0 +1,40 @@
+"""Moves of keys and values by the compiled library, where there is one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, c_int64, c_void_p
+from functools import cache
+
+from outrider.kernels.backend import choice
+from outrider.kernels.native.build import NativeUnavailable, library
+from outrider.kernels.pool import KvPool
+
+Move = Callable[[KvPool, Sequence[int], Sequence[int]], None]
+"""Has each of some places (slots) of a pool on the CPU, without scales, what was at its source before."""
+
+
+@cache
+def native_move() -> Move | None:
+    """The moves; None where they cannot be had."""
+    if choice() not in ("auto", "native"):
+        return None
+    try:
+        return move_of(library())
+    except NativeUnavailable:
+        return None
+
+
+def move_of(loaded: ctypes.CDLL) -> Move:
+    """The function of a library."""
+    call = loaded.outrider_move
+    call.argtypes = (c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_int64), POINTER(c_int64))
+
+    def move(pool: KvPool, sources: Sequence[int], places: Sequence[int]) -> None:
+        count, data, size = len(sources), pool.data, pool.data.element_size()
+        layer, slot = data.stride(0) * size, data.stride(1) * size
+        slots = c_int64 * count
+        call(data.data_ptr(), data.shape[0], layer, slot, count, slots(*sources), slots(*places))
+
+    return move

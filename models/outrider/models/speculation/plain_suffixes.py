@@ -1,0 +1,177 @@
+"""Suffix guesses for many sequences without anything compiled; what `outrider.kernels.native.suffixes` has to match.
+
+In the manner of SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975), over suffix automata.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from outrider.kernels.native.drafts import Grown
+from outrider.kernels.native.suffixes import SuffixShape
+from outrider.models.speculation.suffix_automaton import SuffixAutomaton
+
+_END = -1
+_TAIL = 32
+_CHILDREN = 4
+_A_ROUND = 1024
+
+
+class _Memory:
+    """A tenant's recent answers in two automata: when the young one is full, it takes the place of the old."""
+
+    def __init__(self, tokens: int) -> None:
+        self._each = max(tokens // 2, 1)
+        self.automata = [SuffixAutomaton()]
+
+    def append(self, token: int) -> None:
+        if len(self.automata[-1]) >= self._each:
+            self.automata = [self.automata[-1], SuffixAutomaton()]
+        self.automata[-1].append(token)
+
+
+@dataclass(slots=True)
+class _Session:
+    tokens: list[int]
+    prompt: int
+    tenant: str
+    most: int
+    own: SuffixAutomaton = field(default_factory=SuffixAutomaton)
+    places: dict[SuffixAutomaton, tuple[int, int, int]] = field(default_factory=dict)
+
+    @property
+    def behind(self) -> int:
+        return len(self.tokens) - len(self.own)
+
+    def absorb(self, most: int) -> int:
+        """Takes in up to ``most`` tokens; how many it took."""
+        taken = self.tokens[len(self.own) :][:most]
+        for token in taken:
+            self.own.append(token)
+        return len(taken)
+
+    def matches(self, memory: _Memory | None) -> Iterator[tuple[SuffixAutomaton, int, int]]:
+        """Automata that know the sequence's latest tokens, its own first: automaton, state, length of the match."""
+        yield (self.own, *self.own.repeated())
+        automata = memory.automata if memory else []
+        self.places = {known: self._place(known) for known in automata}
+        for known, (state, length, _) in self.places.items():
+            yield known, state, length
+
+    def _place(self, known: SuffixAutomaton) -> tuple[int, int, int]:
+        start = max(len(self.tokens) - _TAIL, 0)
+        state, length, read = self.places.get(known, (known.ROOT, 0, start))
+        for token in self.tokens[read:]:
+            state, length = known.step(state, length, token)
+        return state, length, len(self.tokens)
+
+
+class PlainSuffixes:
+    """One tree a sequence, of those that moved on. Called from one thread."""
+
+    def __init__(self, shape: SuffixShape) -> None:
+        self._shape = shape
+        self._sessions: dict[int, _Session] = {}
+        self._stale: dict[int, None] = {}
+        self._memories: OrderedDict[str, _Memory] = OrderedDict()
+        self._answers: deque[tuple[str, deque[int]]] = deque()
+
+    def open(self, number: int, tokens: Sequence[int], prompt: int, tenant: str, most: int) -> None:
+        """Starts a session, in place of one of the same number.
+
+        Args:
+            number: of the session.
+            tokens: so far.
+            prompt: how many of them are the prompt.
+            tenant: whose it is.
+            most: the largest tree that is of use.
+        """
+        self._sessions[number] = _Session(list(tokens), prompt, tenant, min(self._shape.nodes, most))
+        self._stale[number] = None
+
+    def commit(self, number: int, tokens: Sequence[int]) -> None:
+        """``tokens`` were decided; nothing happens where there is no such session."""
+        if number in self._sessions:
+            self._sessions[number].tokens.extend(tokens)
+            self._stale[number] = None
+
+    def close(self, number: int) -> None:
+        """Ends a session, if there is one of this number; its answer is remembered for the tenant's later ones."""
+        self._stale.pop(number, None)
+        if (closed := self._sessions.pop(number, None)) is not None:
+            self._answers.append((closed.tenant, deque([*closed.tokens[closed.prompt :], _END])))
+
+    def draft(self) -> list[Grown]:
+        """Takes in what is new, a bounded number of tokens; the trees of sessions that have moved on."""
+        left, done = _A_ROUND, []
+        for number in list(self._stale):
+            session = self._sessions[number]
+            left -= session.absorb(left)
+            if not session.behind:
+                del self._stale[number]
+                done.append(self._tree(number, session))
+        self._remember(left)
+        return [tree for tree in done if tree.tokens]
+
+    def _remember(self, most: int) -> None:
+        while most > 0 and self._answers:
+            tenant, answer = self._answers[0]
+            memory = self._memory(tenant)
+            taken = min(most, len(answer))
+            for _ in range(taken):
+                memory.append(answer.popleft())
+            if not answer:
+                self._answers.popleft()
+            most -= taken
+
+    def _memory(self, tenant: str) -> _Memory:
+        if tenant not in self._memories:
+            self._memories[tenant] = _Memory(self._shape.tokens)
+            while len(self._memories) > self._shape.tenants:
+                self._memories.popitem(last=False)
+        self._memories.move_to_end(tenant)
+        return self._memories[tenant]
+
+    def _tree(self, number: int, session: _Session) -> Grown:
+        growth = _Growth()
+        for automaton, state, length in session.matches(self._memories.get(session.tenant)):
+            if length >= self._shape.least_match:
+                growth.look(automaton, state, length, -1, 1.0)
+        return Grown(number, len(session.tokens), *growth.grow(session.most))
+
+
+class _Growth:
+    """A tree under construction: of all that may follow in any automaton, the likeliest first."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[float, int, int, int, float, SuffixAutomaton, int, int]] = []
+        self._order = itertools.count()
+
+    def look(self, automaton: SuffixAutomaton, state: int, length: int, parent: int, value: float) -> None:
+        """Considers what followed a run of ``length`` tokens that ends at ``parent``, itself worth ``value``."""
+        followers, total = automaton.followers(state, _CHILDREN)
+        for count, token, after in followers:
+            if token != _END and count:
+                sure = count / (total + 0.5) * length / (length + 1)
+                entry = (-value * sure, next(self._order), parent, token, sure, automaton, after, length + 1)
+                heapq.heappush(self._open, entry)
+
+    def grow(self, nodes: int) -> tuple[list[int], list[int], list[float]]:
+        """The ``nodes`` most valuable guesses, their parents and confidences; what two automata have appears once."""
+        tokens: list[int] = []
+        parents: list[int] = []
+        confidences: list[float] = []
+        places: dict[tuple[int, int], int] = {}
+        while self._open and len(tokens) < nodes:
+            value, _, parent, token, sure, automaton, state, match = heapq.heappop(self._open)
+            node = places.setdefault((parent, token), len(tokens))
+            if node == len(tokens):
+                tokens.append(token)
+                parents.append(parent)
+                confidences.append(sure)
+            self.look(automaton, state, match, node, -value)
+        return tokens, parents, confidences

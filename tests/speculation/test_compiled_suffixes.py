@@ -1,0 +1,107 @@
+"""Suffix guesses of the compiled library against those of the plain ones, whatever happens to many sequences."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from outrider.kernels.native import library
+from outrider.kernels.native.drafts import Grown
+from outrider.kernels.native.suffixes import NativeSuffixes, SuffixShape
+from outrider.models.speculation.plain_suffixes import PlainSuffixes
+
+TENANTS = ("", "red", "red\0", "blue", "größer")
+
+
+class Both:
+    """The same happens to both, and both have to say the same."""
+
+    def __init__(self, shape: SuffixShape) -> None:
+        self._made = (NativeSuffixes(shape, library()), PlainSuffixes(shape))
+
+    def open(self, number: int, tokens: list[int], prompt: int, tenant: str, most: int) -> None:
+        for made in self._made:
+            made.open(number, tokens, prompt, tenant, most)
+
+    def commit(self, number: int, tokens: list[int]) -> None:
+        for made in self._made:
+            made.commit(number, tokens)
+
+    def close(self, number: int) -> None:
+        for made in self._made:
+            made.close(number)
+
+    def draft(self) -> list[Grown]:
+        ours, theirs = (made.draft() for made in self._made)
+        assert ours == theirs
+        return ours
+
+
+NUMBERS, COUNTS = st.integers(0, 5), st.integers(1, 130)
+SHAPES = st.builds(SuffixShape, st.integers(1, 20), st.integers(1, 3), COUNTS, st.integers(1, 3))
+TOKENS = st.integers(0, 1) | st.integers(0, 4) | st.integers(0, 900)
+RUNS = st.lists(TOKENS, max_size=40)
+ACTIONS = st.one_of(
+    st.tuples(st.just("open"), NUMBERS, RUNS, st.integers(0, 40), st.sampled_from(TENANTS), st.integers(-1, 20)),
+    st.tuples(st.just("commit"), NUMBERS, st.lists(TOKENS, max_size=5)),
+    st.tuples(st.just("commit"), NUMBERS, RUNS),
+    st.tuples(st.just("draft")),
+    st.tuples(st.just("close"), NUMBERS),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(SHAPES, st.lists(ACTIONS, min_size=5, max_size=80))
+def test_the_compiled_guesses_are_the_plain_ones(shape: SuffixShape, actions: list[tuple[Any, ...]]) -> None:
+    both = Both(shape)
+    for name, *arguments in actions:
+        getattr(both, name)(*arguments)
+    both.draft()
+
+
+def text(dice: random.Random, size: int, alphabet: int) -> list[int]:
+    """Of which about a half repeats what stood in it before; now and then one token comes for a while."""
+    made = [dice.randrange(alphabet) for _ in range(8)]
+    while len(made) < size:
+        made += made[-1:] * (30 if dice.random() < 0.02 else 0)
+        at = dice.randrange(len(made))
+        made += made[at : at + dice.randint(2, 12)] if dice.random() < 0.5 else [dice.randrange(alphabet)]
+    return made[:size]
+
+
+@pytest.mark.parametrize("alphabet", [2, 7, 300, 20000])
+def test_long_sequences_of_many_tenants_are_guessed_at_alike(alphabet: int) -> None:
+    both, dice = Both(SuffixShape(tokens=900, tenants=2)), random.Random(alphabet)
+    texts = {number: text(dice, 1500, alphabet) for number in range(8)}
+    ends, guessed = dict.fromkeys(texts, 0), 0
+    for _ in range(800):
+        number = dice.randrange(8)
+        if ends[number] == 0:
+            ends[number] = dice.choice([1, 20, 1300])
+            opened = texts[number][: ends[number]]
+            both.open(number, opened, dice.randint(0, ends[number]), TENANTS[number % 3], 16)
+        elif dice.random() < 0.05 or ends[number] > 1480:
+            both.close(number)
+            ends[number] = 0
+        else:
+            more = dice.choice([1, 1, 2, 5, 30])
+            both.commit(number, texts[number][ends[number] : ends[number] + more])
+            ends[number] += len(texts[number][ends[number] : ends[number] + more])
+        guessed += sum(len(tree.tokens) for tree in both.draft())
+    assert guessed > 1000
+
+
+def test_memory_is_bounded_by_what_is_remembered() -> None:
+    made, dice = NativeSuffixes(SuffixShape(tokens=512, tenants=3), library()), random.Random(0)
+    sizes = []
+    for number in range(60):
+        said = text(dice, 400, 50)
+        made.open(number, said, 0, str(number % 7), 16)
+        made.close(number)
+        made.draft()
+        sizes.append(made.bytes)
+    assert max(sizes) == pytest.approx(max(sizes[:20]), rel=0.2)
+    assert max(sizes) < 3 * 512 * 150
