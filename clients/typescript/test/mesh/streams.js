@@ -84,16 +84,23 @@ test("a stream can be closed while its loop waits for a chunk", async () => {
 
 test("a signal ends a call with its own reason, and the generation", async () => {
   const [stop, reason] = [new AbortController(), new Error("enough")];
-  const stream = client.stream({ prompt: "def f(", ...LONG }, { signal: stop.signal });
+  let told;
+  const ended = new Promise((resolve) => (told = resolve));
+  const fetch = async (url, init) => {
+    const response = await globalThis.fetch(url, init);
+    if (init.method === "DELETE") told(response.status);
+    return response;
+  };
+  const stream = new outrider.Client(ONE, { fetch }).stream({ prompt: "def f(", ...LONG }, { signal: stop.signal });
   const reading = texts(stream);
-  const whole = client.complete("def f(", LONG, { signal: stop.signal });
+  const whole = client.complete("def f(", { ...LONG, coalesce: false }, { signal: stop.signal });
   while (stream.lastEventId === "") await new Promise(setImmediate);
   stop.abort(reason);
   const calls = [reading, whole, client.models({ signal: stop.signal })];
   await Promise.all(calls.map((call) => assert.rejects(call, reason)));
   await assert.rejects(texts(client.stream({ prompt: "a" }, { signal: stop.signal })), reason);
-  const ended = (error) => error instanceof outrider.NotFoundError || error instanceof outrider.CancelledError;
-  await assert.rejects(texts(client.resume(stream.id)), ended);
+  assert.equal(await ended, 204);
+  await assert.rejects(texts(client.resume(stream.id)), outrider.NotFoundError);
 });
 
 test("a stream that another cancels ends in an error", async () => {
