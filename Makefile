@@ -6,7 +6,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract typescript pocket wheel clean
 
 setup: .venv/.installed
 
@@ -70,6 +70,12 @@ kernels-bench: dev
 contract: dev
 	$(BIN)/python -m outrider.loadtest.contract --examples 20000 $(ARGS)
 
+typescript: dev
+	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts
+	npm --prefix clients/typescript run build
+	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
+	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
+
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)
 
@@ -77,4 +83,4 @@ wheel: dev
 	$(BIN)/python -m hatchling build -t wheel
 
 clean:
-	rm -rf build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist clients/typescript/dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis

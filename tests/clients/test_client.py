@@ -91,6 +91,11 @@ def test_nobody_there_is_an_error_of_its_own() -> None:
         client.models()
 
 
+async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
+    with pytest.raises(NotFoundError, match="does not exist"):
+        await anext(aiter(client.stream("a", model="no")))
+
+
 async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, client: AsyncClient) -> None:
     killed = Gateway(streaming)
     await killed.ready()

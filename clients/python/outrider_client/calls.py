@@ -148,7 +148,7 @@ class Reading:
 
     def refused(self, error: GatewayError) -> bool:
         """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
-        if not isinstance(error, NotFoundError) or self._heard:
+        if not isinstance(error, NotFoundError) or self._heard or not self.id:
             return False
         self.id = ""
         return True

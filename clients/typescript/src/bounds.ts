@@ -1,0 +1,99 @@
+/** What bounds a call in time: its caller's signal, and its deadlines. */
+
+import { DeadlineError } from "./errors.js";
+
+/** Options of one call. */
+export interface CallOptions {
+  /** Ends the call, which throws the signal's reason; a stream's generation is ended too. */
+  signal?: AbortSignal | undefined;
+  /** Milliseconds within which the first token has to be there, tries included. */
+  ttftMs?: number | undefined;
+  /** Milliseconds within which the whole answer has to be there, tries and resumptions included. */
+  timeoutMs?: number | undefined;
+}
+
+/** Longest time that `ttftMs`, `timeoutMs` and the like may be: a day. */
+export const LONGEST_MS = 86_400_000;
+
+/** `value`, if it is a number of milliseconds from `least` on; `RangeError` otherwise. */
+export function milliseconds(name: string, value: number, least: number): number {
+  if (value >= least && value <= LONGEST_MS) return value;
+  throw new RangeError(`${name} must be milliseconds from ${least} to ${LONGEST_MS}, not ${value}`);
+}
+
+const LATE = {
+  ttft_ms: "the first token did not come within ttftMs",
+  timeout_ms: "the answer did not end within timeoutMs",
+};
+type Deadline = keyof typeof LATE;
+
+/**
+ * Counts from its making on. Gateways are told what is left of each deadline; what they do not keep to, or cannot
+ * because none answers, ends here. `end` must be called.
+ */
+export class Bounds {
+  readonly #controller = new AbortController();
+  readonly #due = new Map<Deadline, number>();
+  readonly #timers = new Map<Deadline, ReturnType<typeof setTimeout>>();
+  readonly #outer: AbortSignal | undefined;
+  readonly #forward = () => this.#controller.abort(this.#outer?.reason);
+
+  /** Where the answer is not `streamed`, only gateways know when its first token is there. */
+  constructor({ signal, ttftMs, timeoutMs }: CallOptions, streamed: boolean) {
+    if (ttftMs !== undefined) this.#set("ttft_ms", milliseconds("ttftMs", ttftMs, 1), streamed);
+    if (timeoutMs !== undefined) this.#set("timeout_ms", milliseconds("timeoutMs", timeoutMs, 1), true);
+    this.#outer = signal;
+    if (signal?.aborted) this.#forward();
+    else signal?.addEventListener("abort", this.#forward);
+  }
+
+  /** Fires when the call is over before its end; its reason is what to throw. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Has the first token's deadline pass for good. */
+  begun(): void {
+    clearTimeout(this.#timers.get("ttft_ms"));
+    this.#due.delete("ttft_ms");
+  }
+
+  /** The deadlines as parameters: whole milliseconds that are left. */
+  left(): Partial<Record<Deadline, number>> {
+    const now = performance.now();
+    return Object.fromEntries([...this.#due].map(([name, due]) => [name, Math.max(1, Math.ceil(due - now))]));
+  }
+
+  /** Ends the call, whatever its caller's signal says. */
+  stop(): void {
+    this.#controller.abort();
+  }
+
+  /** Waits between tries; throws `error`, which made that necessary, at once where the wait would end too late. */
+  async pause(ms: number, error: unknown): Promise<void> {
+    if (Math.min(...this.#due.values()) <= performance.now() + ms) throw error;
+    this.signal.throwIfAborted();
+    await new Promise<void>((wake) => {
+      const over = () => {
+        clearTimeout(timer);
+        this.signal.removeEventListener("abort", over);
+        wake();
+      };
+      const timer = setTimeout(over, ms);
+      this.signal.addEventListener("abort", over);
+    });
+    this.signal.throwIfAborted();
+  }
+
+  /** Lets go of timers and signals. */
+  end(): void {
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#outer?.removeEventListener("abort", this.#forward);
+  }
+
+  #set(name: Deadline, ms: number, kept: boolean): void {
+    const told = { message: LATE[name], type: "timeout_error", param: name, code: "deadline_exceeded" };
+    this.#due.set(name, performance.now() + ms);
+    if (kept) this.#timers.set(name, setTimeout(() => this.#controller.abort(new DeadlineError(504, told)), ms));
+  }
+}

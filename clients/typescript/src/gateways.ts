@@ -1,0 +1,86 @@
+/** Whom to ask, and when to ask again. Nothing here touches the network. */
+
+import { ConnectionFailedError, GatewayError, passes } from "./errors.js";
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 2000;
+
+/** The base URLs, the one in use first. */
+export class Gateways {
+  readonly #urls: string[];
+  #place = 0;
+
+  constructor(baseUrls: string | readonly string[]) {
+    this.#urls = (typeof baseUrls === "string" ? [baseUrls] : [...baseUrls]).map(checked);
+    if (this.#urls.length === 0) throw new TypeError("at least one base URL is needed");
+  }
+
+  get count(): number {
+    return this.#urls.length;
+  }
+
+  /** The one in use. */
+  get address(): string {
+    return this.#urls[this.#place]!;
+  }
+
+  /** Turns from `address` to the next gateway, unless somebody else has done so. */
+  leave(address: string): void {
+    if (address === this.address) this.#place = (this.#place + 1) % this.#urls.length;
+  }
+}
+
+function checked(url: string): string {
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new TypeError(`a base URL must be one of http or https, not ${JSON.stringify(url)}`);
+  }
+  return url.replace(/\/+$/, "").replace(/\/v1$/, "");
+}
+
+/** Whom to ask, how often again, and how long to wait for that at most. */
+export interface Patience {
+  readonly gateways: Gateways;
+  readonly maxRetries: number;
+  readonly maxPauseMs: number;
+}
+
+/**
+ * Decides after each failure whether and when to try again, `maxRetries` times.
+ *
+ * A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+ */
+export class Attempts {
+  readonly #patience: Patience;
+  #failures = 0;
+  #until = 0;
+
+  constructor(patience: Patience) {
+    this.#patience = patience;
+  }
+
+  /** Forgets all failures; for so many milliseconds from now there will be further tries, whatever their count. */
+  succeeded(ms: number): void {
+    [this.#failures, this.#until] = [0, performance.now() + ms];
+  }
+
+  /** Milliseconds to wait before the next try, after `error` at `address`; throws it when there is to be none. */
+  pause(error: unknown, address: string): number {
+    this.#failures += 1;
+    const { gateways, maxRetries } = this.#patience;
+    const final = this.#failures > maxRetries && performance.now() >= this.#until;
+    if (final || !this.#mayPass(error)) throw error;
+    gateways.leave(address);
+    if (error instanceof GatewayError) return error.retryAfter === null ? this.#backoff() : error.retryAfter * 1000;
+    return this.#failures < gateways.count ? 0 : this.#backoff();
+  }
+
+  #mayPass(error: unknown): boolean {
+    if (!(error instanceof GatewayError)) return error instanceof ConnectionFailedError;
+    return passes(error) && (error.retryAfter ?? 0) * 1000 <= this.#patience.maxPauseMs;
+  }
+
+  #backoff(): number {
+    const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#failures, 10));
+    return longest * (0.5 + Math.random() / 2);
+  }
+}

@@ -1,0 +1,25 @@
+/** Outrider's client: `Client`, what it returns, and what it throws (drawn in errors.ts). */
+
+export type * from "./answers.js";
+export { contentOf } from "./answers.js";
+export type { CallOptions } from "./bounds.js";
+export { Client, type StreamedChat, type StreamedCompletion } from "./client.js";
+export {
+  AuthenticationError,
+  BadRequestError,
+  CancelledError,
+  ConflictError,
+  ConnectionFailedError,
+  DeadlineError,
+  GatewayError,
+  NotFoundError,
+  OutriderClientError,
+  PermissionDeniedError,
+  RateLimitError,
+  ServerError,
+  ServiceUnavailableError,
+} from "./errors.js";
+export type { Fetch } from "./http.js";
+export type { ClientOptions } from "./manner.js";
+export type * from "./parameters.js";
+export { Stream } from "./stream.js";

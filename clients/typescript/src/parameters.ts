@@ -1,0 +1,105 @@
+/** What may be asked, by the names of the HTTP API (docs/http-api.md); null and undefined are as good as absent. */
+
+type Maybe<T> = { [K in keyof T]?: T[K] | null | undefined };
+
+/** Text, or its token ids. */
+export type Prompt = string | number[];
+
+/** A message of a chat; keys that are not named here go to the model's template. */
+export interface Message {
+  role: string;
+  content?: string | { type: "text"; text: string }[] | null;
+  [key: string]: unknown;
+}
+
+/** A function that may be called; `parameters` is a JSON Schema. */
+export interface Tool {
+  type: "function";
+  function: { name: string; description?: string; parameters?: Record<string, unknown>; strict?: boolean };
+}
+
+export type ResponseFormat =
+  | { type: "text" | "json_object" }
+  | {
+      type: "json_schema";
+      json_schema: { name: string; schema: Record<string, unknown>; description?: string; strict?: boolean };
+    };
+
+/** Exactly one of its kinds. */
+export type StructuredOutputs =
+  | { json: Record<string, unknown> | string }
+  | { json_object: true }
+  | { regex: string }
+  | { choice: string[] }
+  | { grammar: string };
+
+/** What completions, chats and responses have in common. */
+export interface Common {
+  model: string;
+  temperature: number;
+  top_p: number;
+  top_k: number;
+  min_p: number;
+  repetition_penalty: number;
+  frequency_penalty: number;
+  presence_penalty: number;
+  logit_bias: Record<string, number>;
+  bad_words: (string | number[])[];
+  min_tokens: number;
+  /** Up to 2^53 - 1: JavaScript's numbers hold no larger one. */
+  seed: number;
+  stop: string | string[];
+  stop_token_ids: number[];
+  ignore_eos: boolean;
+  structured_outputs: StructuredOutputs;
+  speculation: "off" | { drafters?: string[]; max_nodes?: number };
+  priority: number;
+  coalesce: boolean;
+  user: string;
+  prompt_cache_key: string;
+  return_tokens: boolean;
+}
+
+/** What completions and chats have in common. */
+export interface Generating extends Common {
+  max_tokens: number;
+  max_completion_tokens: number;
+  n: number;
+  response_format: ResponseFormat;
+  stream_options: { include_usage: boolean };
+}
+
+/** Parameters of `POST /v1/completions`. */
+export type CompletionParameters = Maybe<Generating & { logprobs: number; echo: boolean }>;
+
+/** Parameters of `POST /v1/chat/completions`. */
+export type ChatParameters = Maybe<
+  Generating & {
+    logprobs: boolean;
+    top_logprobs: number;
+    tools: Tool[];
+    tool_choice: "none" | "required" | { type: "function"; function: { name: string } };
+    parallel_tool_calls: boolean;
+  }
+>;
+
+/** A request's body. */
+export type Body = Record<string, unknown>;
+
+const ELSEWHERE = new Map([
+  ["stream", "call the method for streams"],
+  ["ttft_ms", "give ttftMs among the options"],
+  ["timeout_ms", "give timeoutMs among the options"],
+]);
+
+/** A body of `parameters`; `TypeError` for what has another place, and for a seed that is not what it seems. */
+export function bodyOf(parameters: object): Body {
+  const body: Body = { ...parameters };
+  for (const [name, instead] of ELSEWHERE) {
+    if (body[name] != null) throw new TypeError(`${name} is no parameter here: ${instead}`);
+  }
+  if (typeof body["seed"] === "number" && !Number.isSafeInteger(body["seed"])) {
+    throw new TypeError(`seed must be an integer of at most 2^53 - 1 either way, not ${body["seed"]}`);
+  }
+  return body;
+}

@@ -1,0 +1,100 @@
+"""The TypeScript client, as `make typescript` compiled it, in node and against a real mesh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.errors import ERRORS, DeadlineUnmeetable
+from outrider.wire.tenants import BUCKET, Limits
+from outrider_client.errors import ErrorBody, error_of_answer, error_of_event
+
+from tests.broker import free_port
+from tests.gateway.desk import Desk
+from tests.gateway.stack import Stack
+from tests.gateway.streaming import Gateway
+
+PROJECT = Path(__file__).parents[2] / "clients" / "typescript"
+TESTS = PROJECT / "test"
+
+
+def _why_not() -> str:
+    """Why these tests cannot run; nothing if they can."""
+    if shutil.which("node") is None:
+        return "there is no node"
+    built = [path.stat().st_mtime for path in (PROJECT / "dist").glob("*.js")]
+    if not built or min(built) < max(path.stat().st_mtime for path in (PROJECT / "src").glob("*.ts")):
+        return "the client is not compiled, or is older than its sources: make typescript"
+    return ""
+
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(_why_not()), reason=_why_not())]
+
+
+def node(*scripts: Path, **environment: object) -> None:
+    """Runs tests of node's; fails with what they print if one of them does."""
+    given = os.environ | {name: str(value) for name, value in environment.items()}
+    command = ["node", "--test", "--test-reporter=tap", *map(str, scripts)]
+    ran = subprocess.run(command, cwd=PROJECT, env=given, capture_output=True, text=True, timeout=200)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_its_parts_work() -> None:
+    node(*TESTS.glob("*.test.js"))
+
+
+def test_its_errors_are_those_of_the_python_client() -> None:
+    told = [
+        (kind.http_status, msgspec.json.encode(error_answer(kind("why", param="place"))))
+        for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, Late, DeadlineUnmeetable)
+    ]
+    answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in told]
+    events = [(body, type(error_of_event(_error(body), None)).__name__) for _, body, _ in answers]
+    node(TESTS / "mesh" / "errors.js", CASES=json.dumps({"answers": answers, "events": events}))
+
+
+def test_it_streams_resumes_and_cancels(one: Gateway, other: Gateway) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    node(TESTS / "mesh" / "streams.js", ONE=one.url, OTHER=other.url, NOWHERE=nowhere)
+
+
+async def test_gateways_may_freeze_and_die(streaming: Stack, other: Gateway) -> None:
+    victim = Gateway(streaming)
+    await victim.ready()
+    node(TESTS / "mesh" / "gone.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
+
+
+def test_the_unmodified_openai_package_streams_too(one: Gateway) -> None:
+    package = Path(__file__).parent / "npm"
+    if not (package / "node_modules" / "openai").exists():
+        pytest.skip("the package openai is not installed: make typescript")
+    node(package / "openai.js", ONE=one.url)
+
+
+@pytest.fixture
+async def desk(streaming: Stack) -> AsyncIterator[Desk]:
+    bus = Bus()
+    await bus.connect(streaming.broker.url, "test", wait_s=10)
+    yield Desk(Bucket(bus, BUCKET))
+    await bus.close()
+
+
+async def test_keys_are_sent_and_limits_waited_for(streaming: Stack, other: Gateway, desk: Desk) -> None:
+    port = free_port()
+    keyed = streaming.add("gateway", port=port, auth="keys")
+    keyed.wait_ready()
+    _, text = await desk.key(Limits(concurrent_streams=1))
+    node(TESTS / "mesh" / "limits.js", KEYED=f"http://127.0.0.1:{port}", KEY=text)
+    keyed.stop()
+
+
+def _error(body: str) -> ErrorBody:
+    return msgspec.convert(json.loads(body)["error"], ErrorBody)
