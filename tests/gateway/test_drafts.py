@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,10 @@ from outrider.models.text import Tokenizer
 from outrider.v1.inference_pb2 import GenerateRequest
 from outrider.v1.sampling_pb2 import Speculation
 
-from tests.gateway.stack import MODEL, Stack, events, stack
+from tests.gateway.stack import BEGINNING, MODEL, Stack, events
 
-BODY = {"model": MODEL, "prompt": "def f(", "seed": 3, "max_tokens": 40, "ignore_eos": True, "return_drafts": True}
+BODY = {"model": MODEL, "prompt": BEGINNING, "seed": 3, "max_tokens": 40, "ignore_eos": True, "return_drafts": True}
 GREEDY = {"temperature": 0, "coalesce": False}
-
-
-@pytest.fixture(scope="module")
-def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh whose verifier guesses a good deal: what it has said of late, which is right where it is asked again."""
-    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port)
-        made.add_model("tokenizer")
-        made.add_model("verifier", drafters='["suffix", "ngram"]')
-        made.wait_ready()
-        yield made
 
 
 @pytest.fixture
@@ -49,7 +38,6 @@ async def streamed(http: httpx.AsyncClient, body: dict[str, Any]) -> list[dict[s
 
 async def test_a_chunk_tells_the_tree_of_its_step(http: httpx.AsyncClient, directory: Path) -> None:
     table = Tokenizer.load(directory).alone
-    await http.post("/v1/completions", json=BODY | GREEDY)
     chunks = await streamed(http, BODY | GREEDY | {"return_tokens": True})
     accepted = 0
     for extra in (chunk["outrider"] for chunk in chunks):
