@@ -64,6 +64,14 @@ async def endless(route: playwright.Route) -> None:
     await route.continue_(post_data=json.dumps(asked | {"ignore_eos": True}))
 
 
+async def until_guessed(page: Page) -> None:
+    """Runs it again until a guess was right: drafters that did not pay of late are left alone for a while."""
+    await expect(page.locator("#verdict")).to_contain_text("Identical")
+    while not await page.locator("#with .guess").count():
+        await page.click("#run")
+        await expect(page.locator("#verdict")).to_contain_text("Identical")
+
+
 async def facts(page: Page, pane: str) -> str:
     return await page.inner_text(f"#{pane} .facts")
 
@@ -72,6 +80,7 @@ async def test_a_prompt_is_answered_twice_with_the_same_text_and_both_speeds_are
     page: Page, guessing: Stack
 ) -> None:
     await ask(page, guessing.url, prompt=BEGINNING, max_tokens=80, seed=5)
+    await until_guessed(page)
     await expect(page.locator("#verdict")).to_contain_text("Identical: the same 80 tokens")
     await expect(page.locator("#verdict")).to_contain_text("Seed 5.")
     texts = [await page.locator(f"#{pane} pre").text_content() for pane in ("with", "without")]
@@ -88,7 +97,7 @@ async def test_tokens_have_the_colour_of_who_guessed_them_and_the_legend_counts_
     page: Page, guessing: Stack
 ) -> None:
     await ask(page, guessing.url, prompt=BEGINNING, max_tokens=80)
-    await expect(page.locator("#verdict")).to_contain_text("Identical")
+    await until_guessed(page)
     counts = [await page.locator(f"#with .told.by-{name}").count() for name in ("model", "suffix", "ngram")]
     assert sum(counts)
     legend = await page.inner_text("#with .legend")
