@@ -49,7 +49,8 @@ def _tokens(chunks: list[Chunk]) -> list[int]:
 
 
 async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncClient) -> None:
-    asked = ASKED | {"max_tokens": 30, "n": 2, "logprobs": 1, "echo": True, "speculation": "off"}
+    plain = {"speculation": "off", "return_drafts": True}
+    asked = ASKED | plain | {"max_tokens": 30, "n": 2, "logprobs": 1, "echo": True}
     async with AsyncClient(one.url) as http:
         whole = await http.complete("def f(", **asked, return_tokens=True)
         spoken = await http.chat(MESSAGES, seed=7, max_tokens=20)
@@ -59,6 +60,8 @@ async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncCl
     assert told.outrider is not None
     assert whole.outrider is not None
     assert [each.tokens for each in told.outrider.choices] == [each.tokens for each in whole.outrider.choices]
+    assert [each.drafts for each in told.outrider.choices] == [each.drafts for each in whole.outrider.choices]
+    assert [len(each.drafts) for each in told.outrider.choices] == [30, 30]
     assert told.model == MODEL
     chat = await client.chat(MESSAGES, seed=7, max_tokens=20)
     assert (chat.text, chat.choices[0].finish_reason) == (spoken.text, spoken.choices[0].finish_reason)

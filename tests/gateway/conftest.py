@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -23,6 +24,18 @@ def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         made.add("gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20, nats_door="false")
         made.add_model("tokenizer", trace_exporter="console")
         made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
+        made.wait_ready()
+        yield made
+
+
+@pytest.fixture(scope="session")
+def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A mesh with a good guesser, the target over again, which is asked in any case at first, and two cheap ones."""
+    drafters = {"drafters": '["model", "suffix", "ngram"]', "options": json.dumps({"model": {"model": str(directory)}})}
+    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add("gateway", port=made.port, nats_door="false")
+        made.add_model("tokenizer")
+        made.add_model("verifier", **drafters)
         made.wait_ready()
         yield made
 

@@ -17,6 +17,7 @@ from tests.text.makers import CHATML, byte_level, write
 from tests.toy_model import save_toy
 
 MODEL = "toy"
+BEGINNING = "def f("
 CONTEXT = 4096
 RUNNING, WAITING = 2, 3
 """Requests that the shared verifier runs at once, and those that may wait."""

@@ -49,10 +49,11 @@ def test_every_parameter_is_honoured() -> None:
         echo=True,
         speculation={"drafters": ["ngram"], "max_nodes": 9},
         priority=-3,
+        return_drafts=True,
     )
     assert asked.max_tokens == 7
     assert asked.priority == 3
-    assert asked.speculation == Speculation(drafters=("ngram",), max_nodes=9)
+    assert asked.speculation == Speculation(drafters=("ngram",), max_nodes=9, return_drafts=True)
     sampling = asked.sampling.to_proto(7)
     assert (sampling.temperature, sampling.top_k, sampling.seed) == (0, 3, 2**64 - 5)
     assert (round(sampling.top_p, 6), round(sampling.min_p, 6)) == (0.5, 0.1)

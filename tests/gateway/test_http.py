@@ -108,7 +108,8 @@ async def test_the_openai_client_reads_what_is_wrong(
         ("POST", "/v1/completions", b" " * (1 << 20) + b"{}", 413),
         ("GET", "/v1/completions", b"", 405),
         ("GET", "/v1/nothing", b"", 404),
-        ("GET", "/", b"", 404),
+        ("POST", "/", b"", 405),
+        ("GET", "/nothing", b"", 404),
     ],
 )
 async def test_every_refusal_is_an_error_object_with_an_id(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from outrider.gateway.reassembly import Reassembly, join, split
-from outrider.wire.frames import Finish, Frame, Likelihood, Usage
+from outrider.wire.frames import Draft, Finish, Frame, Likelihood, Usage
 
 _LENGTH = 12
 _spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lambda pair: (pair[0], max(pair)))
@@ -23,6 +23,7 @@ def _frame(start: int, end: int) -> Frame:
         ["d" * (n % 2) for n in numbers],
         finish,
         likelihoods=likely or None,
+        drafts=[Draft(n, [n], [b""], [-1], ["d"], []) for n in numbers] or None,
     )
 
 

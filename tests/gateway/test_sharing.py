@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from outrider.gateway.models import Served
 from outrider.gateway.sharing.cache import Cache, repeatable
@@ -249,6 +250,7 @@ def test_everything_that_may_change_an_answer_tells_requests_apart() -> None:
         job(logprobs=0),
         job(temperature=0.0, top_k=1),
     ]
+    others.append(msgspec.structs.replace(job(), speculation=Speculation(return_drafts=True)))
     assert len({sameness(each) for each in [job(), *others]}) == 1 + len(others)
     bias = {1: 2.0, 2: 3.0, 9: 4.0}
     assert sameness(job(logit_bias=bias)) == sameness(job(logit_bias=dict(reversed(bias.items()))))

@@ -45,6 +45,10 @@ def test_the_wheel_holds_every_package(contents, package):
     assert any(name.startswith(f"outrider/{package}/") and name.endswith(".py") for name in contents)
 
 
+def test_the_wheel_ships_the_playground(contents):
+    assert contents["outrider/gateway/playground/page.html"]
+
+
 def test_the_wheel_leaves_the_namespace_open(contents):
     assert "outrider/__init__.py" not in contents
 

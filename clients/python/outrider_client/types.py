@@ -40,13 +40,32 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens_details: CompletionDetails = CompletionDetails()
 
 
+class Draft(msgspec.Struct, frozen=True):
+    """The guesses that one step verified, as a tree.
+
+    Node ``i`` guesses ``tokens[i]`` behind the node ``parents[i]``; with the parent -1 it guesses the generated token
+    ``first_index``. ``accepted`` lists the nodes that became tokens of the answer, from the top down.
+    """
+
+    first_index: int
+    tokens: list[int]
+    texts: list[str]
+    parents: list[int]
+    guessed_by: list[str]
+    accepted: list[int]
+
+
 class Detail(msgspec.Struct, frozen=True):
-    """What OpenAI's API has no place for; the lists are there with ``return_tokens``, the rest at the end."""
+    """What OpenAI's API has no place for.
+
+    ``drafts`` are there with ``return_drafts``, the lists before it with ``return_tokens``, the rest at the end.
+    """
 
     first_index: int | None = None
     tokens: list[int] = []
     texts: list[str] = []
     guessed_by: list[str] = []
+    drafts: list[Draft] = []
     steps: int | None = None
     seed: int | None = None
     verifier: str | None = None

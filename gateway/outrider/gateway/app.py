@@ -12,6 +12,7 @@ from outrider.gateway.http import json_response
 from outrider.gateway.openai.routes import OpenAi
 from outrider.gateway.openai.streams import Streams
 from outrider.gateway.openapi.document import document
+from outrider.gateway.playground.page import Playground
 from outrider.gateway.readiness import Health, Ready, ready
 from outrider.gateway.responses.routes import Responses
 from outrider.gateway.settings import GatewaySettings
@@ -45,6 +46,7 @@ def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASG
         return JSONResponse(described)
 
     operations = [
+        *(Playground().routes if settings.playground else []),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
         Route("/metrics", metrics),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 import msgspec
-from outrider.wire.frames import Frame
+from outrider.wire.frames import Draft, Frame
 
 
 class Reassembly:
@@ -76,13 +76,22 @@ def join(frames: list[Frame]) -> Frame:
         texts=[text for frame in frames for text in frame.texts],
         guessed_by=[name for frame in frames for name in frame.guessed_by],
         likelihoods=[entry for frame in frames for entry in frame.likelihoods or []] or None,
+        drafts=[draft for frame in frames for draft in frame.drafts or []] or None,
     )
 
 
 def split(frame: Frame, count: int) -> tuple[Frame, Frame]:
-    """``frame`` as its first ``count`` tokens and the rest, which has the end."""
-    head = msgspec.structs.replace(_part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None)
-    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=frame.first_index + count)
+    """``frame`` as its first ``count`` tokens and the rest, which has the end; drafts are where they begin."""
+    place, drafts = frame.first_index + count, frame.drafts
+    told = (None, None) if drafts is None else _parted(drafts, place)
+    head = msgspec.structs.replace(
+        _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=told[0]
+    )
+    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=told[1])
+
+
+def _parted(drafts: list[Draft], place: int) -> tuple[list[Draft], list[Draft]]:
+    return [each for each in drafts if each.first_index < place], [each for each in drafts if each.first_index >= place]
 
 
 def _part(frame: Frame, places: slice) -> Frame:

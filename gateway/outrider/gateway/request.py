@@ -127,15 +127,21 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class Speculation(msgspec.Struct, frozen=True):
-    """How a request may be guessed ahead; no drafters named means all there are, 0 nodes the verifier's choice."""
+    """How a request may be guessed ahead; no drafters named means all there are, 0 nodes the verifier's choice.
+
+    ``return_drafts`` has the guesses told that were verified.
+    """
 
     off: bool = False
     drafters: tuple[str, ...] = ()
     max_nodes: int = 0
+    return_drafts: bool = False
 
     def to_proto(self) -> SpeculationProto:
         """The wire's form."""
-        return SpeculationProto(off=self.off, drafters=self.drafters, max_nodes=self.max_nodes)
+        return SpeculationProto(
+            off=self.off, drafters=self.drafters, max_nodes=self.max_nodes, return_drafts=self.return_drafts
+        )
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     nats_request_s: Annotated[
         float, Meta(gt=0, le=86400, description="seconds after which a request that came over NATS is ended")
     ] = 600.0
+    playground: Annotated[bool, Meta(description="serve a page at / on which people can try the models")] = True
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
     silence_s: Annotated[
         float,

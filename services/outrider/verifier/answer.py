@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from outrider.models.speculation import MergedTree
 from outrider.models.text import IncrementalDecoder, StopMatcher, Tokenizer
 from outrider.verifier.likelihood import Score
 from outrider.verifier.sequence import Request
-from outrider.wire.frames import Alternative, Finish, Frame, Likelihood, Usage
+from outrider.wire.frames import Alternative, Draft, Finish, Frame, Likelihood, Usage
 
 _ECHOED = 256
 """Most tokens of a prompt in one frame: with log-probabilities a prompt may exceed what a broker takes at once."""
@@ -76,12 +77,28 @@ class Answer:
             yield Frame(self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likely)
 
     def frame(
-        self, tokens: list[int], texts: list[str], guessed_by: list[str], scores: Sequence[Score] | None = None
+        self,
+        tokens: list[int],
+        texts: list[str],
+        guessed_by: list[str],
+        scores: Sequence[Score] | None = None,
+        drafts: list[Draft] | None = None,
     ) -> Frame:
         """The frame of ``tokens``, which follow those of the frame before."""
         first, self._count = self._count, self._count + len(tokens)
         likely = None if scores is None else self._likelihoods(tokens, scores)
-        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely)
+        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely, drafts=drafts)
+
+    def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
+        """What is told of the guesses that a step verified; None where nobody asks.
+
+        It accepted those on ``rows`` (`Accepted`), of which the next frame will have so many ``tokens``.
+        """
+        if not self._request.return_drafts:
+            return None
+        data = [self._data(token) for token in guesses.tokens]
+        path = [row - 1 for row in rows[1 : tokens + 1]]
+        return [Draft(self._count, guesses.tokens, data, guesses.parents, guesses.drafters, path)]
 
     def _likelihoods(self, tokens: Sequence[int], scores: Sequence[Score | None]) -> list[Likelihood]:
         return [

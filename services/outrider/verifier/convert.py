@@ -85,6 +85,7 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now:
         weight=_weight(message),
         first_by=now + _within(message.ttft_ms, "ttft_ms"),
         end_by=now + _within(message.timeout_ms, "timeout_ms"),
+        return_drafts=message.speculation.return_drafts,
     )
 
 

@@ -236,7 +236,8 @@ class Engine:
         sequence.rejected += len(guesses) - right
         self.tally.tokens += len(tokens)
         self.scheduler.served(sequence, len(tokens))
-        frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn))
+        drafts = stream.drafts(guesses, accepted.rows, len(tokens))
+        frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn), drafts)
         if finish is not None:
             self._end(sequence, finish, frame, _NO_TOKEN if finish is Finish.REFUSED else None)
             return

@@ -32,6 +32,7 @@ class Request:
         weight: the tenant's share beside other tenants': what it is served counts so many times less.
         first_by: when its first token has to be there, on the scheduler's clock.
         end_by: when its last one has to be.
+        return_drafts: whether frames tell the guesses that were verified.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Request:
     weight: float = 1.0
     first_by: float = inf
     end_by: float = inf
+    return_drafts: bool = False
 
     @property
     def speculates(self) -> bool:

@@ -59,6 +59,23 @@ class Likelihood(msgspec.Struct, array_like=True, frozen=True):
     top: list[Alternative]
 
 
+class Draft(msgspec.Struct, array_like=True, frozen=True):
+    """The tree of guesses that one step verified.
+
+    Node ``i`` guesses the token ``tokens[i]``, whose bytes are ``data[i]``, behind its parent, the node ``parents[i]``,
+    which stands before it; with the parent -1 it guesses the request's generated token ``first_index``.
+    ``guessed_by[i]`` names its drafter. ``accepted`` lists the nodes that became tokens of the answer, from the top
+    down.
+    """
+
+    first_index: int
+    tokens: list[int]
+    data: list[bytes]
+    parents: list[int]
+    guessed_by: list[str]
+    accepted: list[int]
+
+
 class Frame(msgspec.Struct, array_like=True, frozen=True):
     """Tokens ``first_index`` to ``first_index + len(tokens) - 1`` of a request's generated tokens.
 
@@ -70,7 +87,9 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     ``Finish.REFUSED`` (the request's own parameters leave no token to draw), with ``Finish.TIMEOUT`` (a deadline has
     passed; without ``usage`` where nothing was computed), and with a ``Finish.CANCELLED`` that is
     meant for every reader, whoever they follow. ``likelihoods`` has one for each of ``tokens`` where they were asked
-    for. ``verifier`` is the process that ended the request, on the last frame.
+    for. ``verifier`` is the process that ended the request, on the last frame. ``drafts`` has the tree of the step that
+    decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
+    frames were joined.
     """
 
     request: str
@@ -83,6 +102,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
+    drafts: list[Draft] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -7,7 +7,7 @@ from bisect import bisect_left
 import msgspec
 
 from outrider_client.errors import ErrorBody, GatewayError, error_of_event
-from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, PromptDetails, Usage
+from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, Draft, PromptDetails, Usage
 
 _LEAST = -(1 << 31)
 _TYPES = {"error": "server_error", "refused": "invalid_request_error", "cancelled": "cancelled_error"}
@@ -42,6 +42,17 @@ class Likelihood(msgspec.Struct, array_like=True, frozen=True):
     top: list[Likely]
 
 
+class Tree(msgspec.Struct, array_like=True, frozen=True):
+    """The guesses that a step verified; ``data`` are the bytes of each."""
+
+    first_index: int
+    tokens: list[int]
+    data: list[bytes]
+    parents: list[int]
+    guessed_by: list[str]
+    accepted: list[int]
+
+
 class Frame(msgspec.Struct, array_like=True, frozen=True):
     """Tokens from ``first_index`` on, and at the end how it ended."""
 
@@ -55,6 +66,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
+    drafts: list[Tree] | None = None
 
 
 read_frame = msgspec.msgpack.Decoder(Frame).decode
@@ -145,6 +157,7 @@ class Choices:
             tokens=frame.tokens,
             texts=frame.texts,
             guessed_by=frame.guessed_by,
+            drafts=[_draft(tree) for tree in frame.drafts or []],
             seed=self.taken.seed if cost is not None and self.taken is not None and place == 0 else None,
             steps=None if cost is None else cost.steps + bisect_left(self._starts[place], cost.emitted),
             verifier=frame.verifier,
@@ -179,7 +192,21 @@ def _from(frame: Frame, index: int) -> Frame:
         texts=frame.texts[known:],
         guessed_by=frame.guessed_by[known:],
         likelihoods=None if frame.likelihoods is None else frame.likelihoods[known:],
+        drafts=[tree for tree in frame.drafts or [] if tree.first_index >= index],
     )
+
+
+def _draft(tree: Tree) -> Draft:
+    texts = [_name(data) for data in tree.data]
+    return Draft(tree.first_index, tree.tokens, texts, tree.parents, tree.guessed_by, tree.accepted)
+
+
+def _name(data: bytes) -> str:
+    """A token's text; of a part of a character its bytes, as the gateway has them over HTTP."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def _logprobs(frame: Frame) -> dict[str, object] | None:

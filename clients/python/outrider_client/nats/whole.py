@@ -45,6 +45,7 @@ def _detail(parts: Sequence[Detail]) -> Detail:
         tokens=[token for part in parts for token in part.tokens],
         texts=[text for part in parts for text in part.texts],
         guessed_by=[name for part in parts for name in part.guessed_by],
+        drafts=[draft for part in parts for draft in part.drafts],
     )
 
 

@@ -92,6 +92,8 @@ def _structure(grammar: dict[str, Any]) -> dict[str, Any]:
 
 
 def _speculation(wanted: Speculation) -> Any:
+    if wanted.return_drafts:
+        raise InvalidRequest("speculation.return_drafts is not supported over gRPC: leave it out", param="speculation")
     if not wanted.off:
         return {"drafters": list(wanted.drafters), "max_nodes": wanted.max_nodes or None}
     if wanted.drafters or wanted.max_nodes:

@@ -8,9 +8,19 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
 from outrider.gateway.openai.forms import Form
-from outrider.gateway.openai.shapes import Answer, AnswerOf, Choice, CompletionDetails, Extra, PromptDetails, UsageBody
+from outrider.gateway.openai.logprobs import token_name
+from outrider.gateway.openai.shapes import (
+    Answer,
+    AnswerOf,
+    Choice,
+    CompletionDetails,
+    DraftBody,
+    Extra,
+    PromptDetails,
+    UsageBody,
+)
 from outrider.gateway.request import choice_seed
-from outrider.wire.frames import Frame, Usage
+from outrider.wire.frames import Draft, Frame, Usage
 
 
 class Writer:
@@ -58,9 +68,10 @@ class Writer:
         choice = self._form.delta(frame, index, self._written[index])
         self._written[index] += length
         silent = (not length or self._form.late) and frame.finish is None and frame.likelihoods is None
-        if silent and not self._return_tokens:
+        detailed = self._return_tokens or frame.drafts is not None
+        if silent and not detailed:
             return None
-        told = self._return_tokens or frame.finish is not None
+        told = detailed or frame.finish is not None
         return self._part([choice], usage, self._extra(frame, index) if told else UNSET)
 
     def last(self, frames: Sequence[Frame]) -> Answer:
@@ -90,11 +101,18 @@ def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:
     told = Extra()
     if return_tokens:
         told = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+    if frame.drafts is not None:
+        told.drafts = [_draft(draft) for draft in frame.drafts]
     if frame.finish is not None:
         told.steps = frame.usage.steps if frame.usage else UNSET
         told.seed, told.verifier = seed, frame.verifier or UNSET
         told.lossy = True if frame.usage and frame.usage.lossy else UNSET
     return told
+
+
+def _draft(draft: Draft) -> DraftBody:
+    texts = [token_name(data) for data in draft.data]
+    return DraftBody(draft.first_index, draft.tokens, texts, draft.parents, draft.guessed_by, draft.accepted)
 
 
 def fingerprint(served: Served) -> str:

@@ -31,6 +31,7 @@ class Body(Asked, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=128, description="an integer from 1 to 128")] = 1
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
+    return_drafts: Flag = False
 
     @property
     def include_usage(self) -> bool:
@@ -43,7 +44,7 @@ class Body(Asked, frozen=True, kw_only=True):
             model=self.model,
             prompt=self._prompt(),
             sampling=self._sampling(),
-            speculation=self._speculation(),
+            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             choices=self.n,
             priority=-self.priority,

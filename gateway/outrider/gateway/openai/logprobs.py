@@ -64,7 +64,7 @@ def text_logprobs(frame: Frame, offset: int) -> TextLogprobs | None:
     for text, entry in zip(frame.texts, frame.likelihoods, strict=True):
         told.text_offset.append(offset)
         told.token_logprobs.append(entry.logprob)
-        told.tokens.append(_name(entry.data))
+        told.tokens.append(token_name(entry.data))
         told.top_logprobs.append(_top(entry))
         offset += len(text)
     return told
@@ -76,8 +76,8 @@ def _top(entry: Likelihood) -> dict[str, float] | None:
         return None
     named: dict[str, float] = {}
     for other in entry.top:
-        named.setdefault(_name(other.data), other.logprob)
-    named.setdefault(_name(entry.data), entry.logprob)
+        named.setdefault(token_name(other.data), other.logprob)
+    named.setdefault(token_name(entry.data), entry.logprob)
     return named
 
 
@@ -85,8 +85,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _name(data: bytes) -> str:
-    """A token's text, or ``bytes:\\x..`` where it is a part of a character."""
+def token_name(data: bytes) -> str:
+    """The text of a token with these bytes, or ``bytes:\\x..`` where it is a part of a character."""
     try:
         return data.decode()
     except UnicodeDecodeError:

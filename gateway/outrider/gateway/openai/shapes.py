@@ -35,6 +35,17 @@ class UsageBody(msgspec.Struct):
     completion_tokens_details: CompletionDetails
 
 
+class DraftBody(msgspec.Struct):
+    """The tree of guesses that one step verified, as `outrider.wire.frames.Draft`; ``texts`` are its tokens' names."""
+
+    first_index: int
+    tokens: list[int]
+    texts: list[str]
+    parents: list[int]
+    guessed_by: list[str]
+    accepted: list[int]
+
+
 class Extra(msgspec.Struct, omit_defaults=True):
     """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk."""
 
@@ -42,6 +53,7 @@ class Extra(msgspec.Struct, omit_defaults=True):
     tokens: list[int] | UnsetType = UNSET
     texts: list[str] | UnsetType = UNSET
     guessed_by: list[str] | UnsetType = UNSET
+    drafts: list[DraftBody] | UnsetType = UNSET
     steps: int | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     verifier: str | UnsetType = UNSET

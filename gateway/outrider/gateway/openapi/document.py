@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ _DIALECT = "3.1.0"
 _LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _REQUEST_ID = {"schema": {"type": "string"}, "required": True, "description": "The request's id."}
 
-_RETRY_AFTER = {"schema": {"type": "string"}, "required": True, "description": "Seconds until another try makes sense."}
+_RETRY_AFTER = {"schema": {"type": "string"}, "description": "Seconds until another try makes sense."}
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
@@ -119,7 +119,10 @@ def _answers(said: Operation, schemas: _Schemas) -> dict[str, Any]:
         content["text/event-stream"] = {"schema": _event([schemas.of(event) for event in said.events], said.done)}
     if said.text:
         content["text/plain"] = {"schema": {"type": "string"}}
+    if said.page:
+        content["text/html"] = {"schema": {"type": "string"}}
     answers = {"200": _told("As asked.", content)} if content else {}
+    answers |= {"304": _told("It is the one that was named.", {})} if said.page else {}
     return answers | ({"204": _told(said.empty, {})} if said.empty else {})
 
 
@@ -133,16 +136,15 @@ def _event(kinds: list[dict[str, Any]], done: bool) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": ["data"]}
 
 
-def _errors(kinds: Iterable[type[OutriderError]], schemas: _Schemas) -> dict[str, Any]:
+def _errors(kinds: Collection[type[OutriderError]], schemas: _Schemas) -> dict[str, Any]:
     """Answers by status, each described by the errors that have it."""
     told: dict[str, Any] = {}
-    for kind in kinds:
-        said = (kind.__doc__ or "").partition("\n")[0]
-        content = {"application/json": {"schema": schemas.of(ErrorAnswer)}}
-        entry = told.setdefault(str(kind.http_status), _told("", content))
-        entry["description"] = f"{entry['description']} {said}".strip()
-        if kind.retryable:
-            entry["headers"]["retry-after"] = _RETRY_AFTER
+    for status in dict.fromkeys(kind.http_status for kind in kinds):
+        same = [kind for kind in kinds if kind.http_status == status]
+        said = " ".join((kind.__doc__ or "").partition("\n")[0] for kind in same)
+        entry = told[str(status)] = _told(said, {"application/json": {"schema": schemas.of(ErrorAnswer)}})
+        if any(kind.retryable for kind in same):
+            entry["headers"]["retry-after"] = _RETRY_AFTER | {"required": all(kind.retryable for kind in same)}
     return told
 
 

@@ -54,7 +54,7 @@ class Given(msgspec.Struct, frozen=True):
 class Operation(msgspec.Struct, frozen=True):
     """A method of a path. ``events`` are those of a stream, the last of which may be ``[DONE]``.
 
-    ``empty`` says what 204 means, where that is answered.
+    ``empty`` says what 204 means, where that is answered; a ``page`` is one of HTML, and 304 where it is known already.
     """
 
     summary: str
@@ -65,6 +65,7 @@ class Operation(msgspec.Struct, frozen=True):
     events: tuple[Any, ...] = ()
     done: bool = False
     text: bool = False
+    page: bool = False
     empty: str = ""
     errors: Errors = ()
 
@@ -144,6 +145,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         answer=Detokenized,
         errors=_READ + _SERVED,
     ),
+    ("GET", "/"): Operation("The playground, for a browser.", headers={"if-none-match": str}, page=True),
     ("GET", "/healthz"): Operation("Whether the process lives.", answer=Health),
     ("GET", "/readyz"): Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,)),
     ("GET", "/metrics"): Operation("Prometheus metrics.", text=True),

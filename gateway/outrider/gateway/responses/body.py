@@ -132,13 +132,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "reasoning": ({}, {"effort": "none"}),
     "stream_options": ({}, {"include_obfuscation": False}),
+    "return_drafts": (False,),
     "conversation": _ABSENT,
     "context_management": _ABSENT,
     "max_tool_calls": _ABSENT,
     "moderation": _ABSENT,
     "prompt": _ABSENT,
 }
-"""Parameters of OpenAI's that are not honoured."""
+"""Parameters of OpenAI's, and of the other endpoints, that are not honoured."""
 
 
 def read_response(body: bytes) -> ResponseBody:

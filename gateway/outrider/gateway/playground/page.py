@@ -1,0 +1,61 @@
+"""The playground: one page, which a browser may load nothing beside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_PAGE = Path(__file__).with_name("page.html")
+
+
+class Playground:
+    """``GET /``, for people: a page that asks `/v1/completions` as any client does, with the key that it is given."""
+
+    def __init__(self) -> None:
+        page = _PAGE.read_bytes()
+        self._page, self._headers = page, _headers(page)
+        self.routes = [Route("/", self._get, methods=["GET"])]
+
+    async def _get(self, request: Request) -> Response:
+        if _has(request.headers.get("if-none-match", ""), self._headers["etag"]):
+            return Response(status_code=304, headers=self._headers)
+        return Response(self._page, 200, self._headers, "text/html; charset=utf-8")
+
+
+def _headers(page: bytes) -> dict[str, str]:
+    """A browser asks each time whether the page has changed, and runs and sends nothing but what stands in it."""
+    return {
+        "etag": f'"{hashlib.sha256(page).hexdigest()[:32]}"',
+        "cache-control": "no-cache",
+        "content-security-policy": "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src {_hash(page, 'script')}",
+                f"style-src {_hash(page, 'style')}",
+                "img-src data:",
+                "connect-src 'self'",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        ),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+
+
+def _hash(page: bytes, tag: str) -> str:
+    """The page's only element ``tag``, as a Content-Security-Policy names it (CSP level 3, 2.3.1)."""
+    (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>".encode(), page, re.DOTALL)
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+
+
+def _has(asked: str, etag: str) -> bool:
+    """Whether an ``If-None-Match`` names ``etag`` (RFC 9110, 13.1.2)."""
+    return any(each.strip().removeprefix("W/") in (etag, "*") for each in asked.split(","))

@@ -1,0 +1,52 @@
+"""The playground as it is served: one page, by itself, cached, and not at all where nobody wants it."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from tests.broker import free_port
+from tests.gateway.stack import Stack
+
+
+@pytest.fixture(scope="module")
+def served(shared: Stack) -> httpx.Response:
+    return httpx.get(shared.url)
+
+
+def test_the_page_needs_nothing_from_anywhere_else(served: httpx.Response) -> None:
+    assert (served.status_code, served.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert set(re.findall(r"https?://[\w./]*", served.text)) == {"http://www.w3.org/2000/svg"}
+    assert re.findall(r'\b(?:src|href)="([^"]*)"', served.text) == ["data:,", "/openapi.json"]
+
+
+def test_the_policy_names_what_is_allowed_and_nothing_in_general(served: httpx.Response) -> None:
+    policy = dict(part.split(" ", 1) for part in served.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert all(policy[name].startswith("'sha256-") for name in ("script-src", "style-src"))
+    assert "unsafe" not in served.headers["content-security-policy"]
+    assert served.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("named", ["{}", "W/{}", '"other", {}', "*"])
+def test_who_has_the_page_is_not_sent_it_again(shared: Stack, served: httpx.Response, named: str) -> None:
+    etag = served.headers["etag"]
+    again = httpx.get(shared.url, headers={"if-none-match": named.format(etag)})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    assert served.headers["cache-control"] == "no-cache"
+    assert httpx.get(shared.url, headers={"if-none-match": '"other"'}).content == served.content
+
+
+def test_a_gateway_that_is_told_so_has_none(shared: Stack) -> None:
+    port = free_port()
+    gateway = shared.add("gateway", port=port, playground="false", nats_door="false")
+    gateway.wait_ready()
+    refused = httpx.get(f"http://127.0.0.1:{port}/")
+    paths = httpx.get(f"http://127.0.0.1:{port}/openapi.json").json()["paths"]
+    gateway.stop()
+    assert refused.status_code == 404
+    assert refused.json()["error"]["message"].startswith("no such path")
+    assert "/" not in paths
