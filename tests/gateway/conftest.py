@@ -30,8 +30,9 @@ def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh with a good guesser, the target over again, which is asked in any case at first, and two cheap ones."""
-    drafters = {"drafters": '["model", "suffix", "ngram"]', "options": json.dumps({"model": {"model": str(directory)}})}
+    """A mesh with a good guesser, the target over again, and two cheap ones, all of which are asked at every step."""
+    options = json.dumps({"model": {"model": str(directory)}})
+    drafters = {"drafters": '["model", "suffix", "ngram"]', "asking": "always", "options": options}
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, nats_door="false")
         made.add_model("tokenizer")
