@@ -189,6 +189,17 @@ def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
     assert engine.load == 0
 
 
+@pytest.mark.parametrize("foreign", [-1, VOCABULARY])
+def test_guesses_that_the_target_has_no_ids_for_are_dropped(
+    make_engine: MakeEngine, plain: dict[str, list[int]], foreign: int
+) -> None:
+    drafter = EverythingDrafter(VOCABULARY, 1)
+    drafter._tokens[7] = foreign
+    engine = make_engine(VOCABULARY, [drafter])
+    assert said(engine, requests(24)) == plain
+    assert engine.guessing.counts.unusable[drafter.name] > 0
+
+
 class Broken:
     """A rule that cannot be applied."""
 

@@ -33,6 +33,8 @@ _SPECULATION: dict[str, Any] = {
     **{name: {"drafters": [name]} for name in _LOCAL},
     "all": {"drafters": _LOCAL},
 }
+_SMALL_PAGE = 4
+"""Tokens a page where there are too few: answers need several more of them than their prompts."""
 _PREEMPTIONS = "outrider_verifier_preemptions_total"
 Answers = dict[int, Answer]
 
@@ -84,7 +86,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=20)
     parser.add_argument("--hang-up", type=float, default=0.1, help="share of the clients that leave in mid-stream")
-    parser.add_argument("--pages", type=int, default=128, help="KV pages of the verifier that has too few")
+    pages_help = f"KV pages of {_SMALL_PAGE} tokens of the verifier that has too few"
+    parser.add_argument("--pages", type=int, default=400, help=pages_help)
     parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=list(MIXED), help="by name")
@@ -115,7 +118,8 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None)
         "verifier.drafters": json.dumps(_LOCAL),
         "verifier.asking": "always",
     }
-    return local_mesh.running(settings | ({"verifier.pages": str(pages)} if pages else {}), verifiers)
+    scarce = {"verifier.pages": str(pages), "verifier.page_size": str(_SMALL_PAGE)} if pages else {}
+    return local_mesh.running(settings | scarce, verifiers)
 
 
 def _passes(

@@ -27,7 +27,7 @@ class Counts:
         drafted: guesses that a step could have bought, by drafter and depth; 1 is the token behind the next.
         bought: guesses verified.
         accepted: of those, how many came true.
-        unusable: trees that the rule of acceptance had no use for, since they were not drawn as it needs, by drafter.
+        unusable: trees of ids that the target does not have, or not drawn as the rule needs it, by drafter.
         exposed: seconds for which steps waited for a drafter of the verifier's own.
         predicted: seconds that steps of decoding alone were expected to take.
         real: seconds that they took.
@@ -95,7 +95,7 @@ class Guessing:
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
-        if self._weighs(sequence) and tree.tokens and not self._drawn(tree):
+        if tree.tokens and (not self._knows(tree) or (self._weighs(sequence) and not self._drawn(tree))):
             self.counts.unusable[tree.drafter] += 1
             return
         current = tree.after(sequence.tokens[tree.length :])
@@ -148,6 +148,10 @@ class Guessing:
     def _weighs(self, sequence: Sequence) -> bool:
         """Whether the rule weighs a sequence's guesses by what they were drawn from."""
         return self._runner.rule.needs_proposals and not sequence.request.sampling.greedy
+
+    def _knows(self, tree: DraftTree) -> bool:
+        """Whether all guesses are ids of the target."""
+        return min(tree.tokens) >= 0 and max(tree.tokens) < self._runner.model.config.vocab_size
 
     def _drawn(self, tree: DraftTree) -> bool:
         """Whether guesses were drawn as the rule needs it."""

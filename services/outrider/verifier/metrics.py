@@ -26,7 +26,9 @@ _DRAFTED = counter(
 )
 _BOUGHT = counter("spec_bought_tokens", "Guesses verified.", _BY)
 _ACCEPTED = counter("spec_accepted_tokens", "Guesses that came true.", _BY)
-_UNUSABLE = counter("spec_unusable_trees", "Trees that the rule of acceptance has no use for.", ["drafter"])
+_UNUSABLE = counter(
+    "spec_unusable_trees", "Trees of foreign ids, or not drawn as the rule of acceptance needs it.", ["drafter"]
+)
 _EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", ["drafter"])
 _STEP = counter("spec_step_seconds", "Time of steps of decoding alone, as predicted and as it was.", ["kind"])
 _ASKED = gauge(
@@ -86,7 +88,9 @@ class Metrics:
                 _ASKED.labels(drafter).set(drafter not in quiet)
         for drafter, trees in list(now.unusable.items()):
             if not seen.unusable[drafter]:
-                _log.warning("guesses are not used: the rule needs what they were drawn from", drafter=drafter)
+                _log.warning(
+                    "guesses are not used: foreign ids, or the rule needs what they were drawn from", drafter=drafter
+                )
             _UNUSABLE.labels(drafter).inc(trees - seen.unusable[drafter])
             seen.unusable[drafter] = trees
         for drafter, seconds in list(now.exposed.items()):
