@@ -198,10 +198,8 @@ async def test_a_client_that_leaves_before_the_answer_ends_the_generation(
 
 async def test_a_full_verifier_is_told_as_429_with_a_time_to_come_back(shared: Stack, registry: Registry) -> None:
     streams = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING + WAITING)]
-    reading: list[asyncio.Task[None]] = []
-    for count, stream in enumerate(streams, 1):
-        reading.append(asyncio.create_task(stream.run()))
-        await eventually(lambda count=count: _load(registry) == count)
+    reading = [asyncio.create_task(stream.run()) for stream in streams]
+    await eventually(lambda: _load(registry) == len(streams))
     async with httpx.AsyncClient(base_url=shared.url, timeout=60) as http:
         response = await http.post("/v1/completions", json=_body())
     for task in reading:
