@@ -1,7 +1,7 @@
 """An engine that answers at once, `python -m outrider.loadtest.echo`: what stands before it is all that takes time.
 
-It is a verifier for the mesh, of the model and vocabulary of the first tokenizer that it finds, and speaks plain OpenAI over
-HTTP beside that, for proxies that know nothing else. Every answer has ``max_tokens`` times the same token.
+It is a verifier for the mesh, of the model and vocabulary of the first tokenizer that it finds, and speaks plain OpenAI
+over HTTP beside that, for proxies that know nothing else. Every answer has ``max_tokens`` times the same token.
 """
 
 from __future__ import annotations

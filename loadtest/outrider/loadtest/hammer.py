@@ -1,7 +1,7 @@
 """A client that costs less than what it measures: one request over and over, on connections that stay open.
 
-`python -m outrider.loadtest.hammer` reads a `Task` as JSON from standard input and writes a `Result` to standard output:
-it is a process of its own, so that what it costs is not charged to anybody who is measured.
+`python -m outrider.loadtest.hammer` reads a `Task` as JSON from standard input and writes a `Result` to standard
+output: a process of its own, so that what it costs is not charged to anybody who is measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 class Task(msgspec.Struct, frozen=True):
     """``body`` is posted to ``url`` for ``seconds`` over so many ``connections``.
 
-    As often as it is answered where ``rate`` is 0, else so many times a second, whether earlier ones are answered or not.
+    As often as it is answered where ``rate`` is 0, else so many times a second, whether earlier ones are answered or
+    not.
     """
 
     url: str
@@ -117,7 +118,7 @@ class _Load:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         body = bytes(task.body)
         self.request = f"POST {parts.path} HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
-        self._host, self._port = parts.hostname, parts.port
+        self._host, self._port = parts.hostname or "", parts.port or 80
         self._latencies: list[float] = []
         self._events = 0
         self._free: list[_Connection] = []

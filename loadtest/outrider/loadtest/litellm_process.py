@@ -57,7 +57,15 @@ def running(environment: Path, directory: Path, model: str, engine: str, port: i
     key, log = f"sk-{secrets.token_urlsafe(32)}", directory / "litellm.log"
     config = directory / "litellm.json"  # which is YAML as well
     config.write_bytes(msgspec.json.encode(_config(model, engine, key)))
-    command = [environment / "bin" / "litellm", "--config", config, "--host", "127.0.0.1", "--port", str(port)]
+    command: list[str | Path] = [
+        environment / "bin" / "litellm",
+        "--config",
+        config,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with (
         log.open("wb") as told,
         subprocess.Popen(command, stdout=told, stderr=told, env=os.environ | _QUIET) as process,

@@ -1,7 +1,7 @@
 """What a request costs in front of the engine: `python -m outrider.loadtest.overhead`.
 
-An engine that answers at once is asked directly, through Outrider (NATS, a tokenizer, a gateway) and through LiteLLM's proxy, by
-turns in one run. CPU is that of all processes in front of the engine, by /proc; "per core" is per second of it.
+An engine that answers at once is asked directly, through Outrider (NATS, a tokenizer, a gateway) and through LiteLLM's
+proxy, by turns in one run. CPU is that of all processes in front of the engine; "per core" is per second of it.
 """
 
 from __future__ import annotations
