@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
+import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import persist
 from outrider.gateway.choices import merged
@@ -212,14 +213,18 @@ class Flights:
     def _on_settled(self, flight: Flight) -> None:
         flight.owned = True
         if flight.resumable and flight.placed:
-            flight.writing = self._tasks.spawn(self._write(flight), "ledger")
+            flight.writing = self._tasks.spawn(self._write(flight, flight.writing), "ledger")
 
-    async def _write(self, flight: Flight) -> None:
-        """Tells the ledger where the flight is, and once what it is."""
+    async def _write(self, flight: Flight, earlier: asyncio.Task[None] | None) -> None:
+        """Tells the ledger where the flight is, and first what it is, when an ``earlier`` writing has ended."""
+        if earlier is not None:
+            await asyncio.wait({earlier})
         try:
-            await self._ledger.place(flight.key, [stream.holder for stream in flight.streams])
-            if not flight.entered:
-                await self._ledger.enter(flight.key, flight.record)
+            holders = [stream.holder for stream in flight.streams]
+            if flight.entered:
+                await self._ledger.place(flight.key, holders)
+            else:
+                await self._ledger.enter(flight.key, msgspec.structs.replace(flight.record, verifiers=holders))
                 flight.entered = True
         except Unavailable as error:
             _log.info("a stream cannot be resumed", request=flight.key.request, why=error.message)
