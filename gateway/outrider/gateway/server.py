@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import uvicorn
 from outrider.mesh.addresses import require_free
@@ -17,10 +17,13 @@ _KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle con
 
 
 class HttpServer:
-    """Serves ``app`` on ``host`` and ``port`` until told to stop."""
+    """Serves ``app`` on ``host`` and ``port`` until told to stop.
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
-        self._host, self.port = host, port
+    Processes that ``share`` a port have new connections dealt out to them by the kernel.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, port: int, *, share: bool = False) -> None:
+        self._host, self.port, self._share = host, port, share
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -59,13 +62,18 @@ class HttpServer:
         await asyncio.wait({self._serving})
 
     def _listen(self) -> socket.socket:
-        require_free(self._host, self.port)
+        if not self._share:
+            require_free(self._host, self.port)
         try:
             family, kind, _, _, address = socket.getaddrinfo(self._host, self.port, type=socket.SOCK_STREAM)[0]
-            listener = socket.socket(family, kind)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
+            with ExitStack() as stack:
+                listener = stack.enter_context(socket.socket(family, kind))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self._share:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listener.bind(address)
+                listener.listen(_BACKLOG)
+                stack.pop_all()
         except OSError as error:
             raise Unavailable(f"cannot listen on {self._host}:{self.port}: {error.strerror}") from None
         return listener

@@ -38,7 +38,8 @@ class GatewayService(Service):
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
         app = make_app(self._flights, self._settings, self._tenants.guarded)
-        self._http = HttpServer(app, self._settings.host, self._settings.port)
+        settings = self._settings
+        self._http = HttpServer(app, settings.host, settings.port, share=settings.share_port)
         self._http.start(mesh.tasks)
         await self._open_grpc(mesh)
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.entrance)

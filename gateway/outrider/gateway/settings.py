@@ -13,6 +13,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
     port: Annotated[Port, Meta(description="HTTP port; 0 takes a free one")] = 8080
+    share_port: Annotated[
+        bool, Meta(description="let other gateways on this machine that say so too serve the same HTTP port")
+    ] = False
     grpc_host: Annotated[str, Meta(description="address of the gRPC front door; empty takes that of HTTP")] = ""
     grpc_port: Annotated[Port, Meta(description="port of the gRPC front door; 0 takes a free one")] = 0
     nats_door: Annotated[bool, Meta(description="answer requests on outrider.v1.generate and the like, over NATS")] = (
