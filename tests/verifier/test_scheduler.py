@@ -176,3 +176,5 @@ def test_crowded_steps_use_every_slot(make_engine: MakeEngine) -> None:
     run(engine, [replace(each, max_tokens=1 + index % 5) for index, each in enumerate(requests(16))])
     assert engine.tally.crowded_steps
     assert engine.tally.crowded_sequences == 4 * engine.tally.crowded_steps
+    assert 0 < engine.tally.crowded_tokens < engine.tally.tokens
+    assert engine.tally.crowded_seconds > 0

@@ -133,13 +133,15 @@ class Engine:
         self.guessing.draft(self._sequences)
         trees = self.guessing.buy(plan)
         self.scheduler.fill(plan, sum(map(len, trees)))
-        self._note_crowd()
+        crowd = len(self.scheduler.running) if self.scheduler.waiting else 0
         works = self._works(plan, trees)
         for work, drawn in self._run(works):
             self._commit(work, drawn)
         self._count(works)
         ended = time.perf_counter()
         self._time(plan, works, self.tally.tokens - said_before, ended - began)
+        if crowd:
+            self.tally.crowded(crowd, self.tally.tokens - said_before, ended - began)
         if works and not plan.prefilling and self.busy:
             self._ended = ended
         said, self._said = self._said, Outcome()
@@ -275,11 +277,6 @@ class Engine:
         why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
         self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
-
-    def _note_crowd(self) -> None:
-        if self.scheduler.waiting:
-            self.tally.crowded_steps += 1
-            self.tally.crowded_sequences += len(self.scheduler.running)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1

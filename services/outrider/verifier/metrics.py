@@ -20,6 +20,8 @@ _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed,
 _UNMEETABLE = counter("verifier_unmeetable_requests", "Requests refused since they would have missed their deadline.")
 _CROWDED_STEPS = counter("verifier_crowded_steps", "Forward passes while requests waited.")
 _CROWDED = counter("verifier_crowded_sequences", "Running sequences over the forward passes while requests waited.")
+_CROWDED_TOKENS = counter("verifier_crowded_tokens", "Tokens generated while requests waited.")
+_CROWDED_SECONDS = counter("verifier_crowded_seconds", "Time of forward passes while requests waited.")
 _BY = ["drafter", "depth"]
 _DRAFTED = counter(
     "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the next but one token.", _BY
@@ -70,6 +72,9 @@ class Metrics:
         _CROWDED_STEPS.inc(tally.crowded_steps - seen.crowded_steps)
         _CROWDED.inc(tally.crowded_sequences - seen.crowded_sequences)
         seen.crowded_steps, seen.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
+        _CROWDED_TOKENS.inc(tally.crowded_tokens - seen.crowded_tokens)
+        _CROWDED_SECONDS.inc(tally.crowded_seconds - seen.crowded_seconds)
+        seen.crowded_tokens, seen.crowded_seconds = tally.crowded_tokens, tally.crowded_seconds
         _EXPIRED.inc(tally.expired - seen.expired)
         seen.expired = tally.expired
         preempted = scheduler.preempted
