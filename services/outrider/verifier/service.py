@@ -110,6 +110,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
                 device=settings.device,
                 determinism=settings.determinism,
                 quantization=None if settings.quantization == "none" else settings.quantization,
+                graphs=settings.cuda_graphs,
             )
             self._engine = self._build(model)
         except (ModelError, TextError, pocket.ManifestError) as error:

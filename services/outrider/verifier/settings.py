@@ -28,6 +28,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Literal["none", "int8", "int4", "fp8"],
         Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
     ] = "none"
+    cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; on a CPU there are none")] = (
+        True
+    )
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
