@@ -22,6 +22,8 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.cache_link import CacheLink, Terms
 from outrider.verifier.cache_peers import Peers
 from outrider.verifier.caching import Wanted
+from outrider.verifier.handover import Givers, Handover, HandoverTerms
+from outrider.verifier.receiving import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_checksum, page_key
@@ -224,13 +226,23 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
         page.checksum = page_checksum(page.key, page.data)
     cache = kvcache_pb2_grpc.KvCacheStub(channel(mesh.member("kvcache", "cache").address))
     await cache.Store(iter([kv.StoreRequest(tenant="t", pages=pages)]))
-    arrived: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+    arrived, ended = list[bytes](), asyncio.Event()
     peers, tasks = Peers(mesh.registry, False, lambda: None), Tasks()
-    link = CacheLink(peers, tasks, Terms("auto", 30, PAGE, 32, token_s), lambda _, data: arrived.set_result(data))
+    receiver, givers = Receiver(PAGE, 32, tasks.spawn), Givers(mesh.registry, "both", lambda: None)
+    link = CacheLink(
+        peers,
+        Handover(givers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
+        receiver,
+        tasks,
+        Terms("auto", 30, PAGE, 32, token_s),
+        lambda _, pages: arrived.extend(pages),
+        lambda _: ended.set(),
+    )
     peers.start()
     link.open(fingerprint)
     assert link.fetch(Wanted(1, "t", hashes, 0))
-    assert await arrived == hashes[:found]
+    await ended.wait()
+    assert arrived == hashes[:found]
     await tasks.cancel()
 
 

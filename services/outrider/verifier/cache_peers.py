@@ -1,4 +1,4 @@
-"""The instances of the KV cache, and how each is reached: by gRPC, and on this host by its mapped arena."""
+"""Instances that pages come from, and how each is reached: by gRPC, and on this host by its mapped arena."""
 
 from __future__ import annotations
 
@@ -67,7 +67,15 @@ class Peer:
         """Leaves it alone for a while."""
         self.late = 0
         self.rests_until = time.monotonic() + _REST_S
-        _log.warning("a KV cache is left alone for a while", kvcache=self.member.instance, why=why)
+        told = {self.member.kind: self.member.instance}
+        _log.warning("pages are not asked for here for a while", why=why, **told)
+
+
+def reach(member: Member, arena: Arena | None) -> Peer:
+    """An instance as one that may be asked."""
+    transport = "grpc" if arena is None else "shared memory"
+    _log.info("pages may be asked for", kind=member.kind, member=member.instance, transport=transport)
+    return Peer(member, KvCacheStub(rpc.channel(member.address)), arena)
 
 
 class Peers:
@@ -112,10 +120,7 @@ class Peers:
     def _reach(self, member: Member) -> Peer:
         path, token = member.status.get("arena"), member.status.get("arena_token")
         told = self._shared and isinstance(path, str) and isinstance(token, str)
-        arena = Arena.open(str(path), str(token)) if told else None
-        transport = "grpc" if arena is None else "shared memory"
-        _log.info("a KV cache joined", kvcache=member.instance, transport=transport)
-        return Peer(member, KvCacheStub(rpc.channel(member.address)), arena)
+        return reach(member, Arena.open(str(path), str(token)) if told else None)
 
 
 def _same(known: Member, told: Member | None) -> bool:
