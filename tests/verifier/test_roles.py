@@ -133,6 +133,7 @@ async def test_an_answer_is_the_same_where_another_has_computed_its_prompt(
         136,
     )
     assert await mesh.metric("prefill", "outrider_verifier_kv_handed_tokens_total") == handed + 136
+    assert await mesh.metric("decode", 'outrider_verifier_kv_fetched_bytes_total{transport="unix"}') > 0
 
 
 async def test_pages_of_one_tenant_are_handed_to_no_other(mesh: Mesh) -> None:

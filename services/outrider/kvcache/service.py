@@ -36,6 +36,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     """Keeps pages for any number of verifiers. It cannot read them, and has no list of what it keeps for anybody."""
 
     kind: ClassVar[str] = "kvcache"
+    local: ClassVar[bool] = True
     settings: ClassVar[type[KvCacheSettings]] = KvCacheSettings
 
     def __init__(self, settings: KvCacheSettings) -> None:

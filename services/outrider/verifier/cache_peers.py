@@ -1,4 +1,5 @@
-"""Instances that pages come from, and how each is reached: by gRPC, and on this host by its mapped arena."""
+"""Instances that pages come from, and how each is reached: by gRPC, on this host by a Unix
+socket, and its arena where it has one."""
 
 from __future__ import annotations
 
@@ -45,11 +46,12 @@ class Arena:
 
 @dataclass(slots=True)
 class Peer:
-    """An instance; ``arena`` is None where it is reached by gRPC alone."""
+    """An instance; ``arena`` is None where it is reached by gRPC alone, whose ``transport`` is tcp or unix."""
 
     member: Member
     stub: KvCacheStub
     arena: Arena | None
+    transport: str
     rests_until: float = 0.0
     late: int = 0
 
@@ -71,11 +73,13 @@ class Peer:
         _log.warning("pages are not asked for here for a while", why=why, **told)
 
 
-def reach(member: Member, arena: Arena | None) -> Peer:
-    """An instance as one that may be asked."""
-    transport = "grpc" if arena is None else "shared memory"
-    _log.info("pages may be asked for", kind=member.kind, member=member.instance, transport=transport)
-    return Peer(member, KvCacheStub(rpc.channel(member.address)), arena)
+def reach(member: Member, sockets: bool, arena: Arena | None = None) -> Peer:
+    """An instance as one that may be asked, by a Unix socket where ``sockets`` may be used and it has one here."""
+    target = rpc.local_target(member.address, member.status.get("socket")) if sockets else member.address
+    transport = "unix" if target != member.address else "tcp"
+    told = transport if arena is None else "shared memory"
+    _log.info("pages may be asked for", kind=member.kind, member=member.instance, transport=told)
+    return Peer(member, KvCacheStub(rpc.channel(target)), arena, transport)
 
 
 class Peers:
@@ -84,11 +88,12 @@ class Peers:
     Args:
         registry: where instances are found.
         shared: whether arenas are mapped.
+        sockets: whether Unix sockets are used.
         changed: called when instances came or went.
     """
 
-    def __init__(self, registry: Registry, shared: bool, changed: Callable[[], None]) -> None:
-        self._registry, self._shared, self._changed = registry, shared, changed
+    def __init__(self, registry: Registry, shared: bool, sockets: bool, changed: Callable[[], None]) -> None:
+        self._registry, self._shared, self._sockets, self._changed = registry, shared, sockets, changed
         self._peers: dict[str, Peer] = {}
 
     def start(self) -> None:
@@ -120,7 +125,7 @@ class Peers:
     def _reach(self, member: Member) -> Peer:
         path, token = member.status.get("arena"), member.status.get("arena_token")
         told = self._shared and isinstance(path, str) and isinstance(token, str)
-        return reach(member, Arena.open(str(path), str(token)) if told else None)
+        return reach(member, self._sockets, Arena.open(str(path), str(token)) if told else None)
 
 
 def _same(known: Member, told: Member | None) -> bool:

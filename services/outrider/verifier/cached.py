@@ -51,8 +51,9 @@ class Exchange:
     ) -> None:
         self._mesh, self._settings, self._directory, self._runner = mesh, settings, directory, runner
         self._met = asyncio.Event()
-        self._peers = Peers(mesh.registry, settings.kv_cache_shared, self._changed)
-        self._givers = Givers(mesh.registry, settings.role, self._met.set)
+        sockets = bool(settings.sockets)
+        self._peers = Peers(mesh.registry, settings.kv_cache_shared, sockets, self._changed)
+        self._givers = Givers(mesh.registry, settings.role, sockets, self._met.set)
         size, page_size = page_bytes(runner.pool), settings.page_size
         receiver = Receiver(page_size, size, mesh.tasks.spawn)
         terms = Terms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, token_s)

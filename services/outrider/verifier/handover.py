@@ -44,11 +44,12 @@ class Givers:
     Args:
         registry: where they are found.
         role: this verifier's.
+        sockets: whether Unix sockets are used.
         met: called once there is somebody to give to or to take from.
     """
 
-    def __init__(self, registry: Registry, role: str, met: Callable[[], None]) -> None:
-        self._registry, self._role, self._met = registry, role, met
+    def __init__(self, registry: Registry, role: str, sockets: bool, met: Callable[[], None]) -> None:
+        self._registry, self._role, self._sockets, self._met = registry, role, sockets, met
         self._peers: dict[str, Peer] = {}
         self._asked: Counter[str] = Counter()
         self._pages = ""
@@ -90,7 +91,7 @@ class Givers:
             if name in known:
                 known[name].member = member
             else:
-                known[name] = reach(member, None)
+                known[name] = reach(member, self._sockets)
         self._peers = known
         GIVERS.set(len(known))
 

@@ -79,7 +79,7 @@ class Receiver:
         if len(data) != self._page_bytes or page_checksum(page.key, data) != page.checksum:
             raise Bad("it sent a page that is not what its checksum says")
         FETCHED_TOKENS.labels(page.tier).inc(self._page_size)
-        FETCHED_BYTES.labels("shared" if shared else "grpc").inc(len(data))
+        FETCHED_BYTES.labels("shared" if shared else peer.transport).inc(len(data))
         return data
 
 

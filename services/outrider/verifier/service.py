@@ -64,6 +64,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     """Holds the target model. Everything it says is decided in the engine's thread."""
 
     kind: ClassVar[str] = "verifier"
+    local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
 
     def __init__(self, settings: VerifierSettings) -> None:
