@@ -8,7 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 from outrider.kernels.pool import KvPool
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry, State
+from outrider.mesh.rpc import close_channels
 from outrider.models.sampling import Sampling
+from outrider.verifier.cache_peers import Peers
 from outrider.verifier.caching import (
     CachedPages,
     NoCache,
@@ -30,6 +34,7 @@ from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 
 from tests.verifier.conftest import MakeEngine
+from tests.waiting import eventually
 
 PROMPT = [index * 7 % 50 for index in range(45)]
 
@@ -302,3 +307,26 @@ def test_computing_here_costs_more_the_more_sequences_it_holds_up(make_engine: M
 )
 def test_a_verifier_gives_to_those_that_are_less_for_prompts(role: str, taker: str, whether: bool) -> None:
     assert gives(role, taker) is whether
+
+
+async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_one_that_claims_it(bus: Bus) -> None:
+    reader = Registry(bus, "verifier", "sharing")
+    await reader.start()
+    claims = {"a": {"shard": "old"}, "b": {"shard": "old"}, "c": {}}
+    announced = [Registry(bus, "kvcache", name, lambda told=told: told) for name, told in claims.items()]
+    for each in announced:
+        each.address = "127.0.0.1:1"
+        await each.start()
+        each.set_state(State.READY)
+    peers = Peers(reader, shared=True, sockets=True, changed=lambda: None)
+    peers.start()
+    await eventually(lambda: {"old", "b", "c"} <= set(peers.instances))
+    assert "a" not in peers.instances
+    found = peers.able("old")
+    assert found is not None
+    assert found.member.instance == "a"
+    announced[0].leave()
+    await eventually(lambda: (peer := peers.able("old")) is not None and peer.member.instance == "b")
+    for each in (reader, *announced):
+        each.leave()
+    await close_channels()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import grpc
 from outrider.kvcache.blob import Damaged, Header, owner_of
+from outrider.kvcache.files import DiskTier
 from outrider.kvcache.index import Index
 from outrider.kvcache.leases import Leases, Place
 from outrider.kvcache.metrics import BYTES, HIT_TOKENS, LOOKED_UP, PAGES, REFUSED, SENT
@@ -45,6 +46,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     async def start(self, mesh: Mesh) -> None:
         """Opens the tiers and takes in what they hold."""
         shelves = make_shelves(self._settings, mesh.instance)
+        self._shard = next((each.tier.shard for each in shelves if isinstance(each.tier, DiskTier)), mesh.instance)
         self._store = Store(shelves)
         await asyncio.to_thread(self._store.recover)
         loop = asyncio.get_running_loop()
@@ -55,9 +57,10 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this cache: how much it holds, and where its arena is."""
+        """What the registry tells of this cache: how much it holds, the name by which pages are shared out to it, and
+        where its arena is."""
         sizes, arena = self._store.sizes(), self._store.arena
-        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values())}
+        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values()), "shard": self._shard}
         return told if arena is None else told | {"arena": str(arena.path), "arena_token": arena.token.hex()}
 
     async def stop(self) -> None:

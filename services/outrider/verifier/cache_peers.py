@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,8 @@ class Peers:
 
     @property
     def instances(self) -> list[str]:
-        """All that are ready, those at rest among them: their pages stay theirs."""
+        """All that are ready, by the names that pages are shared out by, those at rest among them: their pages stay
+        theirs."""
         return list(self._peers)
 
     def able(self, instance: str) -> Peer | None:
@@ -112,7 +113,7 @@ class Peers:
         return None if peer is None or peer.rests_until > time.monotonic() else peer
 
     def _meet(self, members: list[Member]) -> None:
-        ready = {member.instance: member for member in members if member.state is State.READY}
+        ready = _by_shard(member for member in members if member.state is State.READY)
         gone = [name for name, peer in self._peers.items() if not _same(peer.member, ready.get(name))]
         for name in gone:
             del self._peers[name]
@@ -128,8 +129,21 @@ class Peers:
         return reach(member, self._sockets, Arena.open(str(path), str(token)) if told else None)
 
 
+def _by_shard(members: Iterable[Member]) -> dict[str, Member]:
+    """Members by the name of their pages, which may be older than they are; of two that claim one, the first has it."""
+    named: dict[str, Member] = {}
+    for member in members:
+        shard = str(member.status.get("shard", member.instance))
+        named[member.instance if shard in named else shard] = member
+    return named
+
+
 def _same(known: Member, told: Member | None) -> bool:
     """Whether it is the same process still."""
     if told is None:
         return False
-    return (known.address, known.status.get("arena")) == (told.address, told.status.get("arena"))
+    return (known.instance, known.address, known.status.get("arena")) == (
+        told.instance,
+        told.address,
+        told.status.get("arena"),
+    )
