@@ -111,6 +111,10 @@ def has(instance: str) -> Callable[[Sequence[Member]], bool]:
     return lambda members: any(member.instance == instance for member in members)
 
 
+def lacks(instance: str) -> Callable[[Sequence[Member]], bool]:
+    return lambda members: all(member.instance != instance for member in members)
+
+
 async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_when_it_ends(
     bus: Bus, shared_nats: str, tmp_path: Path
 ) -> None:
@@ -136,6 +140,6 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
             if name == "first":
                 process.terminate()
                 assert await asyncio.to_thread(process.wait) == 0
-        await registry.wait_for("kvcache", lambda all_, there=has(name): not there(all_), 10)
+        await registry.wait_for("kvcache", lacks(name), 10)
     registry.leave()
     await close_channels()
