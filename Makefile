@@ -30,7 +30,7 @@ run: setup
 
 # Tests that start processes run one at a time, all others on two cores.
 ALONE := $(addprefix tests/,cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
-	drafting_service.py proposer_faults.py kv_cache.py))
+	drafting_service.py proposer_faults.py kv_cache.py roles.py))
 
 test: dev
 ifeq ($(ARGS),)

@@ -24,7 +24,7 @@ class Site:
 
     def __init__(self, url: str, logs: Path, registry: Registry) -> None:
         self._url, self._logs, self.registry = url, logs, registry
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, kind: str, name: str, **settings: object) -> Member:
         """Starts ``python -m outrider.<kind>`` with settings as flags; the member, once it is ready.
@@ -34,14 +34,19 @@ class Site:
         """
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
         command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={self._url}", f"--instance={name}", *flags]
-        self._spawn(command, self._logs / f"{name}.log")
+        self._spawn(name, command)
         await self.registry.wait_for(kind, lambda all_: any(each.instance == name for each in all_), _READY_S)
         return self.member(kind, name)
 
-    def _spawn(self, command: list[str], path: Path) -> None:
-        with path.open("ab") as log:
+    def _spawn(self, name: str, command: list[str]) -> None:
+        with (self._logs / f"{name}.log").open("ab") as log:
             environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def kill(self, name: str) -> None:
+        """Takes a process away as a crash would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
 
     def member(self, kind: str, name: str) -> Member:
         """What is known of a process."""
@@ -49,9 +54,9 @@ class Site:
 
     def end(self) -> None:
         """Ends all processes."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.terminate()
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:

@@ -85,6 +85,14 @@ class Estimate:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""
         return len(sequence.tokens) * self.row_s + self.token_s
 
+    def held_up(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:
+        """Seconds, over all sequences, that it costs to compute ``tokens`` of one that waits here: it comes behind the
+        prompts before it, and each sequence that generates waits for its rows."""
+        others = [other for other in (*scheduler.running, *scheduler.waiting) if other is not sequence]
+        prompts = sum(other.pending for other in others if other.pending > 1)
+        generating = sum(other.pending == 1 for other in scheduler.running)
+        return float((prompts + tokens * (1 + generating)) * self.row_s)
+
     def answer(self, sequence: Sequence) -> float:
         """Seconds from the first token of ``sequence`` to its last."""
         return max(self._left(sequence) - 1, 0.0) * self.token_s

@@ -33,6 +33,7 @@ class Request:
         first_by: when its first token has to be there, on the scheduler's clock.
         end_by: when its last one has to be.
         return_drafts: whether frames tell the guesses that were verified.
+        handed: whether another verifier wants the pages of its prompt, and nobody its answer.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Request:
     first_by: float = inf
     end_by: float = inf
     return_drafts: bool = False
+    handed: bool = False
 
     @property
     def speculates(self) -> bool:

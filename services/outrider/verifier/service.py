@@ -16,9 +16,8 @@ from outrider.mesh.errors import (
     AlreadyExists,
     ConfigError,
     DeadlineUnmeetable,
-    InvalidRequest,
     NotFound,
-    Overloaded,
+    OutriderError,
     Unavailable,
 )
 from outrider.mesh.service import Mesh, Service
@@ -31,12 +30,11 @@ from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
-from outrider.verifier.cached import attach
+from outrider.verifier.cached import Exchange
 from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine
-from outrider.verifier.estimate import TooLate
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
@@ -44,8 +42,9 @@ from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.outcome import Outcome
 from outrider.verifier.parameters import check
+from outrider.verifier.refusals import queued
 from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
+from outrider.verifier.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.worth import Patience, Worth
 from outrider.wire.frames import encode_frame, token_subject
@@ -65,6 +64,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     """Holds the target model. Everything it says is decided in the engine's thread."""
 
     kind: ClassVar[str] = "verifier"
+    local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
 
     def __init__(self, settings: VerifierSettings) -> None:
@@ -89,8 +89,10 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
-        if self._settings.kv_cache != "off":
-            attach(mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._token_s)
+        self._exchange = Exchange(
+            mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._served, self._token_s
+        )
+        self._exchange.start()
         self._thread.start()
         self._started = True
 
@@ -176,11 +178,12 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "tokens_per_s": round(1 / self._engine.estimate.token_s),
             "cost": self._settings.cost,
             "free_pages": self._pages.available,
-        }
+        } | self._exchange.status()
 
     async def drain(self) -> None:
         """Takes nothing new and waits for what runs."""
         self._draining = True
+        self._exchange.drain()
         while self._engine.load:
             self._idle.clear()
             await self._idle.wait()
@@ -205,21 +208,16 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             raise AlreadyExists(f"request {request.id} is being served", param="request_id")
         self._log.open(request.id)
         try:
-            queued = await asyncio.wrap_future(self._thread.call(lambda: self._engine.submit(request)))
-        except TooLate as error:
+            place = await queued(self._thread.call(lambda: self._engine.submit(request)), self._metrics.queue_seconds())
+        except OutriderError as error:
             self._log.discard(request.id)
-            self._metrics.unmeetable()
-            raise _unmeetable(error) from None
-        except QueueFull:
-            self._log.discard(request.id)
-            raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
-        except NeverFits as error:
-            self._log.discard(request.id)
-            raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
+            if isinstance(error, DeadlineUnmeetable):
+                self._metrics.unmeetable()
+            raise
         if lease_s and self._log.running(request.id):
             self._leases.grant(request.id, lease_s)
-        expected_ms = min(round(queued.first_s * 1e3), _INT32)
-        return pb.SubmitResponse(queued_ahead=queued.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
+        expected_ms = min(round(place.first_s * 1e3), _INT32)
+        return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
@@ -266,6 +264,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     def _publish(self, outcome: Outcome) -> None:
         self._drafting.tell(outcome)
         for request, frame in outcome.frames:
+            if request.handed:
+                continue
             if frame.finish is not None:
                 frame = msgspec.structs.replace(frame, verifier=self._mesh.instance)
                 self._leases.end(request.id)
@@ -298,13 +298,6 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _engine_failed(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
-
-
-def _unmeetable(error: TooLate) -> DeadlineUnmeetable:
-    when = "with other requests before it" if error.retry_s is not None else "with nothing else to do"
-    what = "the first token" if error.param == "ttft_ms" else "the answer"
-    why = f"{error.param}: {what} would take about {error.seconds * 1e3:.0f} ms {when}"
-    return DeadlineUnmeetable(why, param=error.param, retry_after=error.retry_s)
 
 
 async def _raise(error: BaseException) -> None:

@@ -47,6 +47,23 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     kv_cache_shared: Annotated[
         bool, Meta(description="read pages of a KV cache on this host from its memory, else over gRPC")
     ] = True
+    role: Annotated[
+        Literal["prefill", "decode", "both"],
+        Meta(
+            description="prefill: computes prompts for others, and has requests only where nobody else takes them; "
+            "decode: has requests, and none of others' prompts; both: either"
+        ),
+    ] = "both"
+    handover: Annotated[
+        Literal["auto", "always", "off"],
+        Meta(
+            description="prompts that another verifier may compute: auto asks it where that costs less than to compute "
+            "them here, always whenever there is one; off never asks"
+        ),
+    ] = "auto"
+    handover_deadline_s: Annotated[
+        float, Meta(gt=0, le=600, description="most seconds that a request waits for another verifier's pages")
+    ] = 10.0
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
     max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
