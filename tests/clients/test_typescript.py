@@ -72,6 +72,12 @@ async def test_gateways_may_freeze_and_die(streaming: Stack, other: Gateway) -> 
     node(TESTS / "mesh" / "gone.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
 
 
+async def test_responses_outlive_their_gateway(streaming: Stack, other: Gateway) -> None:
+    victim = Gateway(streaming)
+    await victim.ready()
+    node(TESTS / "mesh" / "responses.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
+
+
 @pytest.fixture
 async def desk(streaming: Stack) -> AsyncIterator[Desk]:
     bus = Bus()
