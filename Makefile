@@ -6,7 +6,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract typescript pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract typescript clients-check pocket wheel clean
 
 setup: .venv/.installed
 
@@ -73,8 +73,14 @@ contract: dev
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts
 	npm --prefix clients/typescript run build
-	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
 	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
+
+# LangChain, litellm, instructor, openai and the AI SDK, in environments of their own.
+clients-check: dev
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt
+	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
+	$(BIN)/pytest tests/clients/test_published.py $(ARGS)
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)

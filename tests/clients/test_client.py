@@ -91,6 +91,16 @@ def test_nobody_there_is_an_error_of_its_own() -> None:
         client.models()
 
 
+async def test_only_chunks_that_were_read_count_as_had(client: AsyncClient, other: Gateway) -> None:
+    first = client.stream("def f(", **ASKED)
+    whole = _tokens([chunk async for chunk in first])
+    again = client.resume(first.id)  # brings many chunks at once
+    seen = [await anext(aiter(again)) for _ in range(5)]
+    async with AsyncClient(other.url) as elsewhere:
+        seen += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
+    assert _tokens(seen) == whole
+
+
 async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
     with pytest.raises(NotFoundError, match="does not exist"):
         await anext(aiter(client.stream("a", model="no")))

@@ -129,6 +129,9 @@ async def test_the_service_is_discovered_as_any_other(streaming: Stack, one: Gat
         "outrider.v1.cancel",
     }
     assert await reader.told("models") == {"models": [MODEL]}
+    stats = json.loads((await reader.client.request(f"$SRV.STATS.outrider.{info['id']}", timeout=10)).data)
+    assert (stats["type"], stats["id"]) == ("io.nats.micro.v1.stats_response", info["id"])
+    assert {each["subject"] for each in stats["endpoints"]} == {each["subject"] for each in info["endpoints"]}
 
 
 async def test_who_subscribes_and_then_asks_gets_every_token_that_the_other_doors_tell(

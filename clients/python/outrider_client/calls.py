@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -22,6 +22,9 @@ from outrider_client.sse import Parser
 from outrider_client.types import Chunk, Failure
 
 Messages = Sequence[Mapping[str, Any]]
+CONTINUE = {"x-outrider-on-disconnect": "continue"}
+"""Has a gateway go on with a stream whose connection broke."""
+T_co = TypeVar("T_co", covariant=True)
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
@@ -118,6 +121,33 @@ class Attempts:
         return random.uniform(longest / 2, longest)
 
 
+class Source(Protocol[T_co]):
+    """One stream across all its connections, whatever it is of."""
+
+    id: str
+    done: bool
+
+    @property
+    def ask(self) -> Ask:
+        """The request that goes on with the stream, or begins it."""
+
+    @property
+    def end(self) -> Ask | None:
+        """The request that ends it, if it is to be ended."""
+
+    def connected(self, response: httpx.Response) -> None:
+        """A gateway has answered."""
+
+    def ended(self) -> None:
+        """The gateway has said all that it had to say."""
+
+    def refused(self, error: GatewayError) -> bool:
+        """Whether to begin again."""
+
+    def take(self, data: bytes) -> Iterator[T_co | GatewayError]:
+        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
+
+
 class Reading:
     """One stream across all its connections: what to ask next, and what came."""
 
@@ -146,6 +176,9 @@ class Reading:
         self.done = response.status_code == 204
         self._parser = Parser()
 
+    def ended(self) -> None:
+        """The gateway has said all that it had to say; the last of it should have been ``[DONE]``."""
+
     def refused(self, error: GatewayError) -> bool:
         """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
         if not isinstance(error, NotFoundError) or self._heard or not self.id:
@@ -153,9 +186,10 @@ class Reading:
         self.id = ""
         return True
 
-    def take(self, data: bytes) -> list[Chunk | GatewayError]:
-        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
-        found: list[Chunk | GatewayError] = []
+    def take(self, data: bytes) -> Iterator[Chunk | GatewayError]:
+        """What ``data`` brings, of which only what was taken counts as had. An error is the last; where it may pass,
+        the stream can be asked for again.
+        """
         for event in self._parser.feed(data):
             self._heard = True
             self.last_event_id = event.id or self.last_event_id
@@ -164,10 +198,10 @@ class Reading:
             elif (error := _failure(event.data).error) is not None:
                 failure = error_of_event(error, self.id)
                 self.done = not isinstance(failure, RETRYABLE)
-                return [*found, failure]
+                yield failure
+                return
             else:
-                found.append(_chunk(event.data))
-        return found
+                yield _chunk(event.data)
 
     @property
     def _last(self) -> dict[str, str]:

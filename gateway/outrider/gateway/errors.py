@@ -22,12 +22,6 @@ class TooLarge(InvalidRequest):
     reason: ClassVar[str] = "request_too_large"
 
 
-class ContextExceeded(InvalidRequest):
-    """Prompt and answer do not fit in the model's context."""
-
-    reason: ClassVar[str] = "context_length_exceeded"
-
-
 class MethodNotAllowed(InvalidRequest):
     """The path exists, for other methods."""
 

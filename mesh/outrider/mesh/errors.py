@@ -2,13 +2,14 @@
 
     OutriderError
     ├── InvalidRequest        400  INVALID_ARGUMENT
+    │   └── ContextExceeded            its class is told in the metadata
     ├── Unauthenticated       401  UNAUTHENTICATED
     ├── PermissionDenied      403  PERMISSION_DENIED
     ├── NotFound              404  NOT_FOUND
     ├── AlreadyExists         409  ALREADY_EXISTS
     ├── FailedPrecondition    412  FAILED_PRECONDITION
     ├── Overloaded            429  RESOURCE_EXHAUSTED   retryable
-    │   └── DeadlineUnmeetable         its class is told in the metadata
+    │   └── DeadlineUnmeetable         likewise
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
@@ -57,6 +58,12 @@ class InvalidRequest(OutriderError):
     code = grpc.StatusCode.INVALID_ARGUMENT
     http_status = 400
     type = "invalid_request_error"
+
+
+class ContextExceeded(InvalidRequest):
+    """The request has no room in the model's context."""
+
+    reason: ClassVar[str] = "context_length_exceeded"
 
 
 class Unauthenticated(OutriderError):
@@ -175,7 +182,7 @@ _BY_CODE = {error.code: error for error in ERRORS} | {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
     grpc.StatusCode.ABORTED: Unavailable,
 }
-_BY_NAME = {error.__name__: error for error in (DeadlineUnmeetable,)}
+_BY_NAME = {error.__name__: error for error in (ContextExceeded, DeadlineUnmeetable)}
 _UNREACHABLE = "the service cannot be reached"
 
 

@@ -116,10 +116,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     def _sampling(self) -> Sampling:
         asked = structure(self.text.structure(), self.structured_outputs, "text.format")
         if self.calling is not None:
-            if asked is not None:
-                param = asked.param.partition(".")[0]
-                raise InvalidRequest(f"{param} may not be given where a function has to be called", param=param)
-            asked = self.calling.structure
+            asked = self._called(self.calling)
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
         return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
 
