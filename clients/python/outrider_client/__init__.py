@@ -16,6 +16,7 @@ from outrider_client.errors import (
     RateLimitError,
     ServerError,
     ServiceUnavailableError,
+    UnreadableAnswerError,
 )
 from outrider_client.types import Answer, Choice, Chunk, Delta, Detail, Message, Model, Usage
 
@@ -44,5 +45,6 @@ __all__ = [
     "ServerError",
     "ServiceUnavailableError",
     "Stream",
+    "UnreadableAnswerError",
     "Usage",
 ]

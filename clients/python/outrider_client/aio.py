@@ -11,8 +11,18 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from outrider_client.calls import Ask, Attempts, Gateways, Messages, Reading, generation, refused
-from outrider_client.errors import GatewayError, OutriderClientError
+from outrider_client.calls import (
+    PATIENCE_S,
+    Ask,
+    Attempts,
+    Gateways,
+    Messages,
+    Reading,
+    decoded,
+    generation,
+    refused,
+)
+from outrider_client.errors import GatewayError, OutriderClientError, unreadable
 from outrider_client.types import Answer, Chunk, Model, ModelList
 
 T = TypeVar("T")
@@ -28,6 +38,7 @@ class AsyncClient:
         api_key: sent as a bearer token.
         timeout: seconds that a gateway may stay silent, in the middle of a stream too.
         max_retries: further attempts after 429, 502, 503, 504 or a connection that failed; `Retry-After` is kept to.
+        retry_after_s: the longest `Retry-After` that is waited for, in seconds; beyond it the error is raised at once.
         resume_s: seconds without any success after which a stream that broke is given up.
     """
 
@@ -38,9 +49,10 @@ class AsyncClient:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
     ) -> None:
-        self._retries, self._resume_s = max_retries, resume_s
+        self._retries, self._patience_s, self._resume_s = max_retries, retry_after_s, resume_s
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._gateways = Gateways(base_urls)
         self._http = httpx.AsyncClient(timeout=timeout, headers=headers)
@@ -86,10 +98,10 @@ class AsyncClient:
         return (await self._call(Ask("GET", "/v1/models"), ModelList)).data
 
     async def _call(self, ask: Ask, kind: type[T]) -> T:
-        return msgspec.json.decode((await self._send(ask)).content, type=kind)
+        return decoded((await self._send(ask)).content, kind)
 
     async def _send(self, ask: Ask) -> httpx.Response:
-        attempts = Attempts(self._gateways, self._retries)
+        attempts = Attempts(self._gateways, self._retries, self._patience_s)
         while True:
             try:
                 response = await self._http.send(self._request(ask))
@@ -113,7 +125,7 @@ class AsyncStream:
 
     def __init__(self, client: AsyncClient, reading: Reading) -> None:
         self._client, self._reading = client, reading
-        self._attempts = Attempts(client._gateways, client._retries)
+        self._attempts = Attempts(client._gateways, client._retries, client._patience_s)
         self._chunks = self._read()
 
     @property
@@ -163,7 +175,8 @@ class AsyncStream:
             if not response.is_success:
                 await response.aread()
                 raise refused(response)
-            self._reading.connected(response)
+            if not self._reading.connected(response):
+                raise unreadable(await response.aread())
             async for data in response.aiter_bytes():
                 for found in self._reading.take(data):
                     if isinstance(found, GatewayError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -17,18 +17,20 @@ from outrider_client.errors import (
     NotFoundError,
     error_of_answer,
     error_of_event,
+    unreadable,
 )
 from outrider_client.sse import Parser
 from outrider_client.types import Chunk, Failure
 
+T = TypeVar("T")
 Messages = Sequence[Mapping[str, Any]]
 
+PATIENCE_S = 60.0
+"""How long a ``Retry-After`` may be to be kept to, unless a client is told otherwise."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _DONE = b"[DONE]"
-
-_chunk = msgspec.json.Decoder(Chunk).decode
-_failure = msgspec.json.Decoder(Failure).decode
+_STREAM = "text/event-stream"
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -56,6 +58,14 @@ def refused(response: httpx.Response) -> GatewayError:
     return error_of_answer(
         response.status_code, response.content, headers.get("x-request-id"), headers.get("retry-after")
     )
+
+
+def decoded(data: bytes, kind: type[T]) -> T:
+    """The JSON of an answer; `UnreadableAnswerError` where it is none, or something else."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(data) from error
 
 
 class Gateways:
@@ -89,10 +99,11 @@ class Attempts:
     """Decides after each failure whether and when to try again, ``count`` times.
 
     A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+    A gateway that asks for more than ``patience_s`` seconds is not waited for.
     """
 
-    def __init__(self, gateways: Gateways, count: int) -> None:
-        self._gateways, self._count = gateways, count
+    def __init__(self, gateways: Gateways, count: int, patience_s: float = PATIENCE_S) -> None:
+        self._gateways, self._count, self._patience_s = gateways, count, patience_s
         self.succeeded()
 
     def succeeded(self, seconds: float = 0.0) -> None:
@@ -104,7 +115,7 @@ class Attempts:
         self._failures += 1
         final = self._failures > self._count and time.monotonic() >= self._until
         if isinstance(error, GatewayError):
-            if final or not isinstance(error, RETRYABLE):
+            if final or not isinstance(error, RETRYABLE) or (error.retry_after or 0.0) > self._patience_s:
                 raise error
             self._gateways.next()
             return error.retry_after if error.retry_after is not None else self._backoff()
@@ -140,11 +151,14 @@ class Reading:
         """The request that ends it."""
         return Ask("DELETE", f"/v1/streams/{self.id}")
 
-    def connected(self, response: httpx.Response) -> None:
-        """A gateway has answered; what the last connection left half said is forgotten."""
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream, or its end; what was left half said is then forgotten."""
+        if response.status_code != 204 and not response.headers.get("content-type", "").startswith(_STREAM):
+            return False
         self.id = self.id or response.headers.get("x-request-id", "")
         self.done = response.status_code == 204
         self._parser = Parser()
+        return True
 
     def refused(self, error: GatewayError) -> bool:
         """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
@@ -161,12 +175,12 @@ class Reading:
             self.last_event_id = event.id or self.last_event_id
             if event.data == _DONE:
                 self.done = True
-            elif (error := _failure(event.data).error) is not None:
+            elif (error := decoded(event.data, Failure).error) is not None:
                 failure = error_of_event(error, self.id)
                 self.done = not isinstance(failure, RETRYABLE)
                 return [*found, failure]
             else:
-                found.append(_chunk(event.data))
+                found.append(decoded(event.data, Chunk))
         return found
 
     @property

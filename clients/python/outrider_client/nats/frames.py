@@ -20,7 +20,12 @@ from outrider_client.types import (
 )
 
 _LEAST = -(1 << 31)
-_TYPES = {"error": "server_error", "refused": "invalid_request_error", "cancelled": "cancelled_error"}
+_TYPES = {
+    "error": "server_error",
+    "refused": "invalid_request_error",
+    "cancelled": "cancelled_error",
+    "timeout": "timeout_error",
+}
 
 
 class Cost(msgspec.Struct, array_like=True, frozen=True):
@@ -186,7 +191,8 @@ class Choices:
         )
 
     def _error(self, frame: Frame) -> GatewayError:
-        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)])
+        code = "deadline_exceeded" if frame.finish == "timeout" else None
+        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)], code=code)
         return error_of_event(told, self._request)
 
 
