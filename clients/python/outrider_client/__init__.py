@@ -17,6 +17,7 @@ from outrider_client.errors import (
     RateLimitError,
     ServerError,
     ServiceUnavailableError,
+    UnreadableAnswerError,
 )
 from outrider_client.responses import (
     AsyncResponseStream,
@@ -60,5 +61,6 @@ __all__ = [
     "ServerError",
     "ServiceUnavailableError",
     "Stream",
+    "UnreadableAnswerError",
     "Usage",
 ]

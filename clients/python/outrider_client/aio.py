@@ -11,7 +11,18 @@ import httpx
 import msgspec
 
 from outrider_client.aio_streams import AsyncStream
-from outrider_client.calls import CONTINUE, Ask, Attempts, Gateways, Messages, Reading, generation, refused
+from outrider_client.calls import (
+    CONTINUE,
+    PATIENCE_S,
+    Ask,
+    Attempts,
+    Gateways,
+    Messages,
+    Reading,
+    decoded,
+    generation,
+    refused,
+)
 from outrider_client.errors import GatewayError
 from outrider_client.responses.aio import AsyncResponses
 from outrider_client.types import Answer, Model, ModelList
@@ -29,6 +40,7 @@ class AsyncClient:
         api_key: sent as a bearer token.
         timeout: seconds that a gateway may stay silent, in the middle of a stream too.
         max_retries: further attempts after 429, 502, 503, 504 or a connection that failed; `Retry-After` is kept to.
+        retry_after_s: the longest `Retry-After` that is waited for, in seconds; beyond it the error is raised at once.
         resume_s: seconds without any success after which a stream that broke is given up.
     """
 
@@ -39,9 +51,10 @@ class AsyncClient:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
     ) -> None:
-        self._retries, self._resume_s = max_retries, resume_s
+        self._retries, self._patience_s, self._resume_s = max_retries, retry_after_s, resume_s
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._gateways = Gateways(base_urls)
         self._http = httpx.AsyncClient(timeout=timeout, headers=headers)
@@ -88,10 +101,10 @@ class AsyncClient:
         return (await self._call(Ask("GET", "/v1/models"), ModelList)).data
 
     async def _call(self, ask: Ask, kind: type[T]) -> T:
-        return msgspec.json.decode((await self._send(ask)).content, type=kind)
+        return decoded((await self._send(ask)).content, kind)
 
     async def _send(self, ask: Ask) -> httpx.Response:
-        attempts = Attempts(self._gateways, self._retries)
+        attempts = Attempts(self._gateways, self._retries, self._patience_s)
         while True:
             try:
                 response = await self._http.send(self._request(ask))

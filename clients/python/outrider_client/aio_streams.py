@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import httpx
 
 from outrider_client.calls import Attempts, Reading, Source, refused
-from outrider_client.errors import GatewayError, OutriderClientError
+from outrider_client.errors import GatewayError, OutriderClientError, unreadable
 from outrider_client.types import Chunk
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class AsyncStreamOf(Generic[T]):
 
     def __init__(self, client: AsyncClient, reading: Source[T]) -> None:
         self._client, self._reading = client, reading
-        self._attempts = Attempts(client._gateways, client._retries)
+        self._attempts = Attempts(client._gateways, client._retries, client._patience_s)
         self._chunks = self._read()
 
     @property
@@ -77,7 +77,8 @@ class AsyncStreamOf(Generic[T]):
             if not response.is_success:
                 await response.aread()
                 raise refused(response)
-            self._reading.connected(response)
+            if not self._reading.connected(response):
+                raise unreadable(await response.aread())
             async for data in response.aiter_bytes():
                 for found in self._reading.take(data):
                     if isinstance(found, GatewayError):

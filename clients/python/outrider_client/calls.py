@@ -17,21 +17,23 @@ from outrider_client.errors import (
     NotFoundError,
     error_of_answer,
     error_of_event,
+    unreadable,
 )
 from outrider_client.sse import Parser
 from outrider_client.types import Chunk, Failure
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Messages = Sequence[Mapping[str, Any]]
 CONTINUE = {"x-outrider-on-disconnect": "continue"}
 """Has a gateway go on with a stream whose connection broke."""
-T_co = TypeVar("T_co", covariant=True)
 
+PATIENCE_S = 60.0
+"""How long a ``Retry-After`` may be to be kept to, unless a client is told otherwise."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _DONE = b"[DONE]"
-
-_chunk = msgspec.json.Decoder(Chunk).decode
-_failure = msgspec.json.Decoder(Failure).decode
+_STREAM = "text/event-stream"
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -59,6 +61,19 @@ def refused(response: httpx.Response) -> GatewayError:
     return error_of_answer(
         response.status_code, response.content, headers.get("x-request-id"), headers.get("retry-after")
     )
+
+
+def decoded(data: bytes, kind: type[T]) -> T:
+    """The JSON of an answer; `UnreadableAnswerError` where it is none, or something else."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(data) from error
+
+
+def is_stream(response: httpx.Response) -> bool:
+    """Whether an answer is a stream of events."""
+    return bool(response.headers.get("content-type", "").startswith(_STREAM))
 
 
 class Gateways:
@@ -92,10 +107,11 @@ class Attempts:
     """Decides after each failure whether and when to try again, ``count`` times.
 
     A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+    A gateway that asks for more than ``patience_s`` seconds is not waited for.
     """
 
-    def __init__(self, gateways: Gateways, count: int) -> None:
-        self._gateways, self._count = gateways, count
+    def __init__(self, gateways: Gateways, count: int, patience_s: float = PATIENCE_S) -> None:
+        self._gateways, self._count, self._patience_s = gateways, count, patience_s
         self.succeeded()
 
     def succeeded(self, seconds: float = 0.0) -> None:
@@ -107,7 +123,7 @@ class Attempts:
         self._failures += 1
         final = self._failures > self._count and time.monotonic() >= self._until
         if isinstance(error, GatewayError):
-            if final or not isinstance(error, RETRYABLE):
+            if final or not isinstance(error, RETRYABLE) or (error.retry_after or 0.0) > self._patience_s:
                 raise error
             self._gateways.next()
             return error.retry_after if error.retry_after is not None else self._backoff()
@@ -135,8 +151,8 @@ class Source(Protocol[T_co]):
     def end(self) -> Ask | None:
         """The request that ends it, if it is to be ended."""
 
-    def connected(self, response: httpx.Response) -> None:
-        """A gateway has answered."""
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream, or its end."""
 
     def ended(self) -> None:
         """The gateway has said all that it had to say."""
@@ -170,11 +186,14 @@ class Reading:
         """The request that ends it."""
         return Ask("DELETE", f"/v1/streams/{self.id}")
 
-    def connected(self, response: httpx.Response) -> None:
-        """A gateway has answered; what the last connection left half said is forgotten."""
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream, or its end; what was left half said is then forgotten."""
+        if response.status_code != 204 and not is_stream(response):
+            return False
         self.id = self.id or response.headers.get("x-request-id", "")
         self.done = response.status_code == 204
         self._parser = Parser()
+        return True
 
     def ended(self) -> None:
         """The gateway has said all that it had to say; the last of it should have been ``[DONE]``."""
@@ -195,13 +214,13 @@ class Reading:
             self.last_event_id = event.id or self.last_event_id
             if event.data == _DONE:
                 self.done = True
-            elif (error := _failure(event.data).error) is not None:
+            elif (error := decoded(event.data, Failure).error) is not None:
                 failure = error_of_event(error, self.id)
                 self.done = not isinstance(failure, RETRYABLE)
                 yield failure
                 return
             else:
-                yield _chunk(event.data)
+                yield decoded(event.data, Chunk)
 
     @property
     def _last(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from outrider.gateway.cors import require_origin
 from outrider.mesh.config.settings import Port, Seconds, Settings
 
 
@@ -83,11 +84,20 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     trusted_proxies: Annotated[
         list[str], Meta(description="networks (CIDRs) of proxies whose X-Forwarded-For is believed")
     ] = []
+    cors_origins: Annotated[
+        list[str],
+        Meta(description="origins of web pages that may use the API, as https://app.example.com; * for all"),
+    ] = []
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a network that is none."""
+        """Raises `ValueError` for a network or an origin that is none."""
         for network in self.trusted_proxies:
             try:
                 ip_network(network)
             except ValueError as error:
                 raise ValueError(f"trusted_proxies: {error}") from None
+        for origin in self.cors_origins:
+            try:
+                require_origin(origin)
+            except ValueError as error:
+                raise ValueError(f"cors_origins: {error}") from None

@@ -79,7 +79,8 @@ class Estimate:
         """Seconds until the first token of ``sequence``, which waits in the scheduler's queue."""
         before = scheduler.waiting.before(sequence, now)
         pending = sum(other.pending for other in (*scheduler.running, *before))
-        return max(self._slot(scheduler, before), pending * self.row_s) + self.alone(sequence)
+        slot = self._slot(scheduler, before) if before or scheduler.yields_to(sequence) is None else 0.0
+        return max(slot, pending * self.row_s) + self.alone(sequence)
 
     def alone(self, sequence: Sequence) -> float:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""

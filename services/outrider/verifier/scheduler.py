@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from sys import maxsize
 
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.fairness import TokenCounters
 from outrider.verifier.holdings import Holdings
 from outrider.verifier.sequence import Sequence
+from outrider.verifier.slots import who_yields
 from outrider.verifier.waiting import Rank, Waiting
 
 
@@ -28,7 +30,7 @@ class Limits:
 
     Attributes:
         running: most sequences in a step.
-        waiting: most requests in the queue.
+        waiting: most requests in the queue; when it is full, tenants with less than their share of it are still let in.
         prefill_rows: most prompt tokens in a step.
         guesses: most guesses in a step over all sequences.
         guesses_each: most guesses a sequence.
@@ -82,6 +84,9 @@ class Scheduler:
     served least, then arrival (`Waiting`). Whoever is first in it and finds no pages is waited for, however small those
     behind it are, or long requests would never get in.
 
+    Slots: where all are taken, a tenant with less than its share of them gets one at once of a tenant with more
+    (`who_yields`), whose sequence is preempted.
+
     Rows: every sequence that decodes has its row in every step. Of what is left, prompts have the first half and
     guesses may buy the rest, so that a prompt moves in every step however many guesses there are; what guesses do not
     buy goes to prompts as well (`fill`). No step is longer than ``rows``, so that this limit is what a long prompt can
@@ -112,12 +117,20 @@ class Scheduler:
     def submit(self, sequence: Sequence) -> int:
         """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
         self._check_size(sequence)
-        if len(self.waiting) + len(self._parked) >= self.limits.waiting:
+        tenant = sequence.request.tenant
+        self.counters.enter(tenant, sequence.request.weight)
+        if self._queue_is_full(tenant):
+            self.counters.leave(tenant)
             raise QueueFull
         now = self._clock()
-        self.counters.enter(sequence.request.tenant)
         self.waiting.add(sequence, now)
         return self.waiting.ahead(sequence, now)
+
+    def _queue_is_full(self, tenant: str) -> bool:
+        if len(self.waiting) + len(self._parked) < self.limits.waiting:
+            return False
+        queued = sum(other.request.tenant == tenant for other in chain(self.waiting, self._parked))
+        return queued + 1 > self.counters.due(tenant, self.limits.waiting)
 
     def _check_size(self, sequence: Sequence) -> None:
         prompt, answer = len(sequence.request.prompt), sequence.request.max_tokens
@@ -205,7 +218,7 @@ class Scheduler:
         if self.limits.static and self.running:
             return
         now = self._clock()
-        while len(self.running) < self.limits.running and (sequence := self.waiting.first(now)) is not None:
+        while (sequence := self.waiting.first(now)) is not None and self._has_slot(sequence):
             self._holdings.reuse(sequence)
             if self.running and not self._fits(sequence):
                 self._holdings.drop(sequence)
@@ -213,6 +226,19 @@ class Scheduler:
             self.waiting.take(sequence, now)
             self.running.append(sequence)
             self._charge(sequence)
+
+    def _has_slot(self, sequence: Sequence) -> bool:
+        """Whether there is a slot for ``sequence``, perhaps one that another has had to give back just now."""
+        if len(self.running) < self.limits.running:
+            return True
+        if (other := self.yields_to(sequence)) is None:
+            return False
+        self._preempt(other)
+        return True
+
+    def yields_to(self, sequence: Sequence) -> Sequence | None:
+        """Of those that run, the one that gives its slot to ``sequence`` if no other is free."""
+        return None if self.limits.static else who_yields(sequence, self.running, self.counters, self._rank)
 
     def _fits(self, sequence: Sequence) -> bool:
         owed = sum(map(self._holdings.owed, [*self.running, sequence]))
@@ -227,7 +253,7 @@ class Scheduler:
             self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
     def _rank(self, sequence: Sequence) -> Rank:
-        return -sequence.level, self.counters.of(sequence.request.tenant), sequence.number
+        return -sequence.level, self.counters.rank(sequence.request.tenant), sequence.number
 
     def _make_room(self, sequence: Sequence, rows: int) -> bool:
         """Has pages for so many rows more, preempting the last in the order; whether it is not that one itself."""

@@ -65,7 +65,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         float, Meta(gt=0, le=600, description="most seconds that a request waits for another verifier's pages")
     ] = 10.0
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
-    max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
+    max_waiting: Annotated[
+        int, Meta(ge=1, description="most requests in the queue; beyond it tenants are let in up to their share")
+    ] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
     max_rows: Annotated[
         int,

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from outrider_client.calls import CONTINUE, Ask
+from outrider_client.calls import CONTINUE, Ask, decoded, is_stream
 from outrider_client.errors import RETRYABLE, ErrorBody, GatewayError, NotFoundError, error_of_event
 from outrider_client.responses.types import ResponseEvent
 from outrider_client.sse import Parser
@@ -17,7 +17,6 @@ PATH = "/v1/responses"
 Input = str | Sequence[Mapping[str, Any]]
 
 _LAST = ("response.completed", "response.incomplete", "response.failed")
-_event = msgspec.json.Decoder(ResponseEvent).decode
 
 
 class _Failure(msgspec.Struct):
@@ -25,9 +24,6 @@ class _Failure(msgspec.Struct):
     message: str = ""
     code: str | None = None
     param: str | None = None
-
-
-_failure = msgspec.json.Decoder(_Failure).decode
 
 
 def creation(said: Input, parameters: Mapping[str, Any]) -> Ask:
@@ -76,10 +72,13 @@ class ResponseReading:
         """The request that ends the response, if it is to end with its stream."""
         return None if self._background else about(self.id, "DELETE")
 
-    def connected(self, response: httpx.Response) -> None:
-        """A gateway has answered; what the last connection left half said is forgotten."""
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream; what was left half said is then forgotten."""
+        if not is_stream(response):
+            return False
         self.id = self.id or f"resp_{response.headers.get('x-request-id', '')}"
         self._parser, self._came = Parser(), False
+        return True
 
     def ended(self) -> None:
         """The gateway has said all that it had to say: nothing, where the event before was the last."""
@@ -98,10 +97,10 @@ class ResponseReading:
         """
         for event in self._parser.feed(data):
             self._heard = self._came = True
-            if (failure := _failure(event.data)).type == "error":
+            if (failure := decoded(event.data, _Failure)).type == "error":
                 yield self._failed(failure)
                 return
-            yield self._note(_event(event.data))
+            yield self._note(decoded(event.data, ResponseEvent))
 
     def _note(self, event: ResponseEvent) -> ResponseEvent:
         self.sequence_number = event.sequence_number

@@ -83,6 +83,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     store: Flag = True
     background: Flag = False
+    return_drafts: Flag = False
 
     @property
     def calling(self) -> Calling | None:
@@ -99,7 +100,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
             model=self.model,
             prompt=Messages(msgspec.json.encode(told + messages).decode(), tools),
             sampling=self._sampling(),
-            speculation=self._speculation(),
+            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
             max_tokens=self.max_output_tokens,
             priority=-self.priority,
             deadlines=self._deadlines(),
@@ -129,7 +130,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "reasoning": ({}, {"effort": "none"}),
     "stream_options": ({}, {"include_obfuscation": False}),
-    "return_drafts": (False,),
     "conversation": _ABSENT,
     "context_management": _ABSENT,
     "max_tool_calls": _ABSENT,
