@@ -145,10 +145,10 @@ class Verifiers:
             call.cancel()
         raise Unavailable("the verifier ended the stream early")
 
-    def cancel(self, job: Job, members: Collection[Member]) -> None:
-        """Has ``members`` drop ``job``, in the background."""
+    def cancel(self, job: Job, members: Collection[Member], reason: str = "") -> None:
+        """Has ``members`` drop ``job``, in the background; with a ``reason`` its other readers are told so too."""
         for member in members:
-            message = pb.CancelRequest(request_id=job.request_id)
+            message = pb.CancelRequest(request_id=job.request_id, reason=reason)
             self._tasks.spawn(_quietly(_stub(member).Cancel(message, timeout=_CALL_S)), "cancel")
 
     def renew(self, requests: Iterable[tuple[str, Member]]) -> None:
