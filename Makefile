@@ -6,7 +6,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract typescript clients-check pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract chaos typescript clients-check pocket wheel clean
 
 setup: .venv/.installed
 
@@ -29,7 +29,7 @@ run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
 # Tests that start processes run one at a time, all others on two cores.
-ALONE := $(addprefix tests/,cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
+ALONE := $(addprefix tests/,chaos cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
 	drafting_service.py proposer_faults.py kv_cache.py roles.py))
 
 test: dev
@@ -69,6 +69,9 @@ kernels-bench: dev
 
 contract: dev
 	$(BIN)/python -m outrider.loadtest.contract --examples 20000 $(ARGS)
+
+chaos: dev
+	CHAOS_MINUTES=$(or $(MINUTES),2) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)
 
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts

@@ -40,6 +40,12 @@ class Late(DeadlineExceeded):
     reason: ClassVar[str] = "deadline_exceeded"
 
 
+class Fatal(OutriderError):
+    """Verifiers die of the request, or seem to."""
+
+    reason: ClassVar[str] = "verifiers_died"
+
+
 class ErrorBody(msgspec.Struct, frozen=True):
     """OpenAI's error object."""
 

@@ -32,6 +32,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0
+    most_deaths: Annotated[
+        int, Meta(ge=1, description="verifiers that may die in a row with a request, before it is ended with an error")
+    ] = 3
     lease_s: Annotated[
         float,
         Meta(gt=0, le=3600, description="seconds after which verifiers drop the requests of a gateway that died"),

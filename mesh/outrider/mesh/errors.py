@@ -13,6 +13,7 @@
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
+    │   └── Unreachable                made of a call that no service has answered
     └── DeadlineExceeded      504  DEADLINE_EXCEEDED
 
     ConfigError                    ends a process with exit code 2
@@ -147,6 +148,12 @@ class Unavailable(OutriderError):
     retryable = True
 
 
+class Unreachable(Unavailable):
+    """The called service gave no answer; where the connection ``broke``, it may have had the call."""
+
+    broke: bool = False
+
+
 class Internal(OutriderError):
     """A fault of ours, about which the caller is told nothing."""
 
@@ -184,6 +191,8 @@ _BY_CODE = {error.code: error for error in ERRORS} | {
 }
 _BY_NAME = {error.__name__: error for error in (ContextExceeded, DeadlineUnmeetable)}
 _UNREACHABLE = "the service cannot be reached"
+_NEVER_REACHED = "failed to connect"
+"""How gRPC begins to say that there was no connection."""
 
 
 def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
@@ -197,7 +206,7 @@ def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
-    """The error that the called service raised; `Unavailable` where the call never reached one.
+    """The error that the called service raised; `Unreachable` where none did.
 
     A status that gRPC itself made (connection refused, keepalive lost) keeps its addresses to itself.
     """
@@ -205,7 +214,9 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
     kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
     message = error.details() or kind.__name__
     if kind is Unavailable and ERROR_KEY not in metadata:
-        message = _UNREACHABLE
+        unreachable = Unreachable(_UNREACHABLE)
+        unreachable.broke = not message.startswith(_NEVER_REACHED)
+        return unreachable
     param = metadata.get(PARAM_KEY)
     retry = metadata.get(RETRY_KEY, "")
     return kind(

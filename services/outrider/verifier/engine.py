@@ -110,13 +110,13 @@ class Engine:
         if (sequence := self._sequences.get(number)) is not None:
             self.scheduler.resume(sequence)
 
-    def cancel(self, request_id: str) -> bool:
-        """Ends a request where it stands; whether it was running."""
+    def cancel(self, request_id: str, reason: str | None = None) -> bool:
+        """Ends a request where it stands, with a ``reason`` for all its readers; whether it was running."""
         number = self._by_request.get(request_id)
         if number is None:
             return False
         sequence = self._sequences[number]
-        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []))
+        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []), reason)
         return True
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:

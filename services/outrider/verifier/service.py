@@ -221,7 +221,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
-        cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(message.request_id)))
+        request, reason = message.request_id, message.reason or None
+        cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(request, reason)))
         return pb.CancelResponse(cancelled=cancelled)
 
     async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
