@@ -198,7 +198,9 @@ async def test_a_client_that_leaves_before_the_answer_ends_the_generation(
 
 async def test_a_full_verifier_is_told_as_429_with_a_time_to_come_back(shared: Stack, registry: Registry) -> None:
     streams = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING + WAITING)]
-    reading = [asyncio.create_task(stream.run()) for stream in streams]
+    reading = [asyncio.create_task(stream.run()) for stream in streams[:RUNNING]]
+    await eventually(lambda: all(stream.tokens for stream in streams[:RUNNING]))
+    reading += [asyncio.create_task(stream.run()) for stream in streams[RUNNING:]]
     await eventually(lambda: _load(registry) == len(streams))
     async with httpx.AsyncClient(base_url=shared.url, timeout=60) as http:
         response = await http.post("/v1/completions", json=_body())

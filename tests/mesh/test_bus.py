@@ -97,6 +97,78 @@ async def test_draining_a_subscription_handles_what_has_arrived(bus: Bus) -> Non
     assert handled == [b"1", b"2", b"3"]
 
 
+async def test_who_listens_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:
+    heard: list[bytes] = []
+    other = await collect(bus, "beside")
+    bus.listen("direct.*", heard.append)
+    await bus.settled()
+    sent = [bytes([number % 256]) * (number * 37 % 5000) for number in range(600)]
+    for place, data in enumerate(sent):
+        bus.publish(f"direct.{place}", data)
+        if place % 7 == 0:
+            bus.publish("beside", b"")
+    await eventually(lambda: len(heard) == len(sent) and other.qsize() == 86)
+    assert heard == sent
+
+
+async def test_a_message_with_headers_reaches_who_listens(bus: Bus) -> None:
+    heard: list[bytes] = []
+    bus.listen("headed", heard.append)
+    await bus.settled()
+    await bus._client.publish("headed", b"body", headers={"a": "b"})
+    await eventually(lambda: heard == [b"body"])
+
+
+async def test_nothing_is_heard_after_stopping_to_listen(bus: Bus) -> None:
+    heard: list[bytes] = []
+    received = await collect(bus, "stopped")
+    listening = bus.listen("stopped", heard.append)
+    await bus.settled()
+    listening.stop()
+    listening.stop()
+    bus.publish("stopped", b"late")
+    await received.get()
+    assert not heard
+
+
+async def test_a_listener_that_raises_costs_only_its_message(bus: Bus) -> None:
+    heard: list[int] = []
+    bus.listen("raising", lambda data: heard.append(int(data)))
+    await bus.settled()
+    for data in (b"1", b"no number", b"2"):
+        bus.publish("raising", data)
+    await eventually(lambda: heard == [1, 2])
+
+
+async def test_who_has_settled_misses_nothing_of_what_others_say(bus: Bus, shared_nats: str) -> None:
+    other = Bus()
+    await other.connect(shared_nats, "other", wait_s=10)
+    for number in range(50):
+        heard: list[bytes] = []
+        listening = bus.listen(f"at.once.{number}", heard.append)
+        await bus.settled()
+        other.publish(f"at.once.{number}", b"now")
+        await eventually(lambda heard=heard: heard == [b"now"])  # type: ignore[misc] # bound at once
+        listening.stop()
+    await other.close()
+
+
+async def test_listening_outlives_an_outage_and_may_begin_in_one(own_bus: Bus, broker: Broker) -> None:
+    heard: list[bytes] = []
+    own_bus.listen("outage.before", heard.append)
+    await own_bus.settled()
+    broker.kill()
+    await until(own_bus, connected=False)
+    own_bus.listen("outage.during", heard.append)
+    await own_bus.settled()
+    broker.start()
+    await until(own_bus, connected=True)
+    await own_bus.settled()
+    own_bus.publish("outage.before", b"before")
+    own_bus.publish("outage.during", b"during")
+    await eventually(lambda: heard == [b"before", b"during"])
+
+
 async def test_a_request_is_answered(bus: Bus) -> None:
     await bus.subscribe("double", lambda message: bus.publish(message.reply, message.data * 2))
     answer = await bus.request("double", b"ab", timeout=5)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
-import grpc
+from google.protobuf.message import Message
 from outrider.gateway.attempts import TRANSIENT
 from outrider.gateway.models import Models, Served
 from outrider.gateway.request import Messages, Prompt, Text, Tokens
-from outrider.mesh.errors import InvalidRequest, Unavailable, from_rpc
-from outrider.mesh.rpc import channel
+from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.rpc import ask
 from outrider.v1 import tokenizer_pb2 as pb
-from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.ids import pack_ids, unpack_ids
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 _ENCODE_S = 30.0
+_SERVICE = "/outrider.v1.Tokenizer"
 
 
 class Encoder:
@@ -43,24 +43,21 @@ class Encoder:
             request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=keep_special)
         except OverflowError:
             raise InvalidRequest("tokens must be token ids", param="tokens") from None
-        response = await self._call(served, lambda stub: stub.Decode(request, timeout=_ENCODE_S))
+        response = await self._call(served, "Decode", request, pb.DecodeResponse)
         return str(response.texts[0])
 
     async def _ask(self, served: Served, inputs: list[pb.EncodeInput]) -> list[list[int]]:
-        request = pb.EncodeRequest(inputs=inputs)
-        response = await self._call(served, lambda stub: stub.Encode(request, timeout=_ENCODE_S))
+        response = await self._call(served, "Encode", pb.EncodeRequest(inputs=inputs), pb.EncodeResponse)
         return [unpack_ids(output.ids) for output in response.outputs]
 
-    async def _call(self, served: Served, call: Callable[[pb_grpc.TokenizerStub], Awaitable[T]]) -> T:
+    async def _call(self, served: Served, method: str, request: Message, answer: type[M]) -> M:
         """What the first tokenizer that answers says."""
-        failure: Exception = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
+        failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):
             try:
-                return await call(pb_grpc.TokenizerStub(channel(member.address)))
-            except grpc.aio.AioRpcError as error:
-                failure = from_rpc(error)
-                if not isinstance(failure, TRANSIENT):
-                    break
+                return await ask(member.address, f"{_SERVICE}/{method}", request, answer, _ENCODE_S)
+            except TRANSIENT as error:
+                failure = error
         raise failure
 
 

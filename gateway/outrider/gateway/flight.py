@@ -47,7 +47,8 @@ class Flight:
 
     async def close(self) -> None:
         """Closes all streams, cancelled at their verifiers where it is ours."""
-        await asyncio.gather(*(stream.close(cancel=self.owned) for stream in self.streams))
+        for stream in self.streams:
+            await stream.close(cancel=self.owned)
 
     async def take(self) -> None:
         """Is charged from now on, as `Charge.take`, for streams that have read their logs."""

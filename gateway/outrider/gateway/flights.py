@@ -179,6 +179,8 @@ class Flights:
         self._flights.discard(flight)
         metrics.streams.set(len(self))
         await flight.close()
+        if not flight.charge.shared:
+            return await flight.settle()
         flight.settling = flight.settling or self._tasks.spawn(flight.settle(), "charge")
         await asyncio.shield(flight.settling)
 
@@ -262,6 +264,8 @@ class Flights:
 
 async def _all(openings: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Waits for all; the first failure ends the others and is raised as it is."""
+    if len(openings) == 1:
+        return await openings[0]
     tasks = [asyncio.ensure_future(opening) for opening in openings]
     try:
         await asyncio.gather(*tasks)

@@ -54,22 +54,23 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
     The request's body must have been read: nobody else may wait on ``receive``.
     """
-    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
+    worker = asyncio.current_task()
+    assert worker is not None
+    watcher = asyncio.create_task(_disconnected(receive, worker))
     try:
-        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientDisconnect
+        return await work
+    except asyncio.CancelledError:
+        if watcher.done() and worker.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
     finally:
         watcher.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _disconnected(receive: Receive, worker: asyncio.Task[Any]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    worker.cancel()
 
 
 class EventStream(Response):

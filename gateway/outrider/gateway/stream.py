@@ -18,7 +18,7 @@ from outrider.gateway.reassembly import Reassembly
 from outrider.gateway.replay import failure_of
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.bus import Bus, Message, Subscription
+from outrider.mesh.bus import Bus, Listening
 from outrider.mesh.errors import Internal, OutriderError, Unavailable, Unreachable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
@@ -62,7 +62,7 @@ class TokenStream:
         self._began = time.monotonic()
         self.finished = False
         self.logged, self.open_ended, self.untouched = 0, True, False
-        self._subscribing: asyncio.Future[Subscription] | None = None
+        self._listening: Listening | None = None
 
     @property
     def verifier(self) -> str:
@@ -148,8 +148,8 @@ class TokenStream:
         self._leave = lambda: None
         self._casualties.leave()
         self._unfollow()
-        if self._subscribing is not None:
-            await (await self._subscribing).unsubscribe()
+        if self._listening is not None:
+            self._listening.stop()
 
     def follow(self, reason: str) -> None:
         """Asks the verifier itself for what comes next."""
@@ -158,8 +158,8 @@ class TokenStream:
             self._follower = asyncio.create_task(self._follow(self._member, self._tokens.next_index))
 
     async def _subscribe(self) -> None:
-        self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
-        await asyncio.shield(self._subscribing)
+        self._listening = self._bus.listen(self.job.subject, self._on_message)
+        await self._bus.settled()
 
     def _take_all(self, item: Item | None) -> list[Frame]:
         ready: list[Frame] = []
@@ -206,8 +206,8 @@ class TokenStream:
                 metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
-    def _on_message(self, message: Message) -> None:
-        self._inbox.put(Arrival(Source.BUS, decode_frame(message.data)))
+    def _on_message(self, data: bytes) -> None:
+        self._inbox.put(Arrival(Source.BUS, decode_frame(data)))
 
     def _on_replayed(self) -> None:
         if self._member is None:

@@ -19,7 +19,7 @@ from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.watch import Watch
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, Unreachable, from_rpc
 from outrider.mesh.registry import Member, Registry
-from outrider.mesh.rpc import channel
+from outrider.mesh.rpc import ask, channel
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
@@ -28,6 +28,7 @@ from outrider.wire.frames import Frame, decode_frame, token_subject
 from outrider.wire.ids import pack_ids
 
 _CALL_S = 5.0
+_SUBMIT = "/outrider.v1.Verifier/Submit"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -174,9 +175,8 @@ class Verifiers:
         self._in_flight[instance] += 1
         breakers.asked(instance)
         try:
-            await _stub(member).Submit(message, timeout=self._submit_s)
-        except grpc.aio.AioRpcError as error:
-            refusal = from_rpc(error)
+            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s)
+        except OutriderError as refusal:
             (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
             return refusal
         except BaseException:

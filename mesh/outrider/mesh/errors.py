@@ -189,10 +189,22 @@ _BY_CODE = {error.code: error for error in ERRORS} | {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
     grpc.StatusCode.ABORTED: Unavailable,
 }
-_BY_NAME = {error.__name__: error for error in (ContextExceeded, DeadlineUnmeetable)}
+_BY_NAME: dict[str, type[OutriderError]] = {
+    kind.__name__: kind for kind in (*ERRORS, ContextExceeded, DeadlineUnmeetable)
+}
 _UNREACHABLE = "the service cannot be reached"
 _NEVER_REACHED = "failed to connect"
 """How gRPC begins to say that there was no connection."""
+
+
+def kind_name(error: OutriderError) -> str:
+    """The nearest name of ``error`` that callers know."""
+    return next(kind.__name__ for kind in (*type(error).__mro__, Internal) if kind.__name__ in _BY_NAME)
+
+
+def named(name: str) -> type[OutriderError]:
+    """The error of a `kind_name`."""
+    return _BY_NAME.get(name, Internal)
 
 
 def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:

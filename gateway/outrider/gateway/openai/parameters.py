@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,8 +27,16 @@ def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> 
     ``neutral`` lists parameters that are known but not honoured, each with the values that ask for nothing.
     `InvalidRequest` for anything else.
     """
-    raw = _object(body)
-    hints = typing.get_type_hints(kind, include_extras=True)
+    try:
+        whole: T = _decoder(kind).decode(body)
+        return whole
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _read_each(_object(body), kind, neutral)
+
+
+def _read_each(raw: Mapping[str, Any], kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> T:
+    """As `read`, one parameter after the other: it takes long, and knows what is wrong."""
+    hints = _hints(kind)
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if value is None:
@@ -38,15 +47,32 @@ def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> 
             _require_neutral(name, value, neutral[name])
         else:
             raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
-    for field in msgspec.structs.fields(kind):
-        if field.required and field.name not in values:
-            raise InvalidRequest(f"{field.name} is required: {_description(hints[field.name])}", param=field.name)
+    for name in _required(kind):
+        if name not in values:
+            raise InvalidRequest(f"{name} is required: {_description(hints[name])}", param=name)
     return kind(**values)
+
+
+@lru_cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Reads what is right as a whole and knows every parameter of it."""
+    strict = msgspec.defstruct(kind.__name__, [], bases=(kind,), frozen=True, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(strict)
+
+
+@lru_cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+@lru_cache
+def _required(kind: type[msgspec.Struct]) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(kind) if field.required]
 
 
 def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
     """Parameters of a URL as ``kind``; as `read` otherwise."""
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in hints:

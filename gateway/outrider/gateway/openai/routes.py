@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from contextlib import aclosing
 
 import msgspec
@@ -15,6 +16,7 @@ from outrider.gateway.openai.bodies import Body, read_chat, read_completion
 from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.headers import routed, timed
 from outrider.gateway.openai.shape import Shape, encode_shape
+from outrider.gateway.openai.shapes import Answer
 from outrider.gateway.position import Position
 from outrider.gateway.reassembly import join
 from outrider.gateway.settings import GatewaySettings
@@ -81,17 +83,20 @@ class OpenAi:
         starting = self._generations.start(
             request.state.request_id, asked, encode_shape(shape), admission, resumable=body.stream, lingers=lingers
         )
+        if not body.stream:
+            return json_response(await until_gone(request.receive, self._whole(starting, shape)))
         flight = await until_gone(request.receive, starting)
-        writer = shape.writer(flight.key, flight.record)
-        if body.stream:
-            start = Position.start(asked.choices, flight.record.first_index)
-            events = Events(flight, writer, shape.include_usage, start)
-            return EventStream(events.run(), lambda: self._flights.leave(flight))
+        start = Position.start(asked.choices, flight.record.first_index)
+        events = Events(flight, shape.writer(flight.key, flight.record), shape.include_usage, start)
+        return EventStream(events.run(), lambda: self._flights.leave(flight))
+
+    async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:
+        flight = await starting
         try:
-            whole = await until_gone(request.receive, _collect(flight))
+            frames = await _collect(flight)
         finally:
             await self._flights.end(flight)
-        return json_response(writer.whole(whole))
+        return shape.writer(flight.key, flight.record).whole(frames)
 
 
 async def _collect(flight: Flight) -> list[Frame]:

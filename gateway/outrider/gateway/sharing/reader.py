@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
@@ -10,7 +9,7 @@ from outrider.gateway.sharing.cache import Cached
 from outrider.gateway.sharing.shared import Shared
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.verifiers import Job
-from outrider.mesh.bus import Bus, Message, Subscription
+from outrider.mesh.bus import Bus, Listening
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Finish, Frame, decode_frame
@@ -37,7 +36,7 @@ class Reader:
     ) -> None:
         self.job, self._shared, self._leads = job, shared, leads
         self._make_own, self._settled, self._bus = own, settled, bus
-        self._subscribing: asyncio.Future[Subscription] | None = None
+        self._listening: Listening | None = None
         self._cancelled: Cancelled | None = None
         self._own: TokenStream | None = None
         self._place = self._skip = self.spent = 0
@@ -70,8 +69,8 @@ class Reader:
     async def open(self) -> None:
         """As `TokenStream.open`."""
         if not self._leads:
-            self._subscribing = asyncio.ensure_future(self._bus.subscribe(self.job.subject, self._on_message))
-            await asyncio.shield(self._subscribing)
+            self._listening = self._bus.listen(self.job.subject, self._on_message)
+            await self._bus.settled()
         await self._shared.opened()
         self._opened = True
         self._settled()
@@ -104,16 +103,15 @@ class Reader:
             await self._shared.leave(cancel=cancel)
         if self._own is not None:
             await self._own.close(cancel=cancel)
-        if self._subscribing is not None:
-            await (await self._subscribing).unsubscribe()
-            self._subscribing = None
+        if self._listening is not None:
+            self._listening.stop()
 
     def follow(self, reason: str) -> None:
         """As `TokenStream.follow`."""
         (self._own or self._shared).follow(reason)
 
-    def _on_message(self, message: Message) -> None:
-        frame = decode_frame(message.data)
+    def _on_message(self, data: bytes) -> None:
+        frame = decode_frame(data)
         if frame.finish is Finish.CANCELLED and frame.error is not None:
             self._cancelled = Cancelled(frame.error)
             self._shared.wake()

@@ -17,12 +17,13 @@ _log = get_logger("charges")
 class Charge:
     """The tokens of a request's answer from where this reader's share begins, and a place for each choice under way.
 
-    The ``bills`` are asked where the request, called ``name``, is one that others may go on with, and has limits.
+    The ``bills`` are asked where the request, called ``name``, is one that others may go on with, and has limits: then
+    it is ``shared``.
     """
 
     def __init__(self, admission: Admission, bills: Bills, name: str, payer: str, *, shared: bool) -> None:
         self._admission, self._bills, self._name, self._payer = admission, bills, name, payer
-        self._shared = shared and admission.metered
+        self.shared = shared and admission.metered
         self._prompt = 0
         self._start: list[int] | None = None
 
@@ -33,7 +34,7 @@ class Charge:
 
     async def take(self, known: list[int]) -> None:
         """Is charged from now on for a request of which so many tokens of each choice are ``known``."""
-        self._start = await self._bills.take(self._name, self._payer, known) if self._shared else known
+        self._start = await self._bills.take(self._name, self._payer, known) if self.shared else known
 
     async def reserve(self, most: Sequence[int], running: int) -> None:
         """Reserves what is left of ``most`` tokens of each choice, and a place for each that is ``running``."""
@@ -41,22 +42,24 @@ class Charge:
 
     def waive(self) -> None:
         """Charges nothing: no verifier has taken the request, or none has come to it in time."""
-        self._admission.settle(0)
-        self._start = None
+        if self._start is not None:
+            self._admission.settle(0)
+            self._start = None
 
     async def settle(self, heard: Sequence[int]) -> None:
         """Ends it, with so many tokens of each choice; what was reserved beyond comes back."""
-        if self._start is None:
+        start, self._start = self._start, None
+        if start is None:
             return
         try:
-            charged = await self._share(self._start, list(heard))
+            charged = await self._share(start, list(heard))
         except Unavailable as error:
             _log.warning("others are not told how far a stream is paid", request=self._name, why=error.message)
-            charged = _beyond(self._start, heard)
+            charged = _beyond(start, heard)
         self._admission.settle(self._prompt + charged)
 
     async def _share(self, start: list[int], heard: list[int]) -> int:
-        if not self._shared:
+        if not self.shared:
             return _beyond(start, heard)
         return await self._bills.end(self._name, self._payer, start, heard)
 

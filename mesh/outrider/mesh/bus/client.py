@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import nats.errors
-from nats.aio.client import Client
 from nats.js import JetStreamContext
+from outrider.mesh.bus.direct import DirectClient, Listening, Take
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subscription import Attached, Callback, Message, Subscription
 from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
@@ -44,7 +44,7 @@ class Bus:
     def __init__(self, tasks: Tasks | None = None) -> None:
         self._url = ""
         self._name = ""
-        self._client = Client()
+        self._client = DirectClient()
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -113,6 +113,20 @@ class Bus:
             if self.connected:
                 await self._client.flush(timeout=2)
 
+    def listen(self, subject: str, take: Take) -> Listening:
+        """Calls ``take`` with the payload of each message on ``subject``, in the least time; `settled` goes with it."""
+        self._check(subject)
+        listening = Listening(self, subject, take)
+        self._attached[listening] = None
+        if self._open:
+            listening.listen(self._client)
+        return listening
+
+    async def settled(self) -> None:
+        """Returns when the broker knows of all that is listened for; while it is away, at once."""
+        if self.connected:
+            await self._client.settled()
+
     def forget(self, listener: Attached) -> None:
         """Leaves ``listener`` out of later connections."""
         self._attached.pop(listener, None)
@@ -162,7 +176,7 @@ class Bus:
                 await self._client.drain()
 
     async def _join(self) -> None:
-        self._client = Client()
+        self._client = DirectClient()
         await self._client.connect(
             self._url.split(","),
             name=self._name,

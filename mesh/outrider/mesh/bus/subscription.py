@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
+from outrider.mesh.bus.direct import DirectClient
 from outrider.mesh.telemetry import continued, get_logger, tracing
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Message:
 class Attached(Protocol):
     """What listens on whichever connection there is."""
 
-    async def attach(self, client: Client) -> None:
+    async def attach(self, client: DirectClient) -> None:
         """Listens on ``client``, once."""
 
 
@@ -52,10 +52,10 @@ class Subscription:
         self.queue = queue
         self._bus = bus
         self._callback = callback
-        self._client: Client | None = None
+        self._client: DirectClient | None = None
         self._inner: Any = None
 
-    async def attach(self, client: Client) -> None:
+    async def attach(self, client: DirectClient) -> None:
         """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
         if self._client is client:
             return

@@ -10,7 +10,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from outrider.mesh.addresses import join, require_free
+from outrider.mesh.rpc.calls import METHOD
 from outrider.mesh.rpc.handlers import guarded, starting
+from outrider.mesh.rpc.lanes import Lanes
 
 MESSAGE_BYTES = 64 << 20
 _OPTIONS = (
@@ -71,6 +73,7 @@ class Server:
     async def stop(self, grace: float) -> None:
         """Refuses new calls and gives those in flight ``grace`` seconds."""
         await self._health.enter_graceful_shutdown()
+        self._router.lanes.drain()
         await self._server.stop(grace)
         if self.socket is not None:
             self.socket.unlink(missing_ok=True)
@@ -84,8 +87,7 @@ class Server:
     ) -> None:
         """Adds a service's methods; also after the start."""
         for name, handler in handlers.items():
-            method = f"/{service_name}/{name}"
-            self._router.methods[method] = guarded(method, handler)
+            self._router.add(f"/{service_name}/{name}", handler)
 
     def _enable_reflection(self) -> None:
         names = [*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME]
@@ -99,11 +101,18 @@ class _Router:
         self.methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self.generic: list[grpc.GenericRpcHandler[Any, Any]] = []
         self.open = False
+        self._plain: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self.lanes = Lanes(self._plain)
+
+    def add(self, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
+        self.methods[method], self._plain[method] = guarded(method, handler), handler
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = details.method
         if not self.open:
             return starting(method)
+        if method == METHOD:
+            return self.lanes.handler
         if (handler := self.methods.get(method)) is not None:
             return handler
         for generic in self.generic:
