@@ -137,7 +137,7 @@ class CachedPages:
         self._pages.release(held)
 
     def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
-        page = self._pages.allocate(before[-1] if before else None)
+        page = self._pages.allocate(before[-1] if before else None, "fetched")
         write_page(self._pool, page, data)
         self._pages.publish(page, digest)
         return page

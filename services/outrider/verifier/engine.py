@@ -262,7 +262,7 @@ class Engine:
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
         self._dated.pop(number, None)
-        if finish in (Finish.STOP, Finish.LENGTH):
+        if finish in (Finish.STOP, Finish.LENGTH) and sequence.request.max_tokens:
             self.estimate.ended(sequence)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
         last = self._streams.pop(number).last(frame, finish, usage, error)

@@ -43,6 +43,7 @@ from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.outcome import Outcome
+from outrider.verifier.page_cost import page_cost
 from outrider.verifier.parameters import check
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
@@ -140,6 +141,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.max_rows,
             settings.batching == "static",
             settings.priority_aging_s,
+            int(settings.pages * settings.pinned_share),
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -149,7 +151,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             frozenset(config.eos_token_ids),
             self._drafters,
         )
-        self._pages = PageTable(settings.pages)
+        self._pages = PageTable(settings.pages, page_cost(config, settings.page_size))
         rule = make_rule(settings)
         self._metrics.rule(rule)
         runner = self._runner = Runner(model, settings.pages, settings.page_size, rule)
@@ -286,7 +288,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _measure(self) -> None:
         self._measuring = None
-        self._metrics.update(self._engine, self._pages)
+        self._metrics.update(self._engine)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:
