@@ -81,6 +81,11 @@ class Estimate:
         pending = sum(other.pending for other in (*scheduler.running, *before))
         return max(self._slot(scheduler, before), pending * self.row_s) + self.alone(sequence)
 
+    def queue(self, scheduler: Scheduler) -> float:
+        """Seconds until a request of no tokens that came now and went behind all others would have its first token."""
+        pending = sum(other.pending for other in (*scheduler.running, *scheduler.waiting))
+        return max(self._slot(scheduler, list(scheduler.waiting)), pending * self.row_s)
+
     def alone(self, sequence: Sequence) -> float:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""
         return len(sequence.tokens) * self.row_s + self.token_s
