@@ -46,11 +46,13 @@ class Flights:
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._bills = Bills(mesh.bus, settings.replay_s)
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
+        routes = Routes(settings)
+        routes.attach(mesh)
         self.verifiers = Verifiers(
             mesh.registry,
             mesh.tasks,
             self._on_lost,
-            Routes(settings),
+            routes,
             lease_s=settings.lease_s,
             submit_s=settings.submit_s,
         )

@@ -58,9 +58,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     keys_stale_s: Annotated[
         Seconds, Meta(description="seconds for which keys seen before are still taken while NATS is away")
     ] = 300.0
-    router: Annotated[str, Meta(description="who is asked first, by plug-in name: least_load, prefix or cost")] = (
-        "least_load"
-    )
+    router: Annotated[
+        str, Meta(description="who is asked first, by plug-in name: least_load, prefix, cost or round_robin")
+    ] = "least_load"
     router_options: Annotated[
         dict[str, Any], Meta(description="settings of that router, and of sessions: sticky, sticky_imbalance")
     ] = {}

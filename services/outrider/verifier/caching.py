@@ -178,7 +178,7 @@ class CachedPages:
         self._seeking.pop(wanted.number, None)
 
     def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
-        page = self._pages.allocate(before[-1] if before else None)
+        page = self._pages.allocate(before[-1] if before else None, "fetched")
         write_page(self._pool, page, data)
         self._pages.publish(page, digest)
         return page

@@ -264,7 +264,8 @@ class Engine:
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
         self._dated.pop(number, None)
-        if finish in (Finish.STOP, Finish.LENGTH) and not sequence.request.handed:
+        counted = sequence.request.max_tokens and not sequence.request.handed
+        if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self.estimate.ended(sequence)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
         last = self._streams.pop(number).last(frame, finish, usage, error)

@@ -82,6 +82,12 @@ class Estimate:
         slot = self._slot(scheduler, before) if before or scheduler.yields_to(sequence) is None else 0.0
         return max(slot, pending * self.row_s) + self.alone(sequence)
 
+    def queue(self, scheduler: Scheduler) -> float:
+        """Seconds until a request of no tokens that came now and went behind all others would have its first token."""
+        pending = sum(other.pending for other in (*scheduler.running, *scheduler.waiting))
+        seconds: float = max(self._slot(scheduler, list(scheduler.waiting)), pending * self.row_s)
+        return seconds
+
     def alone(self, sequence: Sequence) -> float:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""
         return len(sequence.tokens) * self.row_s + self.token_s

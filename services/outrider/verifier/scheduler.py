@@ -11,6 +11,7 @@ from sys import maxsize
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.fairness import TokenCounters
 from outrider.verifier.holdings import Holdings
+from outrider.verifier.pins import Pins
 from outrider.verifier.sequence import Sequence
 from outrider.verifier.slots import who_yields
 from outrider.verifier.waiting import Rank, Waiting
@@ -40,6 +41,7 @@ class Limits:
         rows: most rows in a step over everything, above ``running``.
         static: whether requests are taken in batches, each when the one before is done.
         aging_s: seconds for which a priority has to be passed over to count one level more.
+        pinned: most pages that are pinned.
     """
 
     running: int
@@ -53,6 +55,7 @@ class Limits:
     rows: int = maxsize
     static: bool = False
     aging_s: float = 10.0
+    pinned: int = 0
 
     def __post_init__(self) -> None:
         if self.rows <= self.running:
@@ -95,7 +98,12 @@ class Scheduler:
     Pages: a sequence is admitted when pages for all its tokens are to be had beside those that are still owed to the
     running ones, and one more for each of these. So pages run out only through tokens generated since: whoever is
     preempted for whom, none is so twice without new tokens in between, and the first in the order never is. What a
-    preempted sequence has said stays said; its keys and values are computed again.
+    preempted sequence has said stays said; its keys and values are computed again. Pinned pages give way to one that
+    would not fit if it ran alone, and to nobody else.
+
+    Attributes:
+        pins: pages that stay without a sequence.
+        found: tokens of prompts that were found in pages.
     """
 
     def __init__(
@@ -107,7 +115,8 @@ class Scheduler:
         self.counters = TokenCounters()
         self.waiting = Waiting(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
-        self.preempted = 0
+        self.pins = Pins(pages, limits.pinned)
+        self.preempted = self.found = 0
         self._parked: set[Sequence] = set()
 
     def now(self) -> float:
@@ -192,7 +201,7 @@ class Scheduler:
 
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
         """How many of ``wanted`` guess rows find a slot, taking free pages but no other sequence's."""
-        return self._holdings.stretch(sequence, 1, wanted)
+        return self._holdings.stretch(sequence, 1, wanted, "guesses")
 
     def fill(self, plan: Plan, guesses: int) -> None:
         """Gives prompts the rows that are left beside ``guesses``, as far as pages are free."""
@@ -250,6 +259,8 @@ class Scheduler:
         if not sequence.admitted:
             sequence.admitted, request = True, sequence.request
             sequence.reused = min(sequence.cached, len(request.prompt))
+            self.pages.use(sequence.pages)
+            self.found += sequence.reused
             self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
     def _rank(self, sequence: Sequence) -> Rank:
@@ -262,7 +273,8 @@ class Scheduler:
                 self._holdings.grow(sequence, sequence.cached + rows)
                 return True
             except OutOfPages:
-                self._preempt(max(self.running, key=self._rank))
+                if self.running != [sequence] or not self.pins.yield_one():
+                    self._preempt(max(self.running, key=self._rank))
         return False
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -274,7 +286,7 @@ class Scheduler:
     def check(self, others: Iterable[Sequence] = ()) -> None:
         """`AssertionError` unless every page is held by exactly the sequences that use it, and none for nothing."""
         held = [*self.running, *others]
-        self.pages.check([sequence.pages for sequence in held])
+        self.pages.check([*(sequence.pages for sequence in held), *self.pins.held])
         spare = [s.number for s in held if len(s.pages) > self._holdings.needed(len(s.tokens))]
         spare += [s.number for s in self.waiting if s.pages or s.cached]
         if spare:

@@ -19,7 +19,7 @@ class Request:
     Attributes:
         prompt: token ids, at least one.
         emitted: tokens that another replica has already generated.
-        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed.
+        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed, or only computed.
         stop: strings that end the text.
         stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
         drafters: who may guess; None is anyone, an empty set is nobody.

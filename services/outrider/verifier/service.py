@@ -41,6 +41,8 @@ from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.outcome import Outcome
+from outrider.verifier.page_cost import page_cost
+from outrider.verifier.page_news import Newsroom
 from outrider.verifier.parameters import check
 from outrider.verifier.refusals import queued
 from outrider.verifier.runner import Runner
@@ -77,6 +79,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._started = False
         self._drafters = set(_REMOTE_DRAFTERS)
         self._measuring: asyncio.TimerHandle | None = None
+        self._queue_s = 0.0
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -84,6 +87,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
+        self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._pages)
         self._drafting = RemoteDrafting(
             mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
         )
@@ -143,6 +147,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.max_rows,
             settings.batching == "static",
             settings.priority_aging_s,
+            int(settings.pages * settings.pinned_share),
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -152,7 +157,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             frozenset(config.eos_token_ids),
             self._drafters,
         )
-        self._pages = PageTable(settings.pages)
+        self._pages = PageTable(settings.pages, page_cost(config, settings.page_size))
         rule = make_rule(settings)
         self._metrics.rule(rule)
         runner = self._runner = Runner(model, settings.pages, settings.page_size, rule)
@@ -165,7 +170,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters, worth)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this verifier."""
+        """What the registry tells of this verifier; the queue is the one at the last time that it was asked for."""
+        self._thread.post(self._look)
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
@@ -174,11 +180,18 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "determinism": self._settings.determinism,
             "lossy": self._engine.lossy,
             "waiting": len(self._engine.scheduler.waiting),
+            "queue_ms": round(self._queue_s * 1e3),
             "prefill_tokens_per_s": round(1 / self._engine.estimate.row_s),
             "tokens_per_s": round(1 / self._engine.estimate.token_s),
             "cost": self._settings.cost,
             "free_pages": self._pages.available,
+            "page_size": self._settings.page_size,
+            "page_epoch": self._news.epoch,
+            "page_news": self._news.number,
         } | self._exchange.status()
+
+    def _look(self) -> None:
+        self._queue_s = self._engine.estimate.queue(self._engine.scheduler)
 
     async def drain(self) -> None:
         """Takes nothing new and waits for what runs."""
@@ -245,6 +258,10 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         except KeyError:
             raise NotFound(f"request {message.request_id} is not known here", param="request_id") from None
 
+    async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
+        """The pages that are here."""
+        return await self._news.tell(message.epoch)
+
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The model and its limits."""
         return pb.DescribeResponse(
@@ -288,7 +305,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _measure(self) -> None:
         self._measuring = None
-        self._metrics.update(self._engine, self._pages)
+        self._metrics.update(self._engine)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:

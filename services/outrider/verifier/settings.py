@@ -34,6 +34,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
+    pinned_share: Annotated[
+        float, Meta(ge=0, le=0.9, description="most of the KV pages that named prompts may keep; 0 keeps none")
+    ] = 0.5
     kv_cache: Annotated[
         Literal["auto", "always", "off"],
         Meta(

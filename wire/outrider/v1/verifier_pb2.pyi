@@ -83,6 +83,24 @@ class FollowResponse(_message.Message):
     frame: bytes
     def __init__(self, frame: _Optional[bytes] = ...) -> None: ...
 
+class PagesRequest(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    def __init__(self, epoch: _Optional[str] = ...) -> None: ...
+
+class PagesResponse(_message.Message):
+    __slots__ = ("epoch", "number", "full", "pages")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    number: int
+    full: bool
+    pages: bytes
+    def __init__(self, epoch: _Optional[str] = ..., number: _Optional[int] = ..., full: _Optional[bool] = ..., pages: _Optional[bytes] = ...) -> None: ...
+
 class DescribeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
