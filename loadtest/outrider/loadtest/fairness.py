@@ -128,8 +128,10 @@ async def _latencies(options: argparse.Namespace, polite: Crowd, flooding: Crowd
 
 
 async def _service(options: argparse.Namespace, one: Crowd, other: Crowd) -> Service:
-    clients = 2 * _SLOTS
-    async with running(one, clients, _ANSWER), running(other, clients, _ANSWER):
+    """Each has as many clients as its share of the slots, and half the queue beside."""
+    total = _WEIGHTS[one.name] + _WEIGHTS[other.name]
+    clients = [round(_SLOTS * _WEIGHTS[crowd.name] / total) + _QUEUE // 2 for crowd in (one, other)]
+    async with running(one, clients[0], _ANSWER), running(other, clients[1], _ANSWER):
         await asyncio.sleep(_SETTLE_S)
         for crowd in (one, other):
             crowd.reset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,6 +11,8 @@ import msgspec
 from outrider.loadtest.bars import Bar
 
 MINUTE_S = 60
+_ROUNDING_S = 0.002
+"""More than gateways round what they tell by."""
 _RESET = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>[\d.]+)s)?|(?P<ms>\d+)ms")
 
 
@@ -46,10 +49,10 @@ class Window(msgspec.Struct, frozen=True):
 def window_of(sent: float, reset: str) -> int:
     """The minute in which a gateway counted a request that was ``sent`` so many seconds after 1970.
 
-    The gateway says how long the minute still lasts (``x-ratelimit-reset-*``), which tells the minute as long as it
-    counts the request within half of one.
+    The gateway says how long the minute still lasted then (``x-ratelimit-reset-*``). So the minute ends later than both
+    together by what the request was under way, which tells it as long as that is less than a minute.
     """
-    return round((sent + seconds(reset)) / MINUTE_S) - 1
+    return math.ceil((sent + seconds(reset) - _ROUNDING_S) / MINUTE_S) - 1
 
 
 def seconds(reset: str) -> float:
