@@ -256,6 +256,11 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
     assert [each and len(each.hashes) for each in handed] == [3]
     assert finish(engine)
     assert [each and len(each.hashes) for each in handed] == [3, 1, None]
+    again: list[Handed | None] = []
+    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, handed=True))
+    cache.expect("b", 1, again.append)
+    finish(engine)
+    assert [each and len(each.hashes) for each in again] == [4, None]
     hashes = [digest for each in handed if each for digest in each.hashes]
     pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
     other = make_engine()

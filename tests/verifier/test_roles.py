@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import httpx
@@ -14,11 +14,16 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.errors import DeadlineUnmeetable, InvalidRequest, OutriderError, from_rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
+from outrider.mesh.tasks import Tasks
+from outrider.models.pages import chain_hash
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheServicer, KvCacheStub, add_KvCacheServicer_to_server
 from outrider.v1.verifier_pb2_grpc import VerifierStub
+from outrider.verifier.caching import Prompt, Wanted
+from outrider.verifier.handover import Givers, Handover, HandoverTerms
+from outrider.verifier.receiving import Landing, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 
@@ -27,6 +32,7 @@ from tests.toy_model import save_toy
 from tests.waiting import eventually
 
 PAGE = 8
+PAGE_BYTES = 2 * PAGE * 2 * 16 * 4
 COMMON = {"page_size": PAGE, "drafters": "[]", "kv_cache": "off", "prefill_rows": 16}
 
 
@@ -175,6 +181,55 @@ async def test_a_verifier_that_is_frozen_costs_the_deadline_and_no_answer(mesh: 
         mesh.giver.thaw()
     assert await mesh.outcomes("late") == late + 1
     await mesh.knows(1)
+
+
+async def test_nobody_hears_the_answer_of_a_request_whose_pages_alone_are_wanted(mesh: Mesh, bus: Bus) -> None:
+    heard: set[str] = set()
+    await bus.subscribe("tok.listened.*", lambda message: heard.add(message.subject.rpartition(".")[2]))
+    asked = await mesh.submit("decode", prompt(20), tenant="listened")
+    assert (await mesh.frames("decode", asked))[-1].finish is Finish.LENGTH
+    await eventually(lambda: asked in heard)
+    assert heard == {asked}
+
+
+class Asker:
+    """Asks the verifier that computes prompts as another verifier would."""
+
+    def __init__(self, mesh: Mesh, tokens: list[int], mode: Literal["auto", "always", "off"] = "auto") -> None:
+        status, self.tasks = mesh.member("prefill").status, Tasks()
+        self._tokens, self._hashes, parent = tokens, list[bytes](), status["vocabulary"].encode() + b"t"
+        for start in range(0, len(tokens) - 1, PAGE):
+            parent = chain_hash(parent, tokens[start : start + PAGE])
+            self._hashes.append(parent)
+        receiver, givers = (
+            Receiver(PAGE, PAGE_BYTES, self.tasks.spawn),
+            Givers(mesh.registry, "decode", True, lambda: None),
+        )
+        self._handover = Handover(givers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
+        givers.start()
+        self._handover.open(bytes.fromhex(status["pages_of"]))
+
+    async def run(self, seconds: float, before: int = 0) -> list[bytes]:
+        """Pages that come, where ``before`` have come from elsewhere and computing would cost ``seconds``."""
+        wanted = Wanted(1, "t", self._hashes, 0, Prompt(self._tokens, 0, 1.0, seconds))
+        landed: list[tuple[int, bytes]] = []
+        landing = Landing(wanted, lambda at, pages: landed.extend(enumerate(pages, at.here)))
+        landing.land([b""] * before)
+        landed.clear()
+        await self._handover.run(wanted, landing)
+        assert [place for place, _ in landed] == list(range(before, before + len(landed)))
+        return [data for _, data in landed]
+
+
+async def test_only_what_has_not_come_from_elsewhere_is_asked_for_and_only_where_it_pays(mesh: Mesh) -> None:
+    asker = Asker(mesh, prompt(21, 33))
+    pages = await asker.run(1000.0)
+    assert len(set(pages)) == 4
+    assert await asker.run(1000.0, before=1) == pages[1:]
+    assert await asker.run(1000.0, before=4) == []
+    assert await asker.run(1e-9) == []
+    assert await Asker(mesh, prompt(21, 33), "off").run(1000.0) == []
+    assert await Asker(mesh, prompt(21, 33), "always").run(1e-9) == pages
 
 
 def fetching(tokens: Sequence[int], pages: int, first: int = 0, within_ms: int = 60_000) -> kv.FetchRequest:

@@ -84,7 +84,7 @@ class PageCache(Protocol):
         """Asks for pages of a new sequence; whether it should wait for them."""
 
     def leave(self, sequence: Sequence) -> None:
-        """Notes that a sequence has ended."""
+        """Notes that a sequence has ended; it still has its pages."""
 
     def offer(self, sequence: Sequence) -> None:
         """Notes that a sequence may have new full pages."""

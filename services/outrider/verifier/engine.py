@@ -259,8 +259,8 @@ class Engine:
 
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
-        self.scheduler.remove(sequence)
         self.cache.leave(sequence)
+        self.scheduler.remove(sequence)
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
         self._dated.pop(number, None)

@@ -76,13 +76,18 @@ class HandedPages:
         """See `PageCache`."""
         self._inner.leave(sequence)
         if (taker := self._takers.pop(sequence.request.id, None)) is not None:
+            self._hand(sequence, taker)
             taker.deliver(None)
 
     def offer(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._inner.offer(sequence)
-        taker, end = self._takers.get(sequence.request.id), sequence.published
-        if taker is not None and end > taker.next:
+        if (taker := self._takers.get(sequence.request.id)) is not None:
+            self._hand(sequence, taker)
+
+    def _hand(self, sequence: Sequence, taker: _Taker) -> None:
+        end = sequence.published
+        if end > taker.next:
             copies = copy_pages(self._pool, sequence.pages[taker.next : end])
             taker.deliver(Handed(sequence.hashes[taker.next : end], copies))
             taker.next = end
