@@ -53,7 +53,7 @@ def _require_measurable(target: Target) -> None:
     streams = measure(target, "streams", 0.3, 4, 0)
     assert streams.events == (65 if target.before else 64)  # a chat of ours is opened by an event of its own
     paced = measure(target, "half", 0.5, 4, 0, rate=40)
-    assert paced.requests_per_s <= 41
+    assert paced.requests_per_s < 20 / (19 / 40) + 0.1  # twenty of them, the last one due after nineteen pauses
     assert set(paced.cpu_ms) == ({"nats", "tokenizer", "gateway"} if target.before else set())
     refused = Task(f"{target.url}/v1/nothing", msgspec.Raw(b"{}"), 0.1, 1)
     with pytest.raises(SystemExit):

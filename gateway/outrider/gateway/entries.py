@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+import msgspec
 from outrider.gateway.attempts import persist
 from outrider.gateway.flight import Flight
 from outrider.gateway.ledger import Ledger
@@ -29,7 +30,7 @@ class Entries:
         """Begins to tell the ledger of a flight, if it is to be there and a verifier has it."""
         flight.told = False
         if flight.resumable and flight.placed:
-            flight.writing = self._tasks.spawn(self._write(flight), "ledger")
+            flight.writing = self._tasks.spawn(self._write(flight, flight.writing), "ledger")
 
     async def written(self, flight: Flight) -> None:
         """Returns when the ledger knows a flight, or takes too long."""
@@ -43,7 +44,9 @@ class Entries:
                 if not flight.told and (flight.writing is None or flight.writing.done()):
                     self.write(flight)
 
-    async def _write(self, flight: Flight) -> None:
+    async def _write(self, flight: Flight, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
         try:
             await persist(lambda: self._tell(flight), _TOLD_S if self._ledger.is_open else 0.0, (Unavailable,))
         except Unavailable as error:
@@ -51,8 +54,9 @@ class Entries:
 
     async def _tell(self, flight: Flight) -> None:
         holders = [stream.holder for stream in flight.streams]
-        await self._ledger.place(flight.key, holders)
-        if not flight.entered:
-            await self._ledger.enter(flight.key, flight.record)
+        if flight.entered:
+            await self._ledger.place(flight.key, holders)
+        else:
+            await self._ledger.enter(flight.key, msgspec.structs.replace(flight.record, verifiers=holders))
             flight.entered = True
         flight.told = holders == [stream.holder for stream in flight.streams]

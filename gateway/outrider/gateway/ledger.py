@@ -58,7 +58,8 @@ class Record(msgspec.Struct, frozen=True):
     """A request as it was submitted, seed and token ids included, and ``shape``, the form of its answer.
 
     ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader, ``background``
-    that it needs none. Of the choices' parameters only the first's are kept: the others differ from it in their seed.
+    that it needs none. ``verifiers`` had its choices first, by instance. Of the choices' parameters only the
+    first's are kept: the others differ from it in their seed.
     """
 
     created: int
@@ -72,6 +73,7 @@ class Record(msgspec.Struct, frozen=True):
     shape: bytes
     priority: int = 0
     background: bool = False
+    verifiers: list[str] = []
 
     @classmethod
     def of(
@@ -151,7 +153,7 @@ class Ledger:
             raise AlreadyExists("there is a request of this id already", param="request_id") from None
 
     async def enter(self, key: Key, record: Record) -> None:
-        """Writes the record of a new request."""
+        """Writes the record of a new request, and who has its choices."""
         data = _encode(record)
         parts = [data[start : start + _PART] for start in range(0, len(data), _PART)]
         await asyncio.gather(
@@ -159,7 +161,7 @@ class Ledger:
         )
 
     async def place(self, key: Key, verifiers: Sequence[str]) -> None:
-        """Writes who has each of the request's choices now, by instance."""
+        """Writes who has each of an entered request's choices now, by instance."""
         await self._records.add(key.subject(_AT), _encode(verifiers))
 
     async def find(self, key: Key) -> tuple[Record, list[str]]:
@@ -172,7 +174,7 @@ class Ledger:
         if not all(parts) or not parts:
             raise NotFound("there is no such stream: it was never begun, is too old, or was cancelled", param="id")
         record = _record(b"".join(parts))
-        return record, _names(at) if at is not None else [""] * record.choices
+        return record, _names(at) if at is not None else record.verifiers or [""] * record.choices
 
     async def frames(self, job: Job) -> list[Frame]:
         """The frames of a job that were kept, in the order of their publication."""

@@ -31,9 +31,15 @@ class Models:
         self._registry = registry
         self._in_flight = in_flight
         self._seen: set[str] = set()
+        self._told, self._served = -1, list[Served]()
 
     def all(self) -> list[Served]:
         """Every model that can be served now; of several vocabularies the one with the most verifiers."""
+        if self._told != self._registry.changes:
+            self._told, self._served = self._registry.changes, self._serving()
+        return self._served
+
+    def _serving(self) -> list[Served]:
         tokenizers = {(m.status.get("model"), m.status.get("vocabulary")) for m in self._ready("tokenizer")}
         verifiers = [m for m in self._ready("verifier") if _identity(m) in tokenizers]
         best: dict[str, Served] = {}
@@ -69,7 +75,8 @@ class Models:
     def tokenizers(self, served: Served) -> list[Member]:
         """Ready tokenizers for ``served``, in random order."""
         found = [member for member in self._ready("tokenizer") if served.by(member)]
-        random.shuffle(found)
+        if len(found) > 1:
+            random.shuffle(found)
         return found
 
     def verifiers(self, served: Served) -> list[Member]:

@@ -91,6 +91,8 @@ class Registry:
         self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
         self._heard_self = time.monotonic()
         self._deaf = False
+        self.changes = 0
+        """How often a member has come, gone or told something new."""
 
     async def start(self) -> None:
         """Listens, and asks everybody to announce at once."""
@@ -180,6 +182,7 @@ class Registry:
         after = record.announcement.member if record else None
         if before == after:
             return
+        self.changes += 1
         member = after or before
         assert member is not None
         if before is None or after is None or before.state != after.state:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Served
@@ -115,6 +116,7 @@ def _draft(draft: Draft) -> DraftBody:
     return DraftBody(draft.first_index, draft.tokens, texts, draft.parents, draft.guessed_by, draft.accepted)
 
 
+@lru_cache
 def fingerprint(served: Served) -> str:
     """``system_fingerprint``: another model or another vocabulary has another."""
     return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]

@@ -59,4 +59,4 @@ def read_options(router: str, options: Mapping[str, Any], kind: type[T]) -> T:
 
 def shuffled(replicas: Sequence[Replica]) -> list[Replica]:
     """``replicas`` in random order, for routers to be asked with."""
-    return random.sample(replicas, len(replicas))
+    return random.sample(replicas, len(replicas)) if len(replicas) > 1 else list(replicas)
