@@ -6,7 +6,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract typescript pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract chaos typescript clients-check pocket wheel clean
 
 setup: .venv/.installed
 
@@ -29,8 +29,8 @@ run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
 # Tests that start processes run one at a time, all others on two cores.
-ALONE := $(addprefix tests/,cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
-	drafting_service.py proposer_faults.py kv_cache.py))
+ALONE := $(addprefix tests/,chaos cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
+	drafting_service.py proposer_faults.py kv_cache.py roles.py))
 
 test: dev
 ifeq ($(ARGS),)
@@ -70,11 +70,20 @@ kernels-bench: dev
 contract: dev
 	$(BIN)/python -m outrider.loadtest.contract --examples 20000 $(ARGS)
 
+chaos: dev
+	CHAOS_MINUTES=$(or $(MINUTES),2) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)
+
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts
 	npm --prefix clients/typescript run build
-	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
 	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
+
+# LangChain, litellm, instructor, openai and the AI SDK, in environments of their own.
+clients-check: dev
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt
+	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
+	$(BIN)/pytest tests/clients/test_published.py $(ARGS)
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)

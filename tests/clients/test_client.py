@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.gateway.streaming import Gateway, finish, holder, spare
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
+AFTER_S = float(os.environ.get("RESUME_AFTER_S", 0.3))
 LENGTH = 400
 ASKED: dict[str, Any] = {"seed": 7, "max_tokens": LENGTH, "ignore_eos": True, "return_tokens": True}
 
@@ -91,6 +93,16 @@ def test_nobody_there_is_an_error_of_its_own() -> None:
         client.models()
 
 
+async def test_only_chunks_that_were_read_count_as_had(client: AsyncClient, other: Gateway) -> None:
+    first = client.stream("def f(", **ASKED)
+    whole = _tokens([chunk async for chunk in first])
+    again = client.resume(first.id)  # brings many chunks at once
+    seen = [await anext(aiter(again)) for _ in range(5)]
+    async with AsyncClient(other.url) as elsewhere:
+        seen += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
+    assert _tokens(seen) == whole
+
+
 async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
     with pytest.raises(NotFoundError, match="does not exist"):
         await anext(aiter(client.stream("a", model="no")))
@@ -101,6 +113,21 @@ async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, c
     await killed.ready()
     async with AsyncClient([killed.url, one.url]) as both:
         seen = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
+    assert _tokens(seen) == await _whole(client)
+
+
+async def test_a_gateway_that_comes_back_behind_the_same_port_goes_unnoticed(
+    streaming: Stack, client: AsyncClient
+) -> None:
+    killed = Gateway(streaming)
+    await killed.ready()
+
+    async def replace(_: str) -> None:
+        await asyncio.to_thread(killed.process.kill)
+        asyncio.get_running_loop().call_later(AFTER_S, killed.process.start)
+
+    async with AsyncClient(killed.url, resume_s=AFTER_S + 60) as alone:
+        seen = await _read(alone, replace)
     assert _tokens(seen) == await _whole(client)
 
 

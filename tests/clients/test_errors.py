@@ -81,6 +81,17 @@ def test_retry_after_is_kept_to_and_retries_are_counted() -> None:
     assert attempts.pause(full) == 3.0
 
 
+def test_who_asks_for_too_much_patience_is_not_waited_for() -> None:
+    attempts = Attempts(Gateways("http://a"), 5)
+    with pytest.raises(errors.RateLimitError) as raised:
+        attempts.pause(error_of_answer(429, b"", retry_after="61"))
+    assert raised.value.retry_after == 61.0
+    assert attempts.pause(error_of_answer(429, b"", retry_after="60")) == 60.0
+    assert Attempts(Gateways("http://a"), 5, 3600).pause(error_of_answer(503, b"", retry_after="61")) == 61.0
+    with pytest.raises(errors.ServiceUnavailableError):
+        Attempts(Gateways("http://a"), 5, 0).pause(error_of_answer(503, b"", retry_after="1"))
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 499, 500])
 def test_what_another_try_does_not_help_is_raised_at_once(status: int) -> None:
     with pytest.raises(GatewayError):

@@ -58,8 +58,9 @@ def _tokens(chunks: list[Chunk]) -> list[int]:
         {"structured_outputs": {"choice": ["yes", "no"]}, "ignore_eos": False},
         {"structured_outputs": {"grammar": 'start: "ab"'}, "ignore_eos": False, "max_completion_tokens": 40},
         {"response_format": {"type": "json_object"}, "ignore_eos": False},
+        {"coalesce": False, "timeout_ms": 60_000, "ttft_ms": 60_000, "return_drafts": True, "speculation": "off"},
     ],
-    ids=["floats", "words", "plain", "choice", "lark", "json"],
+    ids=["floats", "words", "plain", "choice", "lark", "json", "drafts"],
 )
 async def test_every_parameter_of_http_means_the_same(
     one: Gateway, client: over_grpc.AsyncClient, more: dict[str, Any]
@@ -76,6 +77,7 @@ async def test_every_parameter_of_http_means_the_same(
     assert told.outrider is not None
     assert whole.outrider is not None
     assert (told.outrider.tokens, told.outrider.first_index) == (whole.outrider.tokens, whole.outrider.first_index)
+    assert told.outrider.drafts == whole.outrider.drafts
     async with client.stream("def f(", **asked) as stream:
         assert "".join([chunk.text async for chunk in stream]) == whole.text
 

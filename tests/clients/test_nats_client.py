@@ -16,6 +16,7 @@ from outrider_client import (
     CancelledError,
     Chunk,
     ConnectionFailedError,
+    DeadlineError,
     GatewayError,
     NotFoundError,
 )
@@ -24,6 +25,7 @@ from outrider_client import nats as over_nats
 from tests.broker import free_port
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
+from tests.gateway.test_deadlines import answers_seem_short
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
@@ -66,6 +68,13 @@ async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncCl
     chat = await client.chat(MESSAGES, seed=7, max_tokens=20)
     assert (chat.text, chat.choices[0].finish_reason) == (spoken.text, spoken.choices[0].finish_reason)
     assert await client.models() == [MODEL]
+
+
+async def test_an_answer_that_is_late_is_an_error_of_its_own(one: Gateway, client: over_nats.AsyncClient) -> None:
+    await answers_seem_short(one.url)
+    endless = ASKED | {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": 500}
+    with pytest.raises(DeadlineError, match="the answer did not end in time"):
+        await client.complete("def f(", **endless)
 
 
 async def test_a_stream_goes_on_in_another_process(one: Gateway, client: over_nats.AsyncClient) -> None:

@@ -72,11 +72,10 @@ async def test_gateways_may_freeze_and_die(streaming: Stack, other: Gateway) -> 
     node(TESTS / "mesh" / "gone.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
 
 
-def test_the_unmodified_openai_package_streams_too(one: Gateway) -> None:
-    package = Path(__file__).parent / "npm"
-    if not (package / "node_modules" / "openai").exists():
-        pytest.skip("the package openai is not installed: make typescript")
-    node(package / "openai.js", ONE=one.url)
+async def test_responses_outlive_their_gateway(streaming: Stack, other: Gateway) -> None:
+    victim = Gateway(streaming)
+    await victim.ready()
+    node(TESTS / "mesh" / "responses.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
 
 
 @pytest.fixture

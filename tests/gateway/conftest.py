@@ -34,7 +34,7 @@ def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     options = json.dumps({"model": {"model": str(directory)}})
     drafters = {"drafters": '["model", "suffix", "ngram"]', "asking": "always", "options": options}
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port, nats_door="false")
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false")
         made.add_model("tokenizer")
         made.add_model("verifier", **drafters)
         made.wait_ready()

@@ -116,6 +116,7 @@ def test_null_is_as_good_as_absent() -> None:
 def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
     _chat(tools=[], tool_choice="auto", response_format={"type": "text"}, user="u", metadata={"a": "b"}, store=False)
     _completion(best_of=1, suffix="")
+    _chat(stream=True, stream_options={"include_obfuscation": False})
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
-from outrider.gateway.inference.requests import asked
 from outrider.gateway.openai.bodies import read_completion
 from outrider.gateway.openai.logprobs import token_name
-from outrider.gateway.responses.body import read_response
 from outrider.mesh.errors import InvalidRequest
 from outrider.models.text import Tokenizer
-from outrider.v1.inference_pb2 import GenerateRequest
-from outrider.v1.sampling_pb2 import Speculation
+from outrider.v1.inference_pb2 import CompleteRequest, Draft, GenerateRequest
+from outrider.v1.inference_pb2_grpc import InferenceStub
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 
 from tests.gateway.stack import BEGINNING, MODEL, Stack, events
 
@@ -77,13 +78,41 @@ async def test_a_stream_that_is_taken_up_again_tells_the_same_trees(http: httpx.
     assert b'"drafts"' in first
 
 
-def test_other_front_doors_refuse_it_by_name() -> None:
-    with pytest.raises(InvalidRequest, match="return_drafts is not supported") as caught:
-        read_response(b'{"input": "x", "return_drafts": true}')
-    assert caught.value.param == "return_drafts"
-    request = GenerateRequest(text="x", speculation=Speculation(return_drafts=True))
-    with pytest.raises(InvalidRequest, match="return_drafts is not supported over gRPC"):
-        asked(request, 1 << 20)
+async def test_over_grpc_the_trees_are_those_of_http(http: httpx.AsyncClient, guessing: Stack) -> None:
+    told = (await http.post("/v1/completions", json=BODY | GREEDY | {"speculation": {"drafters": ["ngram"]}})).json()
+    sampling = SamplingParams(seed=3, max_tokens=40, temperature=0.0, ignore_eos=True)
+    wanted = Speculation(drafters=["ngram"], return_drafts=True)
+    request = GenerateRequest(model=MODEL, text=BEGINNING, sampling=sampling, speculation=wanted, coalesce=False)
+    async with grpc.aio.insecure_channel(guessing.grpc) as channel:
+        stub: Any = InferenceStub(channel)
+        whole = (await stub.Complete(CompleteRequest(request=request))).choices[0]
+        parts = [part async for part in stub.Generate(request)]
+        request.speculation.return_drafts = False
+        quiet = (await stub.Complete(CompleteRequest(request=request))).choices[0]
+    assert [tree(draft) for draft in whole.drafts] == told["outrider"]["drafts"]
+    assert [tree(draft) for part in parts for draft in part.drafts] == told["outrider"]["drafts"]
+    assert sum(len(draft.accepted) for draft in whole.drafts) == whole.usage.accepted_tokens > 0
+    assert not quiet.drafts
+
+
+def tree(draft: Draft) -> dict[str, Any]:
+    texts = [token_name(data) for data in draft.data]
+    told = {name: list(getattr(draft, name)) for name in ("tokens", "parents", "guessed_by", "accepted")}
+    return told | {"first_index": draft.first_index, "texts": texts}
+
+
+async def test_a_response_tells_them_with_each_delta_and_in_the_end(http: httpx.AsyncClient) -> None:
+    body = {"input": BEGINNING, "temperature": 0, "max_output_tokens": 30, "ignore_eos": True, "coalesce": False}
+    asked = body | {"return_drafts": True, "stream": True}
+    async with http.stream("POST", "/v1/responses", json=asked) as response:
+        lines = (await response.aread()).decode().splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    deltas = [event["outrider"] for event in events if event["type"] == "response.output_text.delta"]
+    last = events[-1]["response"]["outrider"]
+    assert [draft for delta in deltas for draft in delta["drafts"]] == last["drafts"]
+    assert len(last["drafts"]) == last["steps"]
+    assert not any("tokens" in each for each in (*deltas, last))
+    assert "drafts" not in (await http.post("/v1/responses", json=body)).json()["outrider"]
 
 
 def test_it_is_true_or_false() -> None:

@@ -102,7 +102,7 @@ async def test_five_mebibytes_of_text_travel_and_are_refused_for_their_length(me
     refused = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/{path}", json=asked, timeout=60)
     assert refused.status_code == 400
     assert "at least" in refused.json()["error"]["message"], "it was not tokenized to be counted"
-    assert "maximum context length of 4096 tokens" in refused.json()["error"]["message"]
+    assert "maximum context length is 4096 tokens" in refused.json()["error"]["message"]
 
 
 async def served_by(mesh: Stack) -> str:

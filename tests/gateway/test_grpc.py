@@ -26,6 +26,8 @@ from outrider.wire.tenants import Limits
 from tests.gateway.desk import Desk, complete, get
 from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack
 from tests.gateway.streaming import Gateway, finish, holder
+from tests.gateway.test_deadlines import answers_seem_short
+from tests.gateway.test_sharing import count
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -163,13 +165,15 @@ async def test_chats_choices_calls_and_ids_are_those_of_http(shared: Stack, stub
         (pb.GenerateRequest(model="none", text="a"), {"model": "none", "prompt": "a"}, "NOT_FOUND"),
         (pb.GenerateRequest(text="a", n=0), {"prompt": "a", "n": 0}, "INVALID_ARGUMENT"),
         (pb.GenerateRequest(), {}, "INVALID_ARGUMENT"),
+        (pb.GenerateRequest(text="a", ttft_ms=0), {"prompt": "a", "ttft_ms": 0}, "INVALID_ARGUMENT"),
+        (pb.GenerateRequest(text="a", timeout_ms=-1), {"prompt": "a", "timeout_ms": -1}, "INVALID_ARGUMENT"),
         (
             pb.GenerateRequest(messages_json="[{}]", sampling=SamplingParams(echo=True)),
             {"messages": [{}], "echo": True},
             "INVALID_ARGUMENT",
         ),
     ],
-    ids=["low", "high", "none", "regex", "model", "n", "empty", "echo"],
+    ids=["low", "high", "none", "regex", "model", "n", "empty", "ttft", "timeout", "echo"],
 )
 async def test_an_error_says_what_it_says_over_http(
     shared: Stack, stub: Any, request_: pb.GenerateRequest, body: dict[str, Any], code: str
@@ -220,9 +224,11 @@ async def _started(registry: Registry, request: str) -> None:
     ("whole", "timeout"), [(False, None), (False, 1.0), (True, 1.0)], ids=["leaves", "late stream", "late answer"]
 )
 async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
-    stub: Any, registry: Registry, whole: bool, timeout: float | None
+    shared: Stack, stub: Any, registry: Registry, whole: bool, timeout: float | None
 ) -> None:
-    long = _ask(max_tokens=CONTEXT - 100, logprobs=20)
+    if timeout is not None:
+        await answers_seem_short(shared.url)
+    long = _ask(max_tokens=CONTEXT - 100, logprobs=20, stop=["nobody says this"])
     long.n = RUNNING
     call = (
         stub.Complete(pb.CompleteRequest(request=long), timeout=timeout)
@@ -235,8 +241,47 @@ async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
         call.cancel()
     else:
         assert (await _refused(call if whole else _rest(call)))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await finish(registry, f"{request}-{long.n - 1}") is Finish.CANCELLED
+    ended = await finish(registry, f"{request}-{long.n - 1}")
+    assert ended is Finish.CANCELLED or (timeout is not None and ended is Finish.TIMEOUT)
     await eventually(lambda: all(m.status["load"] == 0 for m in registry.members("verifier")))
+
+
+@pytest.mark.parametrize(
+    ("more", "timeout", "param"),
+    [({"timeout_ms": 1}, None, "timeout_ms"), ({"ttft_ms": 1}, None, "ttft_ms"), ({}, 0.5, "timeout_ms")],
+    ids=["timeout", "ttft", "deadline"],
+)
+async def test_what_cannot_be_in_time_is_refused_at_once_unless_it_lingers(
+    stub: Any, more: dict[str, int], timeout: float | None, param: str
+) -> None:
+    long = _ask("def f(" * 300, max_tokens=CONTEXT // 2)
+    long.MergeFrom(pb.GenerateRequest(**more))
+    status, message, trailing = await _refused(stub.Complete(pb.CompleteRequest(request=long), timeout=timeout))
+    assert (status.name, trailing["outrider-code"], trailing["outrider-param"]) == (
+        "RESOURCE_EXHAUSTED",
+        "deadline_unmeetable",
+        param,
+    )
+    assert "with nothing else to do" in message
+    if timeout is None:
+        return
+    long.linger = True
+    call = stub.Generate(long, timeout=timeout)
+    assert (await _refused(_rest(call)))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+    await stub.Cancel(pb.CancelGenerationRequest(request_id=dict(await call.initial_metadata())["x-request-id"]))
+
+
+@pytest.mark.parametrize("given", [True, False, None])
+async def test_whether_the_very_same_is_shared_is_as_over_http(shared: Stack, stub: Any, given: bool | None) -> None:
+    asked = _ask(max_tokens=CONTEXT // 2)
+    if given is not None:
+        asked.coalesce = given
+    before = await count(shared.url)
+    first, second = stub.Generate(asked), stub.Generate(asked)
+    await asyncio.gather(first.read(), second.read())
+    first.cancel()
+    second.cancel()
+    assert await count(shared.url) - before == (given is not False)
 
 
 async def test_a_stream_is_taken_up_again_through_any_door(one: Gateway, other: Gateway) -> None:

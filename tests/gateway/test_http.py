@@ -81,7 +81,7 @@ async def test_the_openai_client_lists_models(client: openai.AsyncOpenAI) -> Non
         ({"max_tokens": -1}, openai.BadRequestError, "max_tokens", "max_tokens must be an integer of at least 1"),
         ({"model": "nope"}, openai.NotFoundError, "model", "the model 'nope' does not exist; there are: toy"),
         ({"prompt": ""}, openai.BadRequestError, "prompt", "prompt must hold at least one token"),
-        ({"prompt": "é" * 2 * CONTEXT}, openai.BadRequestError, "prompt", "maximum context length of 4096 tokens"),
+        ({"prompt": "é" * 2 * CONTEXT}, openai.BadRequestError, "prompt", "maximum context length is 4096 tokens"),
         ({"prompt": [5] * CONTEXT}, openai.BadRequestError, "prompt", "4096 tokens leave no room for an answer"),
         ({"prompt": [10**6]}, openai.BadRequestError, "prompt", "outside the vocabulary"),
         ({"extra_body": {"speculation": {"drafters": ["x"]}}}, openai.BadRequestError, "speculation.drafters", "x"),

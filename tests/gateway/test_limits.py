@@ -103,7 +103,7 @@ async def _served(url: str, key: str) -> bool:
     ("limits", "more", "param", "message"),
     [
         (Limits(max_output_tokens=8), {"max_tokens": 9}, "max_tokens", "9 is more than"),
-        (Limits(max_context_tokens=3), {}, "prompt", "maximum context length of 3 tokens"),
+        (Limits(max_context_tokens=3), {}, "prompt", "maximum context length is 3 tokens"),
         (Limits(tokens_per_minute=50), {"max_tokens": 60}, "max_tokens", "50 tokens per minute: lower max_tokens"),
         (Limits(concurrent_streams=2), {"n": 3}, "n", "more than the 2 concurrent streams"),
     ],

@@ -114,3 +114,16 @@ async def test_while_a_vocabulary_is_exchanged_the_one_with_more_verifiers_serve
         for number in range(verifiers):
             await announce("verifier", f"v-{vocabulary}-{number}", vocabulary=vocabulary)
     assert models.find("m").vocabulary == "new"
+
+
+async def test_who_computes_prompts_for_others_is_asked_only_where_there_is_nobody_else(
+    reader: Registry, announce: Announce
+) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    await announce("tokenizer", "t")
+    await announce("verifier", "p", role="prefill")
+    served = models.find("m")
+    assert [member.instance for member in models.verifiers(served)] == ["p"]
+    for role in ("decode", "both"):
+        await announce("verifier", role, role=role)
+    assert [member.instance for member in models.verifiers(served)] == ["both", "decode"]

@@ -30,6 +30,7 @@ from tests.broker import free_port
 from tests.gateway.desk import Desk, complete
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
+from tests.gateway.test_deadlines import answers_seem_short
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -129,6 +130,9 @@ async def test_the_service_is_discovered_as_any_other(streaming: Stack, one: Gat
         "outrider.v1.cancel",
     }
     assert await reader.told("models") == {"models": [MODEL]}
+    stats = json.loads((await reader.client.request(f"$SRV.STATS.outrider.{info['id']}", timeout=10)).data)
+    assert (stats["type"], stats["id"]) == ("io.nats.micro.v1.stats_response", info["id"])
+    assert {each["subject"] for each in stats["endpoints"]} == {each["subject"] for each in info["endpoints"]}
 
 
 async def test_who_subscribes_and_then_asks_gets_every_token_that_the_other_doors_tell(
@@ -207,6 +211,32 @@ async def test_whoever_is_asked_ends_a_request_for_all_its_readers(
     assert await finish(streaming_registry, request) is Finish.CANCELLED
     for subject in ("cancel", "resume"):
         assert "no such stream" in (await reader.told(subject, request_id=request))["error"]["message"]
+
+
+async def test_deadlines_and_drafts_are_those_of_http(one: Gateway, reader: Reader) -> None:
+    long: dict[str, Any] = {"prompt": "def f(" * 300, "max_tokens": CONTEXT // 2, "ignore_eos": True, "ttft_ms": 1}
+    refused = (await reader.told("generate", **long))["error"]
+    async with httpx.AsyncClient(timeout=60) as http:
+        told = (await http.post(f"{one.url}/v1/completions", json=long)).json()["error"]
+    assert refused["code"] == told["code"] == "deadline_unmeetable"
+    assert refused["param"] == told["param"] == "ttft_ms"
+    await reader.begin(max_tokens=30, return_drafts=True, speculation="off")
+    await asyncio.wait_for(reader.ended.wait(), 60)
+    drafts = [draft.first_index for frame in reader.frames for draft in frame.drafts or []]
+    assert drafts == list(range(30))
+
+
+async def test_an_answer_that_is_late_ends_for_whoever_reads_it(streaming: Stack, one: Gateway, reader: Reader) -> None:
+    await answers_seem_short(one.url)
+    endless = {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": 800}
+    request = await reader.begin(**endless)
+    await asyncio.wait_for(reader.ended.wait(), 30)
+    last = reader.frames[-1]
+    assert (last.finish, last.error) == (Finish.TIMEOUT, "the answer did not end in time")
+    assert reader.tokens
+    async with _reader(streaming.broker.url) as late:
+        await late.resume(request, 0)
+        assert (late.frames[-1].finish, late.tokens[:10]) == (Finish.TIMEOUT, reader.tokens[:10])
 
 
 async def test_a_name_is_taken_once_and_free_again_if_nothing_came_of_it(reader: Reader) -> None:

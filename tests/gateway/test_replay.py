@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+from outrider.gateway.errors import Fatal
 from outrider.gateway.replay import replay
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest
 from outrider.wire.frames import Finish, Frame, Usage
@@ -39,7 +41,8 @@ def test_a_gap_is_not_passed_over() -> None:
 def test_failures_that_are_meant_for_all_end_it() -> None:
     ends = [
         (_frame(9, 0, Finish.CANCELLED, "the stream was cancelled"), Cancelled),
-        (_frame(2, 0, Finish.ERROR, "why"), Internal),
+        (msgspec.structs.replace(_frame(2, 0, Finish.ERROR, "why"), verifier="v"), Internal),
+        (_frame(0, 0, Finish.ERROR, "verifiers died"), Fatal),
         (_frame(2, 0, Finish.REFUSED, "no token is left"), InvalidRequest),
     ]
     for end, kind in ends:

@@ -8,17 +8,22 @@ from typing import Any
 
 import pytest
 from outrider.gateway.routing import GROUP, Ask, Replica, Router, Routes
+from outrider.gateway.routing.backlog import Backlog
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
 from outrider.gateway.routing.least_load import LeastLoad
-from outrider.gateway.routing.prefix import PageMap, Prefix, page_hashes
+from outrider.gateway.routing.page_map import PageMap
+from outrider.gateway.routing.prefix import Prefix
+from outrider.gateway.routing.round_robin import RoundRobin
 from outrider.gateway.routing.sticky import Sticky
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.registry import Member, State
+from outrider.wire.prefixes import chain_hashes
 
-ROUTERS: dict[str, Any] = {"least_load": LeastLoad, "prefix": Prefix, "cost": Cost} | plugins.available(GROUP)
+OWN: dict[str, Any] = {"least_load": LeastLoad, "prefix": Prefix, "cost": Cost, "round_robin": RoundRobin}
+ROUTERS = OWN | plugins.available(GROUP)
 EVERY = pytest.mark.parametrize("name", sorted(ROUTERS))
 
 
@@ -97,13 +102,74 @@ def test_prefix_lets_no_verifier_run_further_ahead_than_it_is_told() -> None:
     assert names(router.choose(ask(list(range(64))), replicas({"a": 3, "b": 0}))) == ["b", "a"]
 
 
+RATES = {"prefill_tokens_per_s": 1000, "tokens_per_s": 100, "queue_ms": 0, "page_size": 8, "vocabulary": "v"}
+
+
+def test_prefix_weighs_the_tokens_that_are_found_against_the_wait_by_what_verifiers_tell() -> None:
+    router, prompt = Prefix({}), list(range(200))
+    router.sent(ask(prompt), "gone")
+    router.choose(first := ask(prompt[:160]), [Replica("a", 0, RATES)])
+    router.sent(first, "a")
+    waits = {wait: Replica("a", 0, RATES | {"queue_ms": wait}) for wait in (310, 330)}
+    router.backlog = Backlog()
+    ranked = {wait: names(router.choose(ask(prompt), [a, Replica("b", 0, RATES)])) for wait, a in waits.items()}
+    assert ranked == {310: ["a", "b"], 330: ["b", "a"]}
+    assert names(router.choose(ask(prompt), [waits[330], Replica("b", 0, RATES | {"queue_ms": 20})])) == ["a", "b"]
+    assert names(router.choose(ask(prompt, tenant="u"), [waits[310], Replica("b", 0, RATES)])) == ["b", "a"]
+    other = Replica("a", 0, RATES | {"page_size": 16})
+    assert names(router.choose(ask(prompt), [other, Replica("b", 0, RATES | {"queue_ms": 1})])) == ["a", "b"]
+
+
+def test_a_prefix_that_many_ask_for_at_once_is_computed_at_another_verifier_too() -> None:
+    clock, router, shared = Clock(), Prefix({"imbalance": 1000}), list(range(400))
+    router.backlog = Backlog(clock)
+    there = [Replica(name, 0, RATES) for name in "ab"]
+
+    def send(number: int) -> str:
+        asked = ask([*shared, *range(1000 + 100 * number, 1100 + 100 * number)])
+        first = router.choose(asked, there)[0].instance
+        router.sent(asked, first)
+        return first
+
+    burst = [send(number) for number in range(30)]
+    assert burst[1:4] == [burst[0]] * 3, "computing it elsewhere would take longer"
+    assert {*burst} == {"a", "b"}
+    assert 4 <= burst[-10:].count("a") <= 6, "and then both have it"
+    clock.now += 1000.0
+    assert send(20) in "ab"
+
+
+def test_a_backlog_is_worked_off_at_the_verifiers_rate() -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    backlog.add("a", 100, 50.0)
+    clock.now += 1.5
+    assert (backlog.seconds("a"), backlog.seconds("b")) == (0.5, 0.0)
+    backlog.add("a", 100, 50.0)
+    assert backlog.seconds("a") == 2.5
+    clock.now += 3.0
+    assert backlog.seconds("a") == 0.0
+
+
+def test_round_robin_takes_verifiers_in_turns() -> None:
+    router, there = RoundRobin({}), replicas({"a": 9, "b": 0, "c": 3})
+    firsts = [router.choose(ask([1]), there)[0].instance for _ in range(6)]
+    assert sorted(firsts[:3]) == ["a", "b", "c"]
+    assert firsts[3:] == firsts[:3]
+
+
 def test_pages_can_be_corrected_and_are_bounded() -> None:
-    pages, chain = PageMap(3), page_hashes("t", list(range(20)), 4)
+    pages, chain = PageMap(3), chain_hashes(b"v", "t", list(range(20)), 4)
     pages.add("a", chain)
     assert [pages.leading("a", chain[start:]) for start in range(5)] == [0, 0, 3, 2, 1]
     pages.drop("a", chain[4:])
     assert [pages.leading("a", chain[start:]) for start in range(5)] == [0, 0, 2, 1, 0]
     pages.drop("b", chain)
+    pages.replace("a", chain[:1])
+    pages.add("b", chain[:2])
+    assert ([pages.leading(name, chain) for name in "ab"], len(pages)) == ([1, 2], 2)
+    pages.forget("b")
+    assert (pages.of("a"), pages.of("b"), len(pages)) == ({chain[0]}, frozenset(), 1)
 
 
 def test_a_session_stays_where_it_is_while_others_come_and_go() -> None:

@@ -98,7 +98,7 @@ async def test_what_a_dead_gateway_held_is_spent_until_the_period_ends_and_no_lo
     dead, alive = pair
     await dead.reserve([tokens(bucket, 400)])
     left = await drain(alive, tokens(bucket, 1))
-    assert 600 - 1000 // 32 <= left <= 600
+    assert 600 - 1000 // 64 <= left <= 600
     clock.now += 60
     assert await drain(alive, tokens(bucket, 1)) == 1000
 

@@ -195,7 +195,7 @@ async def test_a_verifiers_refusal_bears_the_clients_own_name(
         ({"tools": TOOLS, "tool_choice": "auto"}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": "required", "response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": TOOLS, "tool_choice": "required", "structured_outputs": {"regex": "a"}}, "structured_outputs"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
         (
             {
@@ -210,6 +210,13 @@ def test_what_cannot_be_honoured_is_refused_by_name(more: Any, param: str) -> No
     with pytest.raises(InvalidRequest) as caught:
         read_chat(json.dumps({"model": "m", "messages": MESSAGES} | more).encode()).generation()
     assert caught.value.param == param
+
+
+def test_a_format_of_text_says_nothing_of_calls() -> None:
+    body = {"model": "m", "messages": MESSAGES, "tools": TOOLS, "tool_choice": "required"}
+    plain = read_chat(json.dumps(body).encode()).generation().sampling.structure
+    asked = json.dumps(body | {"response_format": {"type": "json_object"}}).encode()
+    assert read_chat(asked).generation().sampling.structure == plain
 
 
 def test_tools_are_shown_to_the_template_only_where_they_may_be_called() -> None:

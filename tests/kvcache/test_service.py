@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -107,6 +107,14 @@ async def test_a_page_that_was_changed_on_its_way_is_refused(stub: KvCacheStub) 
     assert await fetch(stub, [key(60)]) == []
 
 
+def has(instance: str) -> Callable[[Sequence[Member]], bool]:
+    return lambda members: any(member.instance == instance for member in members)
+
+
+def lacks(instance: str) -> Callable[[Sequence[Member]], bool]:
+    return lambda members: all(member.instance != instance for member in members)
+
+
 async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_when_it_ends(
     bus: Bus, shared_nats: str, tmp_path: Path
 ) -> None:
@@ -114,23 +122,24 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
     await registry.start()
     settings = {
         "nats_url": shared_nats,
-        "instance": "lasting",
         "tiers": "memory,disk",
         "quotas": "memory=1000000,disk=50000000",
         "options": f'{{"disk": {{"path": "{tmp_path / "pages"}"}}}}',
     }
     pages = [page(key(number)) for number in range(8)]
-    for life in range(2):
-        with running("kvcache", tmp_path / "log", **settings) as process:
-            members = await registry.wait_for("kvcache", lambda all_: any(m.instance == "lasting" for m in all_), 60)
-            stub = KvCacheStub(channel(next(m.address for m in members if m.instance == "lasting")))
-            if life == 0:
+    for name in ("first", "second"):
+        with running("kvcache", tmp_path / "log", instance=name, **settings) as process:
+            members = await registry.wait_for("kvcache", has(name), 60)
+            (member,) = (each for each in members if each.instance == name)
+            assert member.status["shard"] == "first"
+            stub = KvCacheStub(channel(member.address))
+            if name == "first":
                 await store(stub, pages)
             found = await fetch(stub, [each.key for each in pages])
             assert [each.data for each in found] == [each.data for each in pages]
-            if life == 0:
+            if name == "first":
                 process.terminate()
                 assert await asyncio.to_thread(process.wait) == 0
-        await registry.wait_for("kvcache", lambda all_: all(m.instance != "lasting" for m in all_), 10)
+        await registry.wait_for("kvcache", lacks(name), 10)
     registry.leave()
     await close_channels()

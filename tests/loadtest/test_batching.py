@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from outrider.loadtest import batching
-from outrider.loadtest.batching import Mix, Pass, Reading, between, main, shown, summarize
+from outrider.loadtest.batching import Mix, Pass, counted, main, shown, summarize
 
 MIX = Mix(slots=32, requests=640, short=8, long=512, among=32, prompt=4)
 
@@ -16,9 +16,14 @@ def test_lengths_are_as_stated_and_the_long_ones_stand_anywhere() -> None:
     assert {index % 32 for index, length in enumerate(lengths) if length == 512} != {0}
 
 
-def test_a_pass_is_what_happened_between_two_readings() -> None:
-    first, last = Reading(10.0, 100, 5, 160, 1), Reading(14.0, 900, 25, 480, 3)
-    assert between("static", 32, first, last) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
+def test_a_pass_is_what_the_verifier_counted_while_requests_waited() -> None:
+    counters = {"crowded_tokens": 800, "crowded_seconds": 4, "crowded_steps": 20, "crowded_sequences": 320}
+    assert counted("static", 32, {**counters, "preemptions": 2}) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
+
+
+def test_a_pass_in_which_nobody_waited_shows_nothing() -> None:
+    with pytest.raises(SystemExit, match="no requests had to wait"):
+        counted("static", 32, dict.fromkeys(batching._COUNTERS, 0.0))
 
 
 def test_a_report_has_the_medians_and_their_ratio() -> None:

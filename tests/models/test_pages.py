@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from outrider.models.pages import OutOfPages, PageTable, chain_hash
+from outrider.models.pages import OutOfPages, PageTable
+from outrider.wire.prefixes import chain_hash
 
 
 def test_pages_of_a_sequence_are_consecutive_where_they_can_be() -> None:
@@ -47,6 +50,80 @@ def test_pages_behind_another_prefix_or_salt_have_other_names() -> None:
     first, second = chain_hash(b"a", [1]), chain_hash(b"b", [1])
     assert first != second
     assert chain_hash(first, [2]) != chain_hash(second, [2])
+
+
+def kept(table: PageTable, names: str) -> list[bytes]:
+    """Has ``table`` keep a chain of pages that nobody holds."""
+    chain, pages = [name.encode() for name in names], table.match([name.encode() for name in names])
+    for name in chain[len(pages) :]:
+        pages.append(table.allocate(pages[-1] if pages else None))
+        table.publish(pages[-1], name)
+    table.release(pages)
+    return chain
+
+
+def used(table: PageTable, chain: list[bytes]) -> None:
+    pages = table.match(chain)
+    table.use(pages)
+    table.release(pages)
+
+
+def crowd(table: PageTable, count: int) -> str:
+    """Takes pages for others until so many gave way; what is left of those that were kept."""
+    taken, before = [], table.evictions["sequence"]
+    while table.evictions["sequence"] < before + count:
+        taken.append(table.allocate(None))
+    table.release(taken)
+    return "".join(sorted(name.decode() for name in table.published))
+
+
+def test_pages_that_requests_used_outlive_newer_ones_that_none_did() -> None:
+    table = PageTable(8)
+    used(table, kept(table, "ab"))
+    kept(table, "cd")
+    assert crowd(table, 2) == "ab"
+
+
+def test_of_pages_that_were_used_as_often_the_oldest_goes_and_the_end_of_a_chain_before_its_beginning() -> None:
+    table = PageTable(8)
+    kept(table, "abc")
+    kept(table, "de")
+    assert crowd(table, 2) == "ade"
+
+
+def test_a_page_that_takes_longer_to_compute_outlives_a_cheap_one() -> None:
+    table = PageTable(8, lambda place: 1.0 + place)
+    kept(table, "abc")
+    kept(table, "d")
+    assert crowd(table, 1) == "abc"
+
+
+def test_no_page_goes_before_one_that_is_found_through_it() -> None:
+    table = PageTable(8, lambda place: 1.0 + place)
+    for number in range(6):
+        used(table, kept(table, "abc"[: 1 + number % 3]))
+        used(table, kept(table, "axy"[: 1 + number // 2]))
+    left = [crowd(table, 1) for _ in range(4)]
+    assert all(("c" not in names or "b" in names) and ("y" not in names or "x" in names) for names in left)
+    assert all("a" in names for names in left)
+
+
+def test_what_was_used_often_once_ages() -> None:
+    table = PageTable(3)
+    hot = kept(table, "a")
+    for _ in range(3):
+        used(table, hot)
+    for number in range(30):
+        kept(table, chr(200 + number))
+    assert table.match(hot) == []
+
+
+def test_changes_tell_what_became_findable_and_what_is_no_more() -> None:
+    table = PageTable(2)
+    table.changes = deque()
+    kept(table, "ab")
+    crowd(table, 2)
+    assert list(table.changes) == [(b"a", True), (b"b", True), (b"b", False), (b"a", False)]
 
 
 class Pages(RuleBasedStateMachine):

@@ -83,14 +83,14 @@ async def test_a_text_over_the_context_is_refused_by_its_count(stub: Any, local:
     count = len(local.encode(text))
     status, details, param = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text=text)])))
     assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "prompt")
-    assert details == f"prompt: {count} tokens are over the maximum context length of 512 tokens"
+    assert details == f"prompt: {count} tokens are too many; this model's maximum context length is 512 tokens"
 
 
 async def test_a_text_far_over_the_context_is_refused_before_it_is_tokenized(stub: Any, local: Tokenizer) -> None:
     text = "x = 1\n" * 2_000_000
     fewest = -(-len(text) // local.longest_token)
     refusal = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text=text)])))
-    assert f"at least {fewest} tokens are over" in refusal[1]
+    assert f"at least {fewest} tokens are too many" in refusal[1]
     chat = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[_chat([{"role": "user", "content": text}])])))
     assert chat[2] == "messages"
     assert "at least" in chat[1]

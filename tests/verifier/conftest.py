@@ -64,13 +64,14 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         judged: bool = False,
+        pinned: int = 0,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
             save_toy(directory, vocabulary)
         model = LlamaModel.load(directory, dtype="float32", determinism=determinism)
         context = model.config.context_length
-        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s)
+        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
         return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Patience())

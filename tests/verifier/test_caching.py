@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 import pytest
 import torch
 from outrider.kernels.pool import KvPool
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry, State
+from outrider.mesh.rpc import close_channels
 from outrider.models.sampling import Sampling
-from outrider.verifier.caching import CachedPages, Offered, Wanted, copy_pages, page_bytes, to_bytes, write_page
+from outrider.verifier.cache_peers import Peers
+from outrider.verifier.caching import (
+    CachedPages,
+    NoCache,
+    Offered,
+    Prompt,
+    Wanted,
+    copy_pages,
+    page_bytes,
+    to_bytes,
+    write_page,
+)
 from outrider.verifier.engine import Engine
-from outrider.verifier.sequence import Request
+from outrider.verifier.giving import Handed, HandedPages
+from outrider.verifier.handover import gives
+from outrider.verifier.sequence import Request, Sequence
 from outrider.verifier.shards import SEGMENT, instances_of
 from outrider.verifier.transfer import TransferTime
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 
 from tests.verifier.conftest import MakeEngine
+from tests.waiting import eventually
 
 PROMPT = [index * 7 % 50 for index in range(45)]
 
@@ -36,7 +54,7 @@ class Shelf:
     def leave(self, number: int) -> None:
         self.left.append(number)
 
-    def wants(self, tenant: str, hashes: Sequence[bytes], first: int) -> list[int]:
+    def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
         return [index for index in range(first, len(hashes)) if hashes[index] not in self.pages]
 
     def offer(self, offered: Offered) -> None:
@@ -56,11 +74,12 @@ def arrive(engine: Engine, shelf: Shelf) -> None:
     assert isinstance(engine.cache, CachedPages)
     for wanted in shelf.wanted:
         engine.cache.arrive(wanted, shelf.found(wanted))
+        engine.cache.ended(wanted)
         engine.resume(wanted.number)
     shelf.wanted.clear()
 
 
-def request(name: str, prompt: Sequence[int] = PROMPT, tenant: str = "t", temperature: float = 1.0) -> Request:
+def request(name: str, prompt: Seq[int] = PROMPT, tenant: str = "t", temperature: float = 1.0) -> Request:
     return Request(name, tenant, list(prompt), Sampling(temperature, seed=5), 30)
 
 
@@ -72,11 +91,11 @@ def finish(engine: Engine) -> dict[str, list[Frame]]:
     return frames
 
 
-def said(frames: Sequence[Frame]) -> list[int]:
+def said(frames: Seq[Frame]) -> list[int]:
     return [token for frame in frames for token in frame.tokens]
 
 
-def reused(frames: Sequence[Frame]) -> int:
+def reused(frames: Seq[Frame]) -> int:
     usage = frames[-1].usage
     assert usage is not None
     return usage.cached_tokens
@@ -221,3 +240,98 @@ def test_transfers_are_predicted_as_they_were_measured_and_forgotten_in_time() -
     assert 0.5 < transfer.seconds(2000) < 2.5
     now[0] = 60.0
     assert transfer.seconds(2000) == 0
+
+
+def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_well(
+    make_engine: MakeEngine, shelf: Shelf
+) -> None:
+    engine = make_engine(prefill_rows=16)
+    engine.submit(request("before", prompt=PROMPT[:20]))
+    finish(engine)
+    cache = engine.cache = HandedPages(NoCache(), engine._runner.pool)
+    handed: list[Handed | None] = []
+    engine.submit(replace(request("a"), max_tokens=1, handed=True))
+    cache.expect("a", 1, handed.append)
+    engine.step()
+    assert [each and len(each.hashes) for each in handed] == [3]
+    assert finish(engine)
+    assert [each and len(each.hashes) for each in handed] == [3, 1, None]
+    again: list[Handed | None] = []
+    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, handed=True))
+    cache.expect("b", 1, again.append)
+    finish(engine)
+    assert [each and len(each.hashes) for each in again] == [4, None]
+    hashes = [digest for each in handed if each for digest in each.hashes]
+    pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
+    other = make_engine()
+    attach(other, shelf)
+    other.submit(request("a"))
+    assert shelf.wanted[0].hashes[1:] == hashes
+    assert shelf.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)
+    arrive(other, shelf)
+    finish(other)
+    assert [shelf.pages[digest] for digest in hashes] == pages
+
+
+def test_a_request_whose_pages_are_handed_over_asks_nobody_else_to_compute_them(
+    make_engine: MakeEngine, shelf: Shelf
+) -> None:
+    engine = make_engine()
+    attach(engine, shelf)
+    engine.submit(replace(request("a"), handed=True))
+    assert shelf.wanted[0].prompt is None
+
+
+def test_computing_here_costs_more_the_more_sequences_it_holds_up(make_engine: MakeEngine) -> None:
+    engine = make_engine(prefill_rows=64)
+    sequence = Sequence.start(request("new"), 99, None)
+
+    def price() -> float:
+        return engine.estimate.held_up(engine.scheduler, sequence, 40)
+
+    idle = price()
+    assert idle == pytest.approx(40 * engine.estimate.row_s)
+    engine.submit(request("queued"))
+    assert price() == pytest.approx(85 * engine.estimate.row_s)
+    engine.step()
+    assert price() == pytest.approx(80 * engine.estimate.row_s)
+
+
+@pytest.mark.parametrize(
+    ("role", "taker", "whether"),
+    [
+        ("prefill", "decode", True),
+        ("prefill", "both", True),
+        ("both", "decode", True),
+        ("both", "both", False),
+        ("decode", "both", False),
+        ("decode", "prefill", False),
+        ("prefill", "prefill", False),
+        ("None", "decode", False),
+    ],
+)
+def test_a_verifier_gives_to_those_that_are_less_for_prompts(role: str, taker: str, whether: bool) -> None:
+    assert gives(role, taker) is whether
+
+
+async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_one_that_claims_it(bus: Bus) -> None:
+    reader = Registry(bus, "verifier", "sharing")
+    await reader.start()
+    claims = {"a": {"shard": "old"}, "b": {"shard": "old"}, "c": {}}
+    announced = [Registry(bus, "kvcache", name, lambda told=told: told) for name, told in claims.items()]
+    for each in announced:
+        each.address = "127.0.0.1:1"
+        await each.start()
+        each.set_state(State.READY)
+    peers = Peers(reader, shared=True, sockets=True, changed=lambda: None)
+    peers.start()
+    await eventually(lambda: {"old", "b", "c"} <= set(peers.instances))
+    assert "a" not in peers.instances
+    found = peers.able("old")
+    assert found is not None
+    assert found.member.instance == "a"
+    announced[0].leave()
+    await eventually(lambda: (peer := peers.able("old")) is not None and peer.member.instance == "b")
+    for each in (reader, *announced):
+        each.leave()
+    await close_channels()

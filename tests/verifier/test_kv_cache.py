@@ -22,6 +22,8 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.cache_link import CacheLink, Terms
 from outrider.verifier.cache_peers import Peers
 from outrider.verifier.caching import Wanted
+from outrider.verifier.handover import Givers, Handover, HandoverTerms
+from outrider.verifier.receiving import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_checksum, page_key
@@ -99,7 +101,7 @@ def processes(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     other = common | {"model": save_toy(logs / "other", 50, seed=1)}
     verifiers = {
         "origin": common | PATIENT,
-        "grpc": common | PATIENT | {"kv_cache_shared": "false"},
+        "grpc": common | PATIENT | {"kv_cache_shared": "false", "sockets": ""},
         "shared": common | {"kv_cache": "always", "kv_cache_deadline_s": 3},
         "other": other | PATIENT,
     }
@@ -143,6 +145,7 @@ async def test_an_answer_is_the_same_cold_warm_and_fetched(mesh: Mesh, number: i
     after = await mesh.metric("shared", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}')
     page = 2 * PAGE * 2 * 16 * 4
     assert after - before == 5 * page
+    assert await mesh.metric("grpc", 'outrider_verifier_kv_fetched_bytes_total{transport="tcp"}') > 0
     assert await mesh.metric("grpc", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}') == 0
 
 
@@ -224,13 +227,23 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
         page.checksum = page_checksum(page.key, page.data)
     cache = kvcache_pb2_grpc.KvCacheStub(channel(mesh.member("kvcache", "cache").address))
     await cache.Store(iter([kv.StoreRequest(tenant="t", pages=pages)]))
-    arrived: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
-    peers, tasks = Peers(mesh.registry, False, lambda: None), Tasks()
-    link = CacheLink(peers, tasks, Terms("auto", 30, PAGE, 32, token_s), lambda _, data: arrived.set_result(data))
+    arrived, ended = list[bytes](), asyncio.Event()
+    peers, tasks = Peers(mesh.registry, False, True, lambda: None), Tasks()
+    receiver, givers = Receiver(PAGE, 32, tasks.spawn), Givers(mesh.registry, "both", True, lambda: None)
+    link = CacheLink(
+        peers,
+        Handover(givers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
+        receiver,
+        tasks,
+        Terms("auto", 30, PAGE, 32, token_s),
+        lambda _, pages: arrived.extend(pages),
+        lambda _: ended.set(),
+    )
     peers.start()
     link.open(fingerprint)
     assert link.fetch(Wanted(1, "t", hashes, 0))
-    assert await arrived == hashes[:found]
+    await ended.wait()
+    assert arrived == hashes[:found]
     await tasks.cancel()
 
 

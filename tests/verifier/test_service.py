@@ -167,9 +167,11 @@ async def test_a_full_queue_says_when_to_come_back(stub: Stub) -> None:
 
 
 async def test_cancelling_ends_a_request_and_frees_its_pages(stub: Stub) -> None:
-    await stub.Submit(message("cancel"))
-    assert (await stub.Cancel(pb.CancelRequest(request_id="cancel"))).cancelled
-    assert (await follow(stub, "cancel"))[-1].finish is Finish.CANCELLED
+    for reason in ("", "enough"):
+        await stub.Submit(message("cancel"))
+        assert (await stub.Cancel(pb.CancelRequest(request_id="cancel", reason=reason))).cancelled
+        last = (await follow(stub, "cancel"))[-1]
+        assert (last.finish, last.error or "") == (Finish.CANCELLED, reason)
     assert not (await stub.Cancel(pb.CancelRequest(request_id="cancel"))).cancelled
     described = await stub.Describe(pb.DescribeRequest())
     assert described.free_pages == described.pages

@@ -126,3 +126,16 @@ def test_counters_of_tenants_that_are_gone_do_not_pile_up(monkeypatch: pytest.Mo
     assert len(counters._served) <= 12
     assert counters.of("t39") == 1039
     assert counters.of("stays") == 1000
+
+
+def test_what_is_due_is_by_the_weights_of_those_that_are_there() -> None:
+    counters = TokenCounters()
+    counters.enter("one")
+    assert counters.due("one", 8) == 8
+    for _ in range(3):
+        counters.enter("three", 3.0)
+    assert (counters.due("one", 8), counters.due("three", 8)) == (2, 6)
+    assert counters.due("one", 2) == 1
+    for _ in range(3):
+        counters.leave("three")
+    assert counters.due("one", 8) == 8

@@ -67,6 +67,16 @@ def test_what_does_not_pay_for_few_sequences_rests_first_for_more() -> None:
     assert not worth.quiet(more)
 
 
+@pytest.mark.parametrize(("drafting", "rests"), [(0.1, False), (0.5, True)])
+def test_what_each_sequence_costs_tells_beforehand_whether_it_pays_for_more(drafting: float, rests: bool) -> None:
+    worth, eight = Worth(), Prices(token=0.2, row=0.05, step=1.6, sequences=8)
+    for _ in range(100):
+        worth.step(ONE, {"d": Yield(4, 2, drafting)}, PRICES)
+    assert not worth.quiet(ONE)
+    worth.step(Regime.of([True] * 8), {"d": Yield()}, eight)
+    assert worth.quiet(Regime.of([True] * 8)) == ({"d"} if rests else set())
+
+
 @pytest.mark.parametrize("done", [BAD, SLOW, Yield()])
 def test_one_that_does_not_is_tried_now_and_then_and_seldomer_each_time(done: Yield) -> None:
     quiet = quiet_steps(Worth(), done, 6000)

@@ -38,6 +38,7 @@ def up(
     model: Model = None,
     draft: Draft = None,
     verifiers: Annotated[int, typer.Option(min=1, help="Verifier processes.")] = 1,
+    prefills: Annotated[int, typer.Option(min=0, help="More verifiers, which compute prompts for those.")] = 0,
     proposers: Annotated[
         int | None,
         typer.Option(
@@ -69,6 +70,7 @@ def up(
                 model=model,
                 draft=draft,
                 counts=counts,
+                prefills=prefills,
                 proposers=proposers,
                 nats_url=nats_url,
                 nats_store=nats_store,

@@ -15,6 +15,7 @@ class UpOptions:
 
     Attributes:
         counts: processes of each kind but proposers.
+        prefills: verifiers beside those, which compute prompts for them.
         proposers: processes of that kind; None is one for a draft model that is given, and none for the shipped one.
     """
 
@@ -23,6 +24,7 @@ class UpOptions:
     model: Path | None = None
     draft: Path | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
+    prefills: int = 0
     proposers: int | None = None
     nats_url: str | None = None
     nats_store: Path | None = None

@@ -90,7 +90,7 @@ def make_plan(options: UpOptions) -> Plan:
         broker=nats,
         services=[
             _spec(kind, number, _threads(kind, counts, options, known), options, flags, nats_url, log_dir)
-            for kind, count in counts.items()
+            for kind, count in _all(counts, options).items()
             for number in range(1, count + 1)
         ],
         patience_s={kind: settings["drain_s"].value + STOP_S for kind, settings in known.items()},
@@ -157,6 +157,11 @@ def _counts(options: UpOptions, known: Known) -> tuple[dict[str, int], list[str]
     return {**options.counts, "proposer": 0}, [note]
 
 
+def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
+    """Processes of each kind, with the verifiers that compute prompts for others as the last of theirs."""
+    return {**counts, "verifier": counts["verifier"] + options.prefills}
+
+
 def _require_model(kind: str, settings: dict[str, Effective]) -> None:
     model = settings.get("model")
     if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
@@ -180,6 +185,8 @@ def _spec(
     if options.config:
         command.append(f"--config={options.config}")
     values = dict(flags.get(kind, {}))
+    if kind == "verifier" and number > options.counts[kind]:
+        values["role"] = "prefill"
     environment = {}
     if threads is not None:
         values["threads"] = environment["OMP_NUM_THREADS"] = str(threads)
@@ -195,4 +202,5 @@ def _threads(kind: str, counts: Mapping[str, int], options: UpOptions, known: Kn
         return None
     if setting.source != "default" or options.model is None:
         return int(setting.value)
-    return max(1, len(os.sched_getaffinity(0)) // (counts["verifier"] + counts["proposer"]))
+    engines = _all(counts, options)["verifier"] + counts["proposer"]
+    return max(1, len(os.sched_getaffinity(0)) // engines)

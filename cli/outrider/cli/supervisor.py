@@ -31,6 +31,11 @@ class Supervisor:
         self._killed = False
         self._services: list[Keeper] = []
 
+    @property
+    def keepers(self) -> list[Keeper]:
+        """Of all processes, NATS first."""
+        return [*([self._broker] if self._broker else []), *self._services]
+
     async def start(self) -> None:
         """Returns when every service has been ready; `StartError` when one cannot start."""
         if self._plan.broker:
@@ -58,7 +63,7 @@ class Supervisor:
     def kill(self) -> None:
         """Ends everything at once; `stop` has then nothing to wait for."""
         self._killed = True
-        for keeper in self._keepers():
+        for keeper in self.keepers:
             keeper.kill()
 
     async def _join(self) -> None:
@@ -90,16 +95,11 @@ class Supervisor:
         """Does ``work``, unless a process cannot be kept running before that is done."""
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait(
-                {task, *(keeper.task for keeper in self._keepers())}, return_when=asyncio.FIRST_COMPLETED
-            )
-            for keeper in self._keepers():
+            await asyncio.wait({task, *(keeper.task for keeper in self.keepers)}, return_when=asyncio.FIRST_COMPLETED)
+            for keeper in self.keepers:
                 if keeper.task.done():
                     keeper.task.result()
             if task.done():
                 task.result()
         finally:
             task.cancel()
-
-    def _keepers(self) -> list[Keeper]:
-        return [*([self._broker] if self._broker else []), *self._services]

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 import msgspec
 
-from outrider_client.calls import Ask, Attempts, Gateways, Messages, Reading, generation, refused
-from outrider_client.errors import GatewayError, OutriderClientError
-from outrider_client.types import Answer, Chunk, Model, ModelList
+from outrider_client.aio_streams import AsyncStream
+from outrider_client.calls import (
+    CONTINUE,
+    PATIENCE_S,
+    Ask,
+    Attempts,
+    Gateways,
+    Messages,
+    Reading,
+    decoded,
+    generation,
+    refused,
+)
+from outrider_client.errors import GatewayError
+from outrider_client.responses.aio import AsyncResponses
+from outrider_client.types import Answer, Model, ModelList
 
 T = TypeVar("T")
 
@@ -28,6 +40,7 @@ class AsyncClient:
         api_key: sent as a bearer token.
         timeout: seconds that a gateway may stay silent, in the middle of a stream too.
         max_retries: further attempts after 429, 502, 503, 504 or a connection that failed; `Retry-After` is kept to.
+        retry_after_s: the longest `Retry-After` that is waited for, in seconds; beyond it the error is raised at once.
         resume_s: seconds without any success after which a stream that broke is given up.
     """
 
@@ -38,12 +51,14 @@ class AsyncClient:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
     ) -> None:
-        self._retries, self._resume_s = max_retries, resume_s
+        self._retries, self._patience_s, self._resume_s = max_retries, retry_after_s, resume_s
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._gateways = Gateways(base_urls)
         self._http = httpx.AsyncClient(timeout=timeout, headers=headers)
+        self.responses = AsyncResponses(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,7 +85,7 @@ class AsyncClient:
     ) -> AsyncStream:
         """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
         ask = generation(prompt, messages, {**parameters, "stream": True})
-        asked = msgspec.structs.replace(ask, headers={"x-outrider-on-disconnect": "continue"})
+        asked = msgspec.structs.replace(ask, headers=CONTINUE)
         return AsyncStream(self, Reading(asked))
 
     def resume(self, request_id: str, last_event_id: str = "") -> AsyncStream:
@@ -86,10 +101,10 @@ class AsyncClient:
         return (await self._call(Ask("GET", "/v1/models"), ModelList)).data
 
     async def _call(self, ask: Ask, kind: type[T]) -> T:
-        return msgspec.json.decode((await self._send(ask)).content, type=kind)
+        return decoded((await self._send(ask)).content, kind)
 
     async def _send(self, ask: Ask) -> httpx.Response:
-        attempts = Attempts(self._gateways, self._retries)
+        attempts = Attempts(self._gateways, self._retries, self._patience_s)
         while True:
             try:
                 response = await self._http.send(self._request(ask))
@@ -102,73 +117,3 @@ class AsyncClient:
     def _request(self, ask: Ask) -> httpx.Request:
         headers = {"content-type": "application/json", **ask.headers}
         return self._http.build_request(ask.method, self._gateways.url(ask), content=ask.body, headers=headers)
-
-
-class AsyncStream:
-    """Chunks of one answer, whichever connections and gateways bring them; to be iterated once.
-
-    ``id`` and ``last_event_id`` are what another process needs to `AsyncClient.resume`. Leaving the block, or `close`,
-    ends a generation that is not done.
-    """
-
-    def __init__(self, client: AsyncClient, reading: Reading) -> None:
-        self._client, self._reading = client, reading
-        self._attempts = Attempts(client._gateways, client._retries)
-        self._chunks = self._read()
-
-    @property
-    def id(self) -> str:
-        """The request's id; empty before the first chunk."""
-        return self._reading.id
-
-    @property
-    def last_event_id(self) -> str:
-        """Where the reader stands."""
-        return self._reading.last_event_id
-
-    def __aiter__(self) -> AsyncIterator[Chunk]:
-        return self._chunks
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Stops reading, and has the gateway stop generating, if it can be reached."""
-        await self._chunks.aclose()
-        if self._reading.id and not self._reading.done:
-            self._reading.done = True
-            with suppress(httpx.TransportError, OutriderClientError):
-                await self._client._http.send(self._client._request(self._reading.end))
-
-    async def _read(self) -> AsyncGenerator[Chunk, None]:
-        while not self._reading.done:
-            try:
-                async with aclosing(self._connection()) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-            except httpx.TransportError as error:
-                await asyncio.sleep(self._attempts.pause(error))
-            except GatewayError as error:
-                if not self._reading.refused(error):
-                    await asyncio.sleep(self._attempts.pause(error))
-
-    async def _connection(self) -> AsyncGenerator[Chunk, None]:
-        request = self._client._request(self._reading.ask)
-        async with aclosing(await self._client._http.send(request, stream=True)) as response:
-            if not response.is_success:
-                await response.aread()
-                raise refused(response)
-            self._reading.connected(response)
-            async for data in response.aiter_bytes():
-                for found in self._reading.take(data):
-                    if isinstance(found, GatewayError):
-                        raise found
-                    self._attempts.succeeded(self._client._resume_s)
-                    yield found
-            if not self._reading.done:
-                raise httpx.RemoteProtocolError("the stream broke off")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -17,18 +17,23 @@ from outrider_client.errors import (
     NotFoundError,
     error_of_answer,
     error_of_event,
+    unreadable,
 )
 from outrider_client.sse import Parser
 from outrider_client.types import Chunk, Failure
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Messages = Sequence[Mapping[str, Any]]
+CONTINUE = {"x-outrider-on-disconnect": "continue"}
+"""Has a gateway go on with a stream whose connection broke."""
 
+PATIENCE_S = 60.0
+"""How long a ``Retry-After`` may be to be kept to, unless a client is told otherwise."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _DONE = b"[DONE]"
-
-_chunk = msgspec.json.Decoder(Chunk).decode
-_failure = msgspec.json.Decoder(Failure).decode
+_STREAM = "text/event-stream"
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -56,6 +61,19 @@ def refused(response: httpx.Response) -> GatewayError:
     return error_of_answer(
         response.status_code, response.content, headers.get("x-request-id"), headers.get("retry-after")
     )
+
+
+def decoded(data: bytes, kind: type[T]) -> T:
+    """The JSON of an answer; `UnreadableAnswerError` where it is none, or something else."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(data) from error
+
+
+def is_stream(response: httpx.Response) -> bool:
+    """Whether an answer is a stream of events."""
+    return bool(response.headers.get("content-type", "").startswith(_STREAM))
 
 
 class Gateways:
@@ -89,10 +107,11 @@ class Attempts:
     """Decides after each failure whether and when to try again, ``count`` times.
 
     A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+    A gateway that asks for more than ``patience_s`` seconds is not waited for.
     """
 
-    def __init__(self, gateways: Gateways, count: int) -> None:
-        self._gateways, self._count = gateways, count
+    def __init__(self, gateways: Gateways, count: int, patience_s: float = PATIENCE_S) -> None:
+        self._gateways, self._count, self._patience_s = gateways, count, patience_s
         self.succeeded()
 
     def succeeded(self, seconds: float = 0.0) -> None:
@@ -104,7 +123,7 @@ class Attempts:
         self._failures += 1
         final = self._failures > self._count and time.monotonic() >= self._until
         if isinstance(error, GatewayError):
-            if final or not isinstance(error, RETRYABLE):
+            if final or not isinstance(error, RETRYABLE) or (error.retry_after or 0.0) > self._patience_s:
                 raise error
             self._gateways.next()
             return error.retry_after if error.retry_after is not None else self._backoff()
@@ -116,6 +135,33 @@ class Attempts:
     def _backoff(self) -> float:
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         return random.uniform(longest / 2, longest)
+
+
+class Source(Protocol[T_co]):
+    """One stream across all its connections, whatever it is of."""
+
+    id: str
+    done: bool
+
+    @property
+    def ask(self) -> Ask:
+        """The request that goes on with the stream, or begins it."""
+
+    @property
+    def end(self) -> Ask | None:
+        """The request that ends it, if it is to be ended."""
+
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream, or its end."""
+
+    def ended(self) -> None:
+        """The gateway has said all that it had to say."""
+
+    def refused(self, error: GatewayError) -> bool:
+        """Whether to begin again."""
+
+    def take(self, data: bytes) -> Iterator[T_co | GatewayError]:
+        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
 
 
 class Reading:
@@ -140,11 +186,17 @@ class Reading:
         """The request that ends it."""
         return Ask("DELETE", f"/v1/streams/{self.id}")
 
-    def connected(self, response: httpx.Response) -> None:
-        """A gateway has answered; what the last connection left half said is forgotten."""
+    def connected(self, response: httpx.Response) -> bool:
+        """Whether a gateway has answered with a stream, or its end; what was left half said is then forgotten."""
+        if response.status_code != 204 and not is_stream(response):
+            return False
         self.id = self.id or response.headers.get("x-request-id", "")
         self.done = response.status_code == 204
         self._parser = Parser()
+        return True
+
+    def ended(self) -> None:
+        """The gateway has said all that it had to say; the last of it should have been ``[DONE]``."""
 
     def refused(self, error: GatewayError) -> bool:
         """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
@@ -153,21 +205,22 @@ class Reading:
         self.id = ""
         return True
 
-    def take(self, data: bytes) -> list[Chunk | GatewayError]:
-        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
-        found: list[Chunk | GatewayError] = []
+    def take(self, data: bytes) -> Iterator[Chunk | GatewayError]:
+        """What ``data`` brings, of which only what was taken counts as had. An error is the last; where it may pass,
+        the stream can be asked for again.
+        """
         for event in self._parser.feed(data):
             self._heard = True
             self.last_event_id = event.id or self.last_event_id
             if event.data == _DONE:
                 self.done = True
-            elif (error := _failure(event.data).error) is not None:
+            elif (error := decoded(event.data, Failure).error) is not None:
                 failure = error_of_event(error, self.id)
                 self.done = not isinstance(failure, RETRYABLE)
-                return [*found, failure]
+                yield failure
+                return
             else:
-                found.append(_chunk(event.data))
-        return found
+                yield decoded(event.data, Chunk)
 
     @property
     def _last(self) -> dict[str, str]:

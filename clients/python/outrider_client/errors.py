@@ -2,6 +2,7 @@
 
     OutriderClientError
     ├── ConnectionFailedError              no gateway could be reached, or none any more
+    ├── UnreadableAnswerError              what answered is no gateway: the page of a proxy, say
     └── GatewayError                       a gateway answered with an error, or a stream ended in one
         ├── BadRequestError           400  and other 4xx: 405, 408, 412, 413, 422, ...
         ├── AuthenticationError       401
@@ -14,8 +15,8 @@
         └── ServerError               5xx
             └── ServiceUnavailableError  502, 503, 504
 
-429, 502, 503 and 504 are tried again, as often as the client's ``max_retries`` says, unless a deadline was missed; the
-others are raised at once.
+429, 502, 503 and 504 are tried again, as often as the client's ``max_retries`` says, unless a deadline was missed or
+the gateway asks for more than ``retry_after_s`` seconds of patience; the others are raised at once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class OutriderClientError(Exception):
 
 class ConnectionFailedError(OutriderClientError):
     """No gateway could be reached."""
+
+
+class UnreadableAnswerError(OutriderClientError):
+    """An answer that is no error is not what a gateway says."""
 
 
 class GatewayError(OutriderClientError):
@@ -136,6 +141,7 @@ _STATUS_OF_CODE = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
+_SHOWN = 100
 RETRYABLE = (RateLimitError, ServiceUnavailableError)
 
 
@@ -175,6 +181,12 @@ def error_of_status(
     status = _STATUS_OF_CODE.get(code, 500)
     told.type = told.type or _TYPE_OF_STATUS[status]
     return _make(status, told, request_id, retry_after)
+
+
+def unreadable(data: bytes) -> UnreadableAnswerError:
+    """The error of an answer that holds ``data`` where a gateway's would hold something else."""
+    shown = data[:_SHOWN].decode("utf-8", "replace")
+    return UnreadableAnswerError(f"the answer is not a gateway's, which may be due to a proxy: {shown!r}")
 
 
 def _make(status: int, told: ErrorBody, request_id: str | None, retry_after: float | None) -> GatewayError:

@@ -138,3 +138,11 @@ class Failure(msgspec.Struct, frozen=True):
     """What an event holds in the place of a chunk when the stream failed."""
 
     error: ErrorBody | None = None
+
+
+def token_name(data: bytes) -> str:
+    """The text of a token with these bytes; of a part of a character the bytes, as gateways have them over HTTP."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)

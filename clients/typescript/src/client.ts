@@ -9,24 +9,25 @@ import {
   type Model,
   withText,
 } from "./answers.js";
-import { Bounds, type CallOptions } from "./bounds.js";
-import { Attempts } from "./gateways.js";
-import { type Ask, Connection, decoded, within } from "./http.js";
+import { Asking } from "./asking.js";
+import type { CallOptions } from "./bounds.js";
+import type { Ask } from "./http.js";
 import { type ClientOptions, type Manner, mannerOf } from "./manner.js";
 import {
   type Body,
   bodyOf,
   type ChatParameters,
   type CompletionParameters,
+  CONTINUE,
   type Message,
   type Prompt,
 } from "./parameters.js";
 import { Reading } from "./reading.js";
+import { Responses } from "./responding.js";
 import { Stream } from "./stream.js";
 
 const COMPLETIONS = "/v1/completions";
 const CHATS = "/v1/chat/completions";
-const CONTINUE = { "x-outrider-on-disconnect": "continue" };
 
 /** What to stream: a completion of a prompt, or an answer to messages. */
 export type StreamedCompletion = { prompt: Prompt } & CompletionParameters;
@@ -38,10 +39,15 @@ export type StreamedChat = { messages: readonly Message[] } & ChatParameters;
  * `baseUrls` are of one gateway or of several of one mesh; where one fails, the next is asked.
  */
 export class Client {
+  /** OpenAI's Responses API. */
+  readonly responses: Responses;
   readonly #manner: Manner;
+  readonly #asking: Asking;
 
   constructor(baseUrls: string | readonly string[] = "http://127.0.0.1:8080", options: ClientOptions = {}) {
     this.#manner = mannerOf(baseUrls, options);
+    this.#asking = new Asking(this.#manner);
+    this.responses = new Responses(this.#manner, this.#asking);
   }
 
   /** A completion. */
@@ -50,7 +56,7 @@ export class Client {
     parameters: CompletionParameters = {},
     options: CallOptions = {},
   ): Promise<Completion> {
-    return withText(await this.#call<Completion>(post(COMPLETIONS, { ...bodyOf(parameters), prompt }), options));
+    return withText(await this.#asking.call<Completion>(post(COMPLETIONS, { ...bodyOf(parameters), prompt }), options));
   }
 
   /** An answer to a chat. */
@@ -59,7 +65,7 @@ export class Client {
     parameters: ChatParameters = {},
     options: CallOptions = {},
   ): Promise<ChatAnswer> {
-    return withText(await this.#call<ChatAnswer>(post(CHATS, { ...bodyOf(parameters), messages }), options));
+    return withText(await this.#asking.call<ChatAnswer>(post(CHATS, { ...bodyOf(parameters), messages }), options));
   }
 
   /** A completion or an answer to a chat, chunk by chunk as it is generated; nothing is asked before it is iterated. */
@@ -79,42 +85,12 @@ export class Client {
 
   /** Ends a stream for all its readers. */
   async cancel(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#send(new Reading(null, { id, lastEventId: "" }).end, options);
+    await this.#asking.send(new Reading(null, { id, lastEventId: "" }).end, options);
   }
 
   /** What is served. */
   async models(options: CallOptions = {}): Promise<Model[]> {
-    return (await this.#call<{ data: Model[] }>({ method: "GET", path: "/v1/models" }, options)).data;
-  }
-
-  async #call<T>(ask: Ask, options: CallOptions): Promise<T> {
-    return decoded<T>(await this.#send(ask, options));
-  }
-
-  /** The body of an answer, after as many tries as it takes. */
-  async #send(ask: Ask, options: CallOptions): Promise<string> {
-    const [bounds, attempts] = [new Bounds(options, false), new Attempts(this.#manner)];
-    try {
-      for (;;) {
-        const { address } = this.#manner.gateways;
-        try {
-          return await this.#once(ask, address, bounds);
-        } catch (error) {
-          await bounds.pause(attempts.pause(error, address), error);
-        }
-      }
-    } finally {
-      bounds.end();
-    }
-  }
-
-  async #once(ask: Ask, address: string, bounds: Bounds): Promise<string> {
-    const connection = new Connection(this.#manner.transport, address, bounds.signal);
-    try {
-      return await connection.text(await connection.open(within(ask, bounds)));
-    } finally {
-      connection.close();
-    }
+    return (await this.#asking.call<{ data: Model[] }>({ method: "GET", path: "/v1/models" }, options)).data;
   }
 }
 

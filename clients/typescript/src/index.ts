@@ -22,4 +22,14 @@ export {
 export type { Fetch } from "./http.js";
 export type { ClientOptions } from "./manner.js";
 export type * from "./parameters.js";
-export { Stream } from "./stream.js";
+export type {
+  FunctionTool,
+  ModelResponse,
+  OutputItem,
+  ResponseEvent,
+  ResponseInput,
+  ResponseParameters,
+  ResponseUsage,
+} from "./responses.js";
+export type { Responses } from "./responding.js";
+export { ResponseStream, Stream } from "./stream.js";

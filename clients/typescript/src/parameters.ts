@@ -83,6 +83,9 @@ export type ChatParameters = Maybe<
   }
 >;
 
+/** Has a gateway go on with a stream whose connection broke. */
+export const CONTINUE = { "x-outrider-on-disconnect": "continue" };
+
 /** A request's body. */
 export type Body = Record<string, unknown>;
 

@@ -1,8 +1,9 @@
 /** One stream across all its connections: what to ask next, and what came. */
 
-import { type Chunk, withText } from "./answers.js";
+import { type Chunk, opens, withText } from "./answers.js";
 import { errorOfEvent, type GatewayError, NotFoundError, passes, type Told } from "./errors.js";
 import { type Ask, decoded } from "./http.js";
+import type { Source } from "./source.js";
 import { Parser, type ServerEvent } from "./sse.js";
 
 /** What tells a stream's place, to whom wants to take it up elsewhere. */
@@ -11,7 +12,7 @@ export interface Place {
   lastEventId: string;
 }
 
-export class Reading implements Place {
+export class Reading implements Place, Source<Chunk> {
   id: string;
   lastEventId: string;
   done = false;
@@ -43,6 +44,9 @@ export class Reading implements Place {
     this.#parser = new Parser();
   }
 
+  /** The last of what a gateway says should have been `[DONE]`. */
+  ended(): void {}
+
   /** Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard. */
   refused(error: unknown): boolean {
     if (!(error instanceof NotFoundError) || this.#heard || this.id === "") return false;
@@ -58,6 +62,10 @@ export class Reading implements Place {
       else yield this.#chunk(event);
       if (this.done) return;
     }
+  }
+
+  opens(chunk: Chunk): boolean {
+    return opens(chunk);
   }
 
   #chunk({ data }: ServerEvent): Chunk {

@@ -1,66 +1,63 @@
 /** A streamed answer as an async iterable. */
 
-import { type Chunk, opens } from "./answers.js";
+import type { Chunk } from "./answers.js";
 import { Bounds, type CallOptions } from "./bounds.js";
 import { ConnectionFailedError } from "./errors.js";
 import { Attempts } from "./gateways.js";
-import { Connection, within } from "./http.js";
+import { type Ask, Connection, within } from "./http.js";
 import type { Manner } from "./manner.js";
 import type { Reading } from "./reading.js";
+import type { ResponseEvent, ResponseReading } from "./responses.js";
+import type { Source } from "./source.js";
 
 const ENDING_MS = 2000;
 
 /**
- * Chunks of one answer, whichever connections and gateways bring them; to be iterated once.
+ * What a stream tells, whichever connections and gateways bring it; to be iterated once.
  *
- * `id` and `lastEventId` are what another process needs to `Client.resume`. Leaving the loop, `close`, or the call's
- * signal ends a generation that is not done.
+ * Leaving the loop, `close`, or the call's signal ends a generation that is not done.
  */
-export class Stream<C extends Chunk = Chunk> implements AsyncIterable<C> {
+export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
+  /** @internal */
+  protected readonly source: S;
   readonly #manner: Manner;
-  readonly #reading: Reading;
   readonly #options: CallOptions;
   readonly #attempts: Attempts;
-  readonly #chunks: AsyncGenerator<C, void>;
+  readonly #told: AsyncGenerator<T, void>;
   #bounds: Bounds | undefined;
   #ending: Promise<void> | undefined;
   #closed = false;
 
   /** @internal */
-  constructor(manner: Manner, reading: Reading, options: CallOptions) {
-    [this.#manner, this.#reading, this.#options] = [manner, reading, options];
+  constructor(manner: Manner, source: S, options: CallOptions) {
+    [this.#manner, this.source, this.#options] = [manner, source, options];
     this.#attempts = new Attempts(manner);
-    this.#chunks = this.#read();
+    this.#told = this.#read();
   }
 
-  /** The request's id; empty before the first chunk. */
+  /** The stream's id; empty before there is anything to read. */
   get id(): string {
-    return this.#reading.id;
+    return this.source.id;
   }
 
-  /** Where the reader stands. */
-  get lastEventId(): string {
-    return this.#reading.lastEventId;
-  }
-
-  [Symbol.asyncIterator](): AsyncGenerator<C, void> {
-    return this.#chunks;
+  [Symbol.asyncIterator](): AsyncGenerator<T, void> {
+    return this.#told;
   }
 
   /** Stops reading, and has the gateway stop generating, if it can be reached; a loop that waits for a chunk ends. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#bounds?.stop();
-    await this.#chunks.return();
+    await this.#told.return();
     await this.#end();
   }
 
-  async *#read(): AsyncGenerator<C, void> {
+  async *#read(): AsyncGenerator<T, void> {
     const bounds = (this.#bounds = new Bounds(this.#options, true));
     const end = () => void this.#end();
     bounds.signal.addEventListener("abort", end);
     try {
-      while (!this.#reading.done) yield* this.#try(bounds);
+      while (!this.source.done) yield* this.#try(bounds);
     } catch (error) {
       if (!this.#closed) throw error;
     } finally {
@@ -69,44 +66,62 @@ export class Stream<C extends Chunk = Chunk> implements AsyncIterable<C> {
     }
   }
 
-  async *#try(bounds: Bounds): AsyncGenerator<C, void> {
+  async *#try(bounds: Bounds): AsyncGenerator<T, void> {
     const { address } = this.#manner.gateways;
     try {
       yield* this.#connection(address, bounds);
     } catch (error) {
-      if (!this.#reading.refused(error)) await bounds.pause(this.#attempts.pause(error, address), error);
+      if (!this.source.refused(error)) await bounds.pause(this.#attempts.pause(error, address), error);
     }
   }
 
-  async *#connection(address: string, bounds: Bounds): AsyncGenerator<C, void> {
+  async *#connection(address: string, bounds: Bounds): AsyncGenerator<T, void> {
     const connection = new Connection(this.#manner.transport, address, bounds.signal);
     try {
-      const response = await connection.open(within(this.#reading.ask, bounds));
-      this.#reading.connected(response);
+      const response = await connection.open(within(this.source.ask, bounds));
+      this.source.connected(response);
       for await (const text of connection.texts(response)) yield* this.#take(text, bounds);
-      if (!this.#reading.done) throw new ConnectionFailedError(`${address}: the stream broke off`);
+      this.source.ended();
+      if (!this.source.done) throw new ConnectionFailedError(`${address}: the stream broke off`);
     } finally {
       connection.close();
     }
   }
 
-  *#take(text: string, bounds: Bounds): Generator<C, void> {
-    for (const chunk of this.#reading.take(text)) {
+  *#take(text: string, bounds: Bounds): Generator<T, void> {
+    for (const told of this.source.take(text)) {
       this.#attempts.succeeded(this.#manner.resumeMs);
-      if (!opens(chunk)) bounds.begun();
-      yield chunk as C;
+      if (!this.source.opens(told)) bounds.begun();
+      yield told;
     }
   }
 
   /** Has the gateway end what is not done, once; whether that succeeds is of no matter. */
   #end(): Promise<void> {
-    return (this.#ending ??= this.#reading.id && !this.#reading.done ? this.#cancel() : Promise.resolve());
+    const { id, done, end } = this.source;
+    return (this.#ending ??= id !== "" && !done && end !== null ? this.#cancel(end) : Promise.resolve());
   }
 
-  async #cancel(): Promise<void> {
+  async #cancel(end: Ask): Promise<void> {
     const { transport, gateways } = this.#manner;
     const connection = new Connection(transport, gateways.address, AbortSignal.timeout(ENDING_MS));
-    await connection.open(this.#reading.end, true).catch(() => undefined);
+    await connection.open(end, true).catch(() => undefined);
     connection.close();
+  }
+}
+
+/** Chunks of one answer; `id` and `lastEventId` are what another process needs to `Client.resume`. */
+export class Stream<C extends Chunk = Chunk> extends StreamOf<C, Reading & Source<C>> {
+  /** Where the reader stands. */
+  get lastEventId(): string {
+    return this.source.lastEventId;
+  }
+}
+
+/** Events of one response; `id` and `sequenceNumber` are what another process needs to `Responses.resume`. */
+export class ResponseStream extends StreamOf<ResponseEvent, ResponseReading> {
+  /** Where the reader stands. */
+  get sequenceNumber(): number {
+    return this.source.sequenceNumber;
   }
 }

@@ -1,7 +1,7 @@
 /** The types as a caller meets them; it is compiled and never run. */
 
 import { Client, RateLimitError } from "outrider-client";
-import type { ChatAnswer, ChatChunk, CompletionChunk, Stream } from "outrider-client";
+import type { ChatAnswer, ChatChunk, CompletionChunk, ModelResponse, ResponseStream, Stream } from "outrider-client";
 
 const client = new Client(["http://127.0.0.1:8080"], { apiKey: "sk-...", maxRetries: 3 });
 const options = { signal: new AbortController().signal, ttftMs: 500, timeoutMs: 5000 };
@@ -9,6 +9,9 @@ const options = { signal: new AbortController().signal, ttftMs: 500, timeoutMs: 
 export const answer: Promise<ChatAnswer> = client.chat([{ role: "user", content: "Hi." }], { max_tokens: 4 }, options);
 export const texts: Stream<CompletionChunk> = client.stream({ prompt: [1, 2, 3], seed: null });
 export const chats: Stream<ChatChunk> = client.stream({ messages: [{ role: "user", content: "Hi." }] }, options);
+
+export const begun: Promise<ModelResponse> = client.responses.create("Hi.", { background: true }, options);
+export const events: ResponseStream = client.responses.stream({ input: "Hi.", max_output_tokens: 4 }, options);
 
 export async function wait(): Promise<number | null> {
   try {
@@ -27,3 +30,5 @@ void client.complete("a", { stream: true });
 void client.stream({ max_tokens: 4 });
 // @ts-expect-error only chats have tools
 void client.complete("a", { tools: [] });
+// @ts-expect-error responses have max_output_tokens
+void client.responses.create("a", { max_tokens: 4 });

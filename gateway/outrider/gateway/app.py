@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import version
 
+from outrider.gateway.cors import shared_with
 from outrider.gateway.edge import Edge
 from outrider.gateway.flights import Flights
 from outrider.gateway.generations import Generations
@@ -59,4 +60,5 @@ def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASG
         *Tokenizing(generations, settings).routes,
     ]
     described = document([*answering, *operations], version("outrider"))
-    return Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))
+    edge = Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))
+    return shared_with(settings.cors_origins, edge)

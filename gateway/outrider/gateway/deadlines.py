@@ -27,6 +27,10 @@ class Deadlines(msgspec.Struct, frozen=True):
         now = time.monotonic()
         return cls(*(inf if each is None else now + each / 1e3 for each in (first_ms, end_ms)))
 
+    def sooner(self, seconds: float) -> Deadlines:
+        """The same, with the last token within so many seconds from now at the latest."""
+        return Deadlines(self.first_by, min(self.end_by, time.monotonic() + seconds))
+
     @property
     def any(self) -> bool:
         """Whether there is one."""

@@ -22,12 +22,6 @@ class TooLarge(InvalidRequest):
     reason: ClassVar[str] = "request_too_large"
 
 
-class ContextExceeded(InvalidRequest):
-    """Prompt and answer do not fit in the model's context."""
-
-    reason: ClassVar[str] = "context_length_exceeded"
-
-
 class MethodNotAllowed(InvalidRequest):
     """The path exists, for other methods."""
 
@@ -44,6 +38,12 @@ class Late(DeadlineExceeded):
     """The time that the client gave is over."""
 
     reason: ClassVar[str] = "deadline_exceeded"
+
+
+class Fatal(OutriderError):
+    """Verifiers die of the request, or seem to."""
+
+    reason: ClassVar[str] = "verifiers_died"
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

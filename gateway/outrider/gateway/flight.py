@@ -15,18 +15,24 @@ class Flight:
     """One request's streams, one for each choice.
 
     ``record`` is what others have to know to go on with it. Of a ``resumable`` one the ledger is to know; ``entered``
-    says that it does, and ``writing`` is the work of telling it. ``owned`` says that no other reader has taken the
-    request over; ``lingering`` is what goes on when the reader has left, and ``settling`` the end of the ``charge``.
+    says that it does, ``told`` that it knows the verifiers too, and ``writing`` is the work of telling it. ``owned``
+    says that no other reader has taken the request over; ``lingering`` is what goes on when the reader has left, and
+    ``settling`` the end of the ``charge``.
     """
 
     def __init__(self, key: Key, record: Record, charge: Charge, *, resumable: bool, entered: bool = False) -> None:
         self.key, self.record, self.charge = key, record, charge
         self.resumable, self.entered = resumable, entered
         self.streams: Sequence[TokenStream | Reader] = []
-        self.owned = not entered
+        self.owned, self.told = not entered, entered
         self.writing: asyncio.Task[None] | None = None
         self.lingering: asyncio.Task[None] | None = None
         self.settling: asyncio.Task[None] | None = None
+
+    @property
+    def untold(self) -> bool:
+        """Whether the ledger should know more than it does, and is not being told."""
+        return self.resumable and self.placed and not self.told and (self.writing is None or self.writing.done())
 
     @property
     def running(self) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import persist
 from outrider.gateway.choices import merged
+from outrider.gateway.entries import Entries
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
 from outrider.gateway.ledger import Key, Ledger, Record
@@ -27,7 +27,6 @@ from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.errors import AlreadyExists, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
-from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame
 
 S = TypeVar("S", TokenStream, TokenStream | Reader)
@@ -35,7 +34,7 @@ S = TypeVar("S", TokenStream, TokenStream | Reader)
 _HANDOVER_S = 5.0
 """For so long a gateway that takes a stream over waits for the places that it held at another."""
 
-_log = get_logger("flights")
+_CANCELLED = "the stream was cancelled"
 
 
 class Flights:
@@ -47,15 +46,18 @@ class Flights:
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._bills = Bills(mesh.bus, settings.replay_s)
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
+        routes = Routes(settings)
+        routes.attach(mesh)
         self.verifiers = Verifiers(
             mesh.registry,
             mesh.tasks,
             self._on_lost,
-            Routes(settings),
+            routes,
             lease_s=settings.lease_s,
             submit_s=settings.submit_s,
         )
         self._ledger = Ledger(mesh.bus, settings)
+        self._entries = Entries(self._ledger, mesh.tasks)
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
         self._pool = Pool(settings, mesh.bus, self._stream)
@@ -85,6 +87,7 @@ class Flights:
         self._add(flight, jobs, self._pool.stream)
         try:
             await _all([stream.open() for stream in flight.streams])
+            await self._entries.written(flight)
         except BaseException:
             charge.waive()
             await self.end(flight)
@@ -118,7 +121,8 @@ class Flights:
     async def resume(self, key: Key, record: Record, verifiers: Sequence[str], admission: Admission) -> Flight:
         """Takes over a stream that `find` found, whichever gateway began it, from its first token on.
 
-        Reserves what is left of it. `Unavailable` where the log of its tokens cannot be read, `LimitReached`.
+        Reserves what is left of it. `Unavailable` where the log of its tokens cannot be read, `NotFound` where it was
+        ended before we listened, `LimitReached`.
         """
         charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
         flight = Flight(key, record, charge, resumable=True, entered=True)
@@ -126,6 +130,7 @@ class Flights:
         pairs = zip(streams, map(self.verifiers.find, verifiers), strict=True)
         try:
             await _all([stream.attach(self._ledger.frames, member) for stream, member in pairs])
+            await self._ledger.find(key)
             await flight.take()
             await self._reserve(flight)
         except BaseException:
@@ -153,10 +158,10 @@ class Flights:
     async def stop(self, key: Key, record: Record, verifiers: Sequence[str]) -> None:
         """Ends a stream that `find` found for all its readers; `Unavailable` where that cannot be written."""
         for job, instance in zip(record.jobs(key.request, Caller(tenant=key.tenant)), verifiers, strict=True):
-            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
+            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error=_CANCELLED)
             await self._ledger.end(job, end)
             member = self.verifiers.find(instance)
-            self.verifiers.cancel(job, [member] if member else [])
+            self.verifiers.cancel(job, [member] if member else [], _CANCELLED)
 
     async def cancel(self, key: Key) -> None:
         """Ends a stream for all its readers, and forgets it; errors as with `find`."""
@@ -212,22 +217,7 @@ class Flights:
 
     def _on_settled(self, flight: Flight) -> None:
         flight.owned = True
-        if flight.resumable and flight.placed:
-            flight.writing = self._tasks.spawn(self._write(flight, flight.writing), "ledger")
-
-    async def _write(self, flight: Flight, earlier: asyncio.Task[None] | None) -> None:
-        """Tells the ledger where the flight is, and first what it is, when an ``earlier`` writing has ended."""
-        if earlier is not None:
-            await asyncio.wait({earlier})
-        try:
-            holders = [stream.holder for stream in flight.streams]
-            if flight.entered:
-                await self._ledger.place(flight.key, holders)
-            else:
-                await self._ledger.enter(flight.key, msgspec.structs.replace(flight.record, verifiers=holders))
-                flight.entered = True
-        except Unavailable as error:
-            _log.info("a stream cannot be resumed", request=flight.key.request, why=error.message)
+        self._entries.write(flight)
 
     async def _linger(self, flight: Flight) -> None:
         seconds = self._settings.replay_s if flight.record.background else self._settings.linger_s
@@ -249,6 +239,7 @@ class Flights:
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
             self._renew(self._flights)
+            self._entries.rest(self._flights)
 
     def _renew(self, flights: Iterable[Flight]) -> None:
         streams = [stream for flight in flights for stream in flight.streams]
@@ -259,9 +250,13 @@ class Flights:
 
     def _on_bus(self, connected: bool) -> None:
         if connected:
-            self._tasks.spawn(self._ledger.open(), "ledger")
+            self._tasks.spawn(self._reopen(), "ledger")
         else:
             self._follow("disconnected")
+
+    async def _reopen(self) -> None:
+        await self._ledger.open()
+        self._entries.rest(self._flights)
 
     def _follow(self, reason: str, instance: str | None = None) -> None:
         for stream in [stream for flight in self._flights for stream in flight.streams]:

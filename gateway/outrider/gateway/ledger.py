@@ -127,18 +127,21 @@ class Ledger:
     """Records of requests and the log of their frames, both in JetStream, for as long as an operator set.
 
     Nothing that a running stream needs waits for it: without JetStream only what reads it fails, with `Unavailable`.
+    It ``is_open`` once the broker has said that it keeps things.
     """
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
         bounds = settings.replay_s, settings.replay_bytes
         self._records = Journal(bus, Kept("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
         self._frames = Journal(bus, Kept("outrider-tokens", "tok.*.*", *bounds))
+        self.is_open = False
 
     async def open(self) -> None:
         """Has the broker keep frames and records from now on; says in the log where it cannot."""
         try:
             await self._records.open()
             await self._frames.open()
+            self.is_open = True
         except Unavailable as error:
             _log.warning("streams cannot be resumed", why=error.message)
 

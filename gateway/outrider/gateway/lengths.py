@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.gateway.errors import ContextExceeded
 from outrider.gateway.models import Served
 from outrider.gateway.request import Generation, Messages
 from outrider.gateway.tenants.caller import Caller
-from outrider.mesh.errors import InvalidRequest
+from outrider.mesh.errors import ContextExceeded, InvalidRequest
 
 
 def longest_answer(served: Served, generation: Generation, prompt: int, caller: Caller) -> int:
@@ -32,14 +31,13 @@ def _room(served: Served, generation: Generation, prompt: int, caller: Caller) -
     param = "messages" if isinstance(generation.prompt, Messages) else "prompt"
     if prompt == 0:
         raise InvalidRequest(f"{param} must hold at least one token", param=param)
-    context, whose = served.context_length, "the model's"
+    context, whose = served.context_length, "this model's"
     limit = caller.least("max_context_tokens")
     if limit is not None and limit[0] < context:
         context, whose = limit[0], f"{limit[1]}'s"
     if prompt >= context:
         raise ContextExceeded(
-            f"{param}: {prompt} tokens leave no room for an answer in {whose} maximum context length of "
-            f"{context} tokens",
+            f"{param}: {prompt} tokens leave no room for an answer; {whose} maximum context length is {context} tokens",
             param=param,
         )
     return context - prompt

@@ -18,3 +18,12 @@ replays = counter("gateway_replays", "Streams that were taken up again by their 
 shared = counter("gateway_shared_answers", "Answers that were generated for another request.", ["source"])
 breakers = gauge("gateway_breaker_open", "1 where a verifier does not answer and is asked last.", ["verifier"])
 breaker_openings = counter("gateway_breaker_openings", "Times that a verifier came to be asked last.")
+routed_tokens = counter(
+    "gateway_prefix_routed_tokens",
+    "Prompt tokens by whether the chosen verifier was known to have their pages.",
+    ["pages"],
+)
+page_news = counter("gateway_page_news", "Pages that verifiers told of, by what became of them.", ["change"])
+page_gaps = counter("gateway_page_gaps", "Times that news of a verifier's pages were missing.")
+page_snapshots = counter("gateway_page_snapshots", "Times that a verifier told all its pages.")
+known_pages = gauge("gateway_known_pages", "Pages that verifiers are known to have.")

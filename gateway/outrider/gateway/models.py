@@ -80,8 +80,9 @@ class Models:
         return found
 
     def verifiers(self, served: Served) -> list[Member]:
-        """Ready verifiers for ``served``."""
-        return [member for member in self._ready("verifier") if served.by(member)]
+        """Ready verifiers for ``served``: those that compute prompts for others only where there is nobody else."""
+        found = [member for member in self._ready("verifier") if served.by(member)]
+        return [member for member in found if member.status.get("role") != "prefill"] or found
 
     def _ready(self, kind: str) -> list[Member]:
         return [member for member in self._registry.members(kind) if member.state == State.READY]

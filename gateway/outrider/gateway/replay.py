@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from outrider.gateway.errors import Fatal
 from outrider.gateway.reassembly import Reassembly
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.wire.frames import Finish, Frame
@@ -44,7 +45,7 @@ def replay(log: Iterable[Frame]) -> Replay:
 def failure_of(frame: Frame) -> OutriderError | None:
     """What ``frame`` says that its request failed of, for whoever reads it; None where it does not."""
     if frame.finish is Finish.ERROR:
-        return Internal()
+        return Internal() if frame.verifier else Fatal(frame.error or "the request was given up")
     if frame.finish is Finish.REFUSED:
         return InvalidRequest(frame.error or "the request's parameters leave no token to draw")
     return Cancelled(frame.error) if frame.finish is Finish.CANCELLED and frame.error is not None else None

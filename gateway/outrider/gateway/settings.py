@@ -6,6 +6,7 @@ from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from outrider.gateway.cors import require_origin
 from outrider.mesh.config.settings import Port, Seconds, Settings
 
 
@@ -34,6 +35,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0
+    most_deaths: Annotated[
+        int, Meta(ge=1, description="verifiers that may die in a row with a request, before it is ended with an error")
+    ] = 3
     lease_s: Annotated[
         float,
         Meta(gt=0, le=3600, description="seconds after which verifiers drop the requests of a gateway that died"),
@@ -57,9 +61,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     keys_stale_s: Annotated[
         Seconds, Meta(description="seconds for which keys seen before are still taken while NATS is away")
     ] = 300.0
-    router: Annotated[str, Meta(description="who is asked first, by plug-in name: least_load, prefix or cost")] = (
-        "least_load"
-    )
+    router: Annotated[
+        str, Meta(description="who is asked first, by plug-in name: least_load, prefix, cost or round_robin")
+    ] = "least_load"
     router_options: Annotated[
         dict[str, Any], Meta(description="settings of that router, and of sessions: sticky, sticky_imbalance")
     ] = {}
@@ -86,11 +90,20 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     trusted_proxies: Annotated[
         list[str], Meta(description="networks (CIDRs) of proxies whose X-Forwarded-For is believed")
     ] = []
+    cors_origins: Annotated[
+        list[str],
+        Meta(description="origins of web pages that may use the API, as https://app.example.com; * for all"),
+    ] = []
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a network that is none."""
+        """Raises `ValueError` for a network or an origin that is none."""
         for network in self.trusted_proxies:
             try:
                 ip_network(network)
             except ValueError as error:
                 raise ValueError(f"trusted_proxies: {error}") from None
+        for origin in self.cors_origins:
+            try:
+                require_origin(origin)
+            except ValueError as error:
+                raise ValueError(f"cors_origins: {error}") from None

@@ -10,14 +10,16 @@ from contextlib import aclosing
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import BUSY, TRANSIENT, persist
+from outrider.gateway.casualties import Casualties
 from outrider.gateway.deadlines import GRACE_S
+from outrider.gateway.errors import Fatal
 from outrider.gateway.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
 from outrider.gateway.reassembly import Reassembly
 from outrider.gateway.replay import failure_of
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
 from outrider.mesh.bus import Bus, Listening
-from outrider.mesh.errors import Internal, OutriderError, Unavailable
+from outrider.mesh.errors import Internal, OutriderError, Unavailable, Unreachable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, decode_frame
@@ -55,6 +57,7 @@ class TokenStream:
         self._follower: asyncio.Task[None] | None = None
         self._lost: OutriderError | None = None
         self._stuck_since: float | None = None
+        self._casualties = Casualties(job, bus, settings.most_deaths, verifiers.ward)
         self.failed: OutriderError | None = None
         self._began = time.monotonic()
         self.finished = False
@@ -120,8 +123,9 @@ class TokenStream:
     async def frames(self) -> AsyncGenerator[list[Frame], None]:
         """Frames without gap or repeat up to the one with ``finish``; those that are ready come together.
 
-        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Cancelled`
-        when somebody ended the stream for all its readers, `Late` when its time is over.
+        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Fatal` when
+        one after another died, `Cancelled` when somebody ended the stream for all its readers, `Late` when its time is
+        over.
         """
         while not self.finished:
             if self._lost is not None:
@@ -142,6 +146,7 @@ class TokenStream:
             self._verifiers.cancel(self.job, self._tried.values())
         self._leave()
         self._leave = lambda: None
+        self._casualties.leave()
         self._unfollow()
         if self._listening is not None:
             self._listening.stop()
@@ -195,6 +200,8 @@ class TokenStream:
             self._stuck_since = None
             self.finished = fresh.finish is not None
             metrics.tokens.inc(sum(fresh.first_index + place >= 0 for place in range(len(fresh.tokens))))
+            if fresh.first_index + len(fresh.tokens) > 0:
+                self._casualties.clear()
             if first and self._tokens.generated:
                 metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
@@ -239,6 +246,8 @@ class TokenStream:
 
     async def _resume(self, why: OutriderError) -> None:
         """Finds a verifier that goes on where the lost one ended; `Unavailable` when none is found in time."""
+        if isinstance(why, Unreachable):
+            self._bury(self.verifier)
         now = time.monotonic()
         self._stuck_since = self._stuck_since or now
         left = min(self._settings.resume_s - (now - self._stuck_since), self._until_late())
@@ -250,6 +259,7 @@ class TokenStream:
             raise self.failed
         self._unfollow()
         await asyncio.sleep(_AGAIN_S if self._stuck_since < now else 0)
+        await self._casualties.wait(left)
         member = await persist(lambda: self._submit(), left, BUSY)
         metrics.resumptions.inc()
         self._inbox.drop_losses()
@@ -261,7 +271,21 @@ class TokenStream:
         return self.job.deadlines.due(bool(self.spent)) + GRACE_S - time.monotonic()
 
     async def _submit(self) -> Member:
-        return await self._verifiers.submit(self.job, self._tokens.generated, {self.verifier}, self._note)
+        return await self._verifiers.submit(
+            self.job, self._tokens.generated, {self.verifier}, self._note, self._on_died
+        )
+
+    async def _on_died(self, member: Member) -> None:
+        self._bury(member.instance)
+        await self._casualties.wait(self._settings.resume_s)
+
+    def _bury(self, instance: str) -> None:
+        try:
+            if self._casualties.add(instance):
+                self._stuck_since = None
+        except Fatal as fatal:
+            self.failed = fatal
+            raise
 
     def _note(self, member: Member) -> None:
         self._tried[member.instance] = member

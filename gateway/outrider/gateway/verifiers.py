@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from outrider.gateway.models import Models, Served
 from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.watch import Watch
-from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, from_rpc
+from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, Unreachable, from_rpc
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import ask, channel
 from outrider.mesh.tasks import Tasks
@@ -81,7 +82,8 @@ class Verifiers:
     """Submits, follows and cancels, and knows how many streams of ours each verifier has.
 
     ``on_lost`` hears the instance of a verifier of ours that died. A request ends when nobody has renewed it for
-    ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one.
+    ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one. The ``ward`` is for requests that
+    verifiers may be dying of.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Verifiers:
         self._tasks, self._lease_s, self._submit_s = tasks, lease_s, submit_s
         self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
+        self.ward = asyncio.Lock()
         self.models = Models(registry, self._in_flight.__getitem__)
 
     async def submit(
@@ -106,10 +109,12 @@ class Verifiers:
         emitted: Sequence[int] = (),
         avoid: Collection[str] = (),
         tried: Callable[[Member], None] = lambda member: None,
+        died: Callable[[Member], Awaitable[None]] | None = None,
     ) -> Member:
         """The verifier that took ``job``: the first that would, in the order of the routes, those to ``avoid`` last.
 
-        ``tried`` hears of each that may have it; `leave` the one returned in the end. `Overloaded` when all that
+        ``tried`` hears of each that may have it, ``died`` of each that was lost as it took it, and is waited for;
+        `leave` the one returned in the end. `Overloaded` when all that
         answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
         message, ask = job.submission(emitted, self._lease_s), job.ask
@@ -123,6 +128,8 @@ class Verifiers:
                 self._routes.sent(ask, member.instance)
                 return member
             self.leave(member)
+            if died is not None and isinstance(refusal, Unreachable) and refusal.broke:
+                await died(member)
             if not isinstance(refusal, BUSY):
                 raise refusal
             failure = _milder(failure, refusal)
@@ -146,10 +153,10 @@ class Verifiers:
             call.cancel()
         raise Unavailable("the verifier ended the stream early")
 
-    def cancel(self, job: Job, members: Collection[Member]) -> None:
-        """Has ``members`` drop ``job``, in the background."""
+    def cancel(self, job: Job, members: Collection[Member], reason: str = "") -> None:
+        """Has ``members`` drop ``job``, in the background; with a ``reason`` its other readers are told so too."""
         for member in members:
-            message = pb.CancelRequest(request_id=job.request_id)
+            message = pb.CancelRequest(request_id=job.request_id, reason=reason)
             self._tasks.spawn(_quietly(_stub(member).Cancel(message, timeout=_CALL_S)), "cancel")
 
     def renew(self, requests: Iterable[tuple[str, Member]]) -> None:

@@ -1,7 +1,7 @@
 """Continuous against static batching on answers of mixed lengths: `python -m outrider.loadtest.batching`.
 
 Each pass starts a mesh of the shipped models with one way of batching and keeps four requests for every slot in flight:
-mostly short answers, and one long one among every so many, in random order. What counts is the time in which requests
+mostly short answers, and one long one among every so many, in random order. What counts are the steps while requests
 wait, by the verifier's own counters; the end, when slots run empty in either way, is left out. Nothing is guessed.
 In a static batch, sequences that have ended take no rows, so that this baseline is quicker than one that pads.
 """
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import random
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -25,12 +23,10 @@ from outrider.loadtest.report import machine
 
 MODES = ("continuous", "static")
 _IN_FLIGHT = 4
-_POLL_S = 0.1
 _PROMPT_ROWS = 256
 _VOCABULARY = 256
 """Prompts are ids below it."""
-_WAITING = "outrider_verifier_waiting_requests"
-_COUNTERS = ("tokens", "crowded_steps", "crowded_sequences", "preemptions")
+_COUNTERS = ("crowded_tokens", "crowded_seconds", "crowded_steps", "crowded_sequences", "preemptions")
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -49,16 +45,6 @@ class Mix(msgspec.Struct, frozen=True):
         lengths = [self.long] * long + [self.short] * (self.requests - long)
         random.Random(seed).shuffle(lengths)
         return lengths
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """The verifier's counters at a time (seconds)."""
-
-    at: float
-    tokens: float
-    crowded_steps: float
-    crowded_sequences: float
-    preemptions: float
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -125,12 +111,13 @@ def shown(report: Report) -> str:
     )
 
 
-def between(mode: str, slots: int, first: Reading, last: Reading) -> Pass:
-    """What happened between two readings."""
-    seconds, tokens = last.at - first.at, last.tokens - first.tokens
-    steps = last.crowded_steps - first.crowded_steps
-    use = (last.crowded_sequences - first.crowded_sequences) / max(steps * slots, 1)
-    return Pass(mode, tokens / seconds, use, int(tokens), seconds, int(last.preemptions - first.preemptions))
+def counted(mode: str, slots: int, counters: Mapping[str, float]) -> Pass:
+    """A pass by the verifier's counters, by their names without prefix; `SystemExit` where no request ever waited."""
+    if not counters["crowded_steps"]:
+        raise SystemExit(f"no requests had to wait: too few for {slots} slots")
+    seconds, tokens = counters["crowded_seconds"], counters["crowded_tokens"]
+    use = counters["crowded_sequences"] / (counters["crowded_steps"] * slots)
+    return Pass(mode, tokens / seconds, use, int(tokens), seconds, int(counters["preemptions"]))
 
 
 def _pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
@@ -143,14 +130,12 @@ def _pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
         "gateway.silence_s": "60",
     }
     with running(settings, proposers=0) as mesh:
-        readings = asyncio.run(_load(mix, mesh, seed))
-    if len(readings) < 2:
-        raise SystemExit(f"no requests had to wait: --requests {mix.requests} are too few for {mix.slots} slots")
-    return between(mode, mix.slots, readings[0], readings[-1])
+        asyncio.run(_load(mix, mesh, seed))
+        names = {name: f"outrider_verifier_{name}_total" for name in _COUNTERS}
+        return counted(mode, mix.slots, {name: mesh.metric("verifier", full) or 0.0 for name, full in names.items()})
 
 
-async def _load(mix: Mix, mesh: LocalMesh, seed: int) -> list[Reading]:
-    """Readings while requests waited."""
+async def _load(mix: Mix, mesh: LocalMesh, seed: int) -> None:
     dice, left = random.Random(seed), iter(mix.lengths(seed))
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=mesh.url, timeout=3600, limits=limits, trust_env=False) as client:
@@ -161,20 +146,7 @@ async def _load(mix: Mix, mesh: LocalMesh, seed: int) -> list[Reading]:
                 body = {"prompt": prompt, "max_tokens": length, "ignore_eos": True, "speculation": "off"}
                 (await client.post("/v1/completions", json=body)).raise_for_status()
 
-        clients = asyncio.gather(*(keep_asking() for _ in range(_IN_FLIGHT * mix.slots)))
-        readings = []
-        while not clients.done():
-            if await asyncio.to_thread(mesh.metric, "verifier", _WAITING):
-                readings.append(await asyncio.to_thread(_read, mesh))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(clients), _POLL_S)
-        await clients
-    return readings
-
-
-def _read(mesh: LocalMesh) -> Reading:
-    at = time.perf_counter()
-    return Reading(at, *(mesh.metric("verifier", f"outrider_verifier_{name}_total") or 0.0 for name in _COUNTERS))
+        await asyncio.gather(*(keep_asking() for _ in range(_IN_FLIGHT * mix.slots)))
 
 
 def _line(each: Pass) -> str:

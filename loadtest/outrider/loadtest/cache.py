@@ -1,8 +1,9 @@
 """What a KV cache is worth: `python -m outrider.loadtest.cache`.
 
 The time to the first token of the same prompts, by turns: cold, warm in the verifier's own pages, fetched from a KV
-cache by shared memory, by gRPC and from its disk, and by a replica that was started after they were computed. Then the
-bytes a second that pages move at, beside a copy in memory.
+cache by shared memory, by gRPC over a Unix socket and over TCP, and from its disk, by a replica that was started after
+they were computed, and handed over by a verifier that computes prompts. Then the bytes a second that pages move at,
+beside a copy in memory, and what a KV cache that comes or goes under load does.
 """
 
 from __future__ import annotations
@@ -12,52 +13,60 @@ import asyncio
 import random
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvloop
 from outrider.loadtest import bars
+from outrider.loadtest.asking import ask
 from outrider.loadtest.bars import Bar
+from outrider.loadtest.instances import Instances, come_and_go
 from outrider.loadtest.pages import transfer_rates
 from outrider.loadtest.site import Site, open_site
 from outrider.mesh.registry import Member
-from outrider.mesh.rpc import channel, close_channels
-from outrider.v1 import sampling_pb2
-from outrider.v1 import verifier_pb2 as pb
-from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.wire.frames import decode_frame
-from outrider.wire.ids import pack_ids
+from outrider.mesh.rpc import close_channels
 
-COLD, WARM = "cold", "warm"
-FETCHED = ("shared memory", "gRPC", "disk", "fresh replica")
+COLD, WARM, SHARED = "cold", "warm", "shared memory"
+MODES = (COLD, WARM, SHARED, "unix socket", "tcp", "disk", "fresh replica", "handed over")
 _PAGE = 16
-_PATIENT = {"kv_cache": "always", "kv_cache_deadline_s": 30, "drafters": "[]"}
+_PATIENT = {"kv_cache": "always", "kv_cache_deadline_s": 30, "handover": "off", "drafters": "[]"}
+_HANDED = {"kv_cache": "off", "handover": "always", "handover_deadline_s": 30, "drafters": "[]"}
+_MEMORY: dict[str, dict[str, Any]] = {
+    COLD: {},
+    SHARED: {},
+    "unix socket": {"kv_cache_shared": "false"},
+    "tcp": {"kv_cache_shared": "false", "sockets": ""},
+}
 Times = dict[str, list[float]]
 
 
+class Figures(msgspec.Struct):
+    """All that was measured."""
+
+    ttft_s: Times
+    gigabytes_per_s: dict[str, float]
+    instances: Instances | None = None
+
+
 def main() -> int:
-    """Measures, prints the medians and the bars, writes JSON."""
+    """Measures, prints a table and the bars, writes JSON; 1 where a request failed or was answered otherwise."""
     options = _options()
-    times, rates = uvloop.run(_measure(options))
-    medians = {mode: statistics.median(found) for mode, found in times.items()}
-    for mode, seconds in medians.items():
-        print(f"TTFT {mode}: {seconds * 1e3:.1f} ms")
-    for transport, rate in rates.items():
-        print(f"pages by {transport}: {rate:.2f} GB/s")
-    judged = [Bar(f"TTFT cold / {mode}", medians[COLD] / medians[mode], 1) for mode in (WARM, *FETCHED)]
-    judged.append(Bar("shared memory / memcpy", rates["shared"] / rates["memcpy"], 0))
-    bars.publish(options.out, judged, options=vars(options), ttft_s=times, gigabytes_per_s=rates)
-    return 0
+    figures = uvloop.run(_measure(options))
+    _print(figures)
+    bars.publish(options.out, _judge(figures), options=vars(options), **msgspec.structs.asdict(figures))
+    came = figures.instances
+    return int(came is not None and came.failed + came.different > 0)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.cache", description=__doc__)
     parser.add_argument("--model", default="pocket", help="directory of the target, or pocket")
     parser.add_argument("--vocabulary", type=int, default=256, help="prompts are of random ids below this")
-    parser.add_argument("--prompt-tokens", type=int, default=768)
+    parser.add_argument("--prompt-tokens", type=int, default=2047, help="the pocket model's context has 2048")
     parser.add_argument("--repeats", type=int, default=5, help="prompts")
     parser.add_argument("--page-kib", type=int, default=1024, help="pages of the transfer measurement")
+    parser.add_argument("--moved", type=int, default=300, help="prompts that a third KV cache is added to; 0 for none")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     options = parser.parse_args()
     if min(options.repeats, options.page_kib, options.vocabulary) < 1 or options.prompt_tokens <= _PAGE:
@@ -65,74 +74,106 @@ def _options() -> argparse.Namespace:
     return options
 
 
-async def _measure(options: argparse.Namespace) -> tuple[Times, dict[str, float]]:
-    dice = random.Random(0)
-    prompts = [
-        [dice.randrange(options.vocabulary) for _ in range(options.prompt_tokens)] for _ in range(options.repeats)
+def _print(figures: Figures) -> None:
+    cold = statistics.median(figures.ttft_s[COLD])
+    print(f"{'time to the first token':24}{'ms':>8}{'x cold':>8}")
+    for mode, found in figures.ttft_s.items():
+        print(f"{mode:24}{statistics.median(found) * 1e3:8.1f}{statistics.median(found) / cold:8.2f}")
+    for transport, rate in figures.gigabytes_per_s.items():
+        print(f"pages by {transport:15}{rate:8.2f} GB/s")
+    if came := figures.instances:
+        print(
+            f"a third KV cache moved {came.moved:.0%} of {came.pages} pages; while it came and another was killed, "
+            f"{came.failed} of {came.answers} requests failed and {came.different} were answered otherwise"
+        )
+
+
+def _judge(figures: Figures) -> list[Bar]:
+    medians = {mode: statistics.median(found) for mode, found in figures.ttft_s.items()}
+    judged = [
+        Bar("cold / warm: time to the first token", medians[COLD] / medians[WARM], 10),
+        Bar("cold / shared memory: time to the first token", medians[COLD] / medians[SHARED], 1 / 0.3),
     ]
-    times: Times = {mode: [] for mode in (COLD, WARM, *FETCHED)}
-    async with open_site() as memory, open_site() as disk:
+    if came := figures.instances:
+        judged.append(Bar("share of the pages that a third KV cache leaves in place", 1 - came.moved, 0.6))
+        good = came.answers - came.failed - came.different
+        judged.append(Bar(f"right answers of {came.answers} while KV caches came and went", good, came.answers))
+    return judged
+
+
+async def _measure(options: argparse.Namespace) -> Figures:
+    figures = Figures({mode: [] for mode in MODES}, {})
+    async with open_site() as memory, open_site() as disk, open_site() as handing:
         with tempfile.TemporaryDirectory(prefix="outrider-") as directory:
             cache = await memory.start("kvcache", "cache", quotas="memory=1073741824")
+            for mode, extra in _MEMORY.items():
+                await _verifier(memory, mode, options, **_PATIENT, **extra)
             await _start_disk(disk, options, directory)
-            members = {
-                mode: await memory.start("verifier", mode.replace(" ", "-"), model=options.model, **_PATIENT, **extra)
-                for mode, extra in _EXTRA.items()
-            }
-            warm_up = [dice.randrange(options.vocabulary) for _ in range(options.prompt_tokens)]
-            for member in (*members.values(), *disk.registry.members("verifier")):
-                await _ttft(member, warm_up[: _PAGE * 4])
-            for prompt in prompts:
-                await _turn(times, prompt, memory, members, disk)
-            fresh = await memory.start("verifier", "fresh", model=options.model, **_PATIENT)
-            await asyncio.sleep(1.0)
-            for prompt in prompts:
-                times["fresh replica"].append(await _ttft(fresh, prompt, hit=True))
-            rates = await transfer_rates(cache, options.page_kib << 10, 64, 5)
-            await close_channels()
-    return times, rates
+            for role in ("prefill", "decode"):
+                await _verifier(handing, role, options, role=role, **_HANDED)
+            await _times(figures.ttft_s, options, memory, disk, handing)
+            figures.gigabytes_per_s = await transfer_rates(cache, options.page_kib << 10, 64, 5)
+    if options.moved:
+        async with open_site() as site:
+            figures.instances = await come_and_go(site, options.moved, model=options.model, **_PATIENT)
+    await close_channels()
+    return figures
 
 
-_EXTRA: dict[str, dict[str, Any]] = {COLD: {}, "shared memory": {}, "gRPC": {"kv_cache_shared": "false"}}
+async def _verifier(site: Site, name: str, options: argparse.Namespace, **settings: Any) -> Member:
+    return await site.start("verifier", name.replace(" ", "-"), model=options.model, **settings)
 
 
 async def _start_disk(site: Site, options: argparse.Namespace, directory: str) -> None:
     await site.start("kvcache", "cache", tiers="disk", options=f'{{"disk": {{"path": "{directory}/pages"}}}}')
     for name in ("writer", "reader"):
-        await site.start("verifier", name, model=options.model, **_PATIENT)
+        await _verifier(site, name, options, **_PATIENT)
 
 
-async def _turn(times: Times, prompt: list[int], memory: Site, members: dict[str, Member], disk: Site) -> None:
-    """One prompt in every mode but the last."""
-    await _stored(memory, prompt, times[COLD], members[COLD])
-    times[WARM].append(await _ttft(members[COLD], prompt, hit=True))
-    for mode in ("shared memory", "gRPC"):
-        times[mode].append(await _ttft(members[mode], prompt, hit=True))
-    await _stored(disk, prompt, [], disk.member("verifier", "writer"))
-    times["disk"].append(await _ttft(disk.member("verifier", "reader"), prompt, hit=True))
+async def _times(times: Times, options: argparse.Namespace, memory: Site, disk: Site, handing: Site) -> None:
+    dice = random.Random(0)
+    prompts = [
+        [dice.randrange(options.vocabulary) for _ in range(options.prompt_tokens)] for _ in range(1 + options.repeats)
+    ]
+    warm_up = prompts.pop()[: _PAGE * 4]
+    for site in (memory, disk, handing):
+        for member in site.registry.members("verifier"):
+            await ask(member, warm_up[: _PAGE * 4])
+    for prompt in prompts:
+        await _turn(times, prompt, memory, disk, handing)
+    fresh = await _verifier(memory, "fresh", options, **_PATIENT)
+    await asyncio.sleep(1.0)
+    for prompt in prompts:
+        times["fresh replica"].append(await _ttft(fresh, prompt))
 
 
-async def _stored(site: Site, prompt: list[int], times: list[float], verifier: Member) -> None:
-    """Has ``verifier`` compute a new prompt, and returns when its pages are in the cache."""
+async def _turn(times: Times, prompt: list[int], memory: Site, disk: Site, handing: Site) -> None:
+    """One prompt in every mode but the fresh replica."""
+    writer = memory.member("verifier", COLD)
+    times[COLD].append(await _stored(memory, prompt, writer))
+    times[WARM].append(await _ttft(writer, prompt))
+    for mode in list(_MEMORY)[1:]:
+        times[mode].append(await _ttft(memory.member("verifier", mode.replace(" ", "-")), prompt))
+    await _stored(disk, prompt, disk.member("verifier", "writer"))
+    times["disk"].append(await _ttft(disk.member("verifier", "reader"), prompt))
+    times["handed over"].append(await _ttft(handing.member("verifier", "decode"), prompt))
+
+
+async def _stored(site: Site, prompt: list[int], verifier: Member) -> float:
+    """Seconds to the first token of a prompt that is new to ``verifier``; returns when its pages are in the cache."""
     before = site.member("kvcache", "cache").status["pages"]
-    times.append(await _ttft(verifier, prompt))
+    seconds = (await ask(verifier, prompt)).ttft_s
     expected = before + (len(prompt) - 1) // _PAGE
     await site.registry.wait_for("kvcache", lambda all_: all_[0].status["pages"] >= expected, 30)
-
-
-async def _ttft(verifier: Member, prompt: list[int], hit: bool = False) -> float:
-    """Seconds to the first token; `SystemExit` where pages should have been found and were not."""
-    stub, name = VerifierStub(channel(verifier.address)), f"cache-{time.perf_counter_ns()}"
-    sampling = sampling_pb2.SamplingParams(temperature=0.0, seed=1, max_tokens=1)
-    began = time.perf_counter()
-    await stub.Submit(pb.SubmitRequest(request_id=name, tenant="loadtest", prompt=pack_ids(prompt), sampling=sampling))
-    async for response in stub.Follow(pb.FollowRequest(request_id=name)):
-        frame = decode_frame(response.frame)
-        if frame.tokens:
-            seconds = time.perf_counter() - began
-        if hit and frame.usage is not None and not frame.usage.cached_tokens:
-            raise SystemExit(f"{verifier.instance} found no pages")
     return seconds
+
+
+async def _ttft(verifier: Member, prompt: list[int]) -> float:
+    """Seconds to the first token; `SystemExit` where pages should have been found and were not."""
+    reply = await ask(verifier, prompt)
+    if not reply.cached:
+        raise SystemExit(f"{verifier.instance} found no pages")
+    return reply.ttft_s
 
 
 if __name__ == "__main__":

@@ -106,15 +106,15 @@ def _reply(arrivals: list[float], usage: _Usage, steps: int) -> Reply:
     )
 
 
-async def read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-    """The JSON of each event of ``POST {url}/v1/completions``; whoever closes it early hangs up.
+async def read_events(url: str, body: Mapping[str, Any], key: str = "") -> AsyncGenerator[bytes, None]:
+    """The JSON of each event of ``POST {url}/v1/completions``, with a ``key``; who closes it early hangs up.
 
     Raises:
         RequestError: the status was not 200.
         OSError, EOFError, ValueError: the connection broke.
     """
     waiting = b""
-    async with aclosing(_post(url, "/v1/completions", msgspec.json.encode(body))) as pieces:
+    async with aclosing(_post(url, "/v1/completions", msgspec.json.encode(body), key)) as pieces:
         async for data in pieces:
             *events, waiting = (waiting + data).split(b"\n\n")
             for event in events:
@@ -122,7 +122,7 @@ async def read_events(url: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes
                     yield event[6:].partition(b"\n")[0]
 
 
-async def _post(url: str, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+async def _post(url: str, path: str, body: bytes, key: str) -> AsyncGenerator[bytes, None]:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     reader, writer = await asyncio.open_connection(
@@ -131,8 +131,9 @@ async def _post(url: str, path: str, body: bytes) -> AsyncGenerator[bytes, None]
     try:
         head = (
             f"POST {parts.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         )
+        head += f"Authorization: Bearer {key}\r\n\r\n" if key else "\r\n"
         writer.write(head.encode() + body)
         async for data in _read_body(reader):
             yield data

@@ -1,4 +1,6 @@
-"""Whether guesses, batches, replicas, preemptions and clients that hang up change what is said: they must not.
+"""Whether guesses, batches, replicas, preemptions, pages from elsewhere and clients that hang up change what is said.
+
+They must not.
 
 `python -m outrider.loadtest.identity` completes held-out prompts at several temperatures, each with a seed, once one at
 a time without speculation and then in every way that could make a difference, and counts the answers whose tokens, text
@@ -25,6 +27,7 @@ from outrider.loadtest.answers import Answer, agrees
 from outrider.loadtest.client import read_events
 from outrider.loadtest.local_mesh import LocalMesh
 from outrider.loadtest.mixes import MIXED, Question, questions
+from outrider.loadtest.page_sources import SOURCES, Source
 
 _LOCAL = ["random", "ngram", "suffix", "medusa", "model"]
 """Drafters of the verifier; a proposer has the last one too."""
@@ -52,17 +55,23 @@ class Outcome(msgspec.Struct, frozen=True):
     guesses: int
     accepted: int
     seconds: float
+    pages_are: str = "computed"
 
     def __str__(self) -> str:
         """One line."""
         scarce = f", {self.pages} pages" if self.pages else ""
-        run = f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}"
+        run = (
+            f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}, {self.pages_are}"
+        )
         guesses = f"{self.accepted} of {self.guesses} guesses came true"
-        return f"{run}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
+        return (
+            f"{run}, {self.pages_are}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
+        )
 
 
 def main() -> int:
-    """Runs every pass, prints a line each, and returns 1 if a strict answer differed or nothing was preempted."""
+    """Runs every pass, prints a line each, and returns 1 if a strict answer differed, or nothing was preempted or
+    came from elsewhere where it should."""
     options = _options()
     passes: list[Outcome] = []
     asked = questions(_most(options), options.max_tokens, options.mixed)
@@ -77,7 +86,8 @@ def main() -> int:
         for name in ("none", "all"):
             passes.append(_pass(options, mesh, asked, wanted, name, most, 1, options.pages))
         preempted = mesh.metric("verifier", _PREEMPTIONS)
-    return _conclude(options, passes, preempted)
+    came = [_elsewhere(options, source, asked, wanted, passes) for source in SOURCES]
+    return _conclude(options, passes, preempted, came)
 
 
 def _options() -> argparse.Namespace:
@@ -111,7 +121,7 @@ def _most(options: argparse.Namespace) -> int:
     return max(_size(options, concurrency) for concurrency in options.concurrency)
 
 
-def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None) -> Any:
+def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None, source: Source | None = None) -> Any:
     settings = {
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
@@ -119,7 +129,20 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None)
         "verifier.asking": "always",
     }
     scarce = {"verifier.pages": str(pages), "verifier.page_size": str(_SMALL_PAGE)} if pages else {}
+    if source is not None:
+        return local_mesh.running(settings | dict(source.settings), verifiers, **source.processes)
     return local_mesh.running(settings | scarce, verifiers)
+
+
+def _elsewhere(
+    options: argparse.Namespace, source: Source, asked: list[Question], wanted: Answers, passes: list[Outcome]
+) -> float | None:
+    """Adds the passes of ``source``; tokens whose pages came from elsewhere, None where none should."""
+    most = max(options.concurrency)
+    with _mesh(options, 1, source=source) as mesh:
+        for pages_are in source.passes:
+            passes.append(_pass(options, mesh, asked, wanted, "all", most, 1, pages_are=pages_are))
+        return source.came(mesh)
 
 
 def _passes(
@@ -141,6 +164,7 @@ def _pass(
     concurrency: int,
     verifiers: int,
     pages: int | None = None,
+    pages_are: str = "computed",
 ) -> Outcome:
     began = time.monotonic()
     chosen = asked[: _size(options, concurrency)]
@@ -156,6 +180,7 @@ def _pass(
         guesses=sum(answer.accepted + answer.rejected for answer in got.values()),
         accepted=sum(answer.accepted for answer in got.values()),
         seconds=round(time.monotonic() - began, 1),
+        pages_are=pages_are,
     )
     print(outcome, flush=True)
     return outcome
@@ -190,13 +215,17 @@ async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
     return answer
 
 
-def _conclude(options: argparse.Namespace, passes: list[Outcome], preempted: float | None) -> int:
+def _conclude(
+    options: argparse.Namespace, passes: list[Outcome], preempted: float | None, came: list[float | None]
+) -> int:
     different, compared = (sum(getattr(each, name) for each in passes) for name in ("different", "compared"))
     shown = "not counted by this verifier" if preempted is None else f"{preempted:.0f}"
     print(f"{options.determinism}, {options.dtype}: {different} of {compared} answers differ; preemptions: {shown}")
-    totals = {"compared": compared, "different": different, "preemptions": preempted}
+    elsewhere = [tokens for tokens in came if tokens is not None]
+    print(f"tokens whose pages came from elsewhere: {', '.join(f'{tokens:.0f}' for tokens in elsewhere)}")
+    totals = {"compared": compared, "different": different, "preemptions": preempted, "from_elsewhere": elsewhere}
     bars.publish(options.out, [], **totals, options=vars(options), passes=passes)
-    return int((different > 0 and options.determinism == "strict") or preempted == 0)
+    return int((different > 0 and options.determinism == "strict") or preempted == 0 or 0 in elsewhere)
 
 
 if __name__ == "__main__":

@@ -45,14 +45,19 @@ class LocalMesh:
 
 
 @contextlib.contextmanager
-def running(settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1) -> Iterator[LocalMesh]:
+def running(
+    settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1, kvcaches: int = 0, prefills: int = 0
+) -> Iterator[LocalMesh]:
     """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left or SIGTERM asks us to end.
+
+    ``prefills`` are verifiers that compute prompts for the others.
 
     Raises:
         SystemExit: it did not become ready; the message says where its logs are.
     """
     port = free_port()
     counts = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
+    counts |= {"--kvcaches": kvcaches, "--prefills": prefills}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() for part in pair]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]

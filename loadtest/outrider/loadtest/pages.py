@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from outrider.mesh.registry import Member
-from outrider.mesh.rpc import channel
+from outrider.mesh.rpc import channel, local_target
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheStub
 from outrider.wire.pages import page_checksum
@@ -18,7 +18,7 @@ _BATCH = 8
 
 
 async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int) -> dict[str, float]:
-    """GB/s of the best of several rounds, by transport: ``memcpy``, ``shared`` and ``grpc``, the latter two checked.
+    """GB/s of the best of several rounds, by transport: ``memcpy``, and checked ``shared``, ``unix`` and ``tcp``.
 
     Args:
         cache: a KV cache on this host.
@@ -27,6 +27,7 @@ async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int
         rounds: of each.
     """
     stub, keys = KvCacheStub(channel(cache.address)), [os.urandom(32) for _ in range(pages)]
+    near = KvCacheStub(channel(local_target(cache.address, cache.status.get("socket"))))
     made = [_page(key, page_bytes) for key in keys]
     batches = [made[start : start + _BATCH] for start in range(0, pages, _BATCH)]
     await stub.Store(iter([pb.StoreRequest(tenant="loadtest", pages=batch) for batch in batches]))
@@ -35,7 +36,7 @@ async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int
     async def copy() -> int:
         return sum(len(bytearray(page.data)) for page in made)
 
-    async def fetch(shared: bool) -> int:
+    async def fetch(stub: KvCacheStub, shared: bool = False) -> int:
         size, lease = 0, 0
         async for response in stub.Fetch(pb.FetchRequest(keys=keys, shared=shared)):
             lease = response.lease
@@ -43,14 +44,15 @@ async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int
                 data = arena[page.offset : page.offset + page.size] if shared else page.data
                 if page_checksum(page.key, data) != page.checksum:
                     raise SystemExit("a page is not what its checksum says")
-                size += len(bytearray(data))
+                size += len(data)
         await stub.Release(pb.ReleaseRequest(lease=lease))
         return size
 
     rates = {
         "memcpy": await _best(rounds, copy),
-        "shared": await _best(rounds, lambda: fetch(True)),
-        "grpc": await _best(rounds, lambda: fetch(False)),
+        "shared": await _best(rounds, lambda: fetch(stub, shared=True)),
+        "unix": await _best(rounds, lambda: fetch(near)),
+        "tcp": await _best(rounds, lambda: fetch(stub)),
     }
     arena.close()
     return rates

@@ -23,8 +23,8 @@ class Site:
     """A broker and what was started on it; see `open_site`."""
 
     def __init__(self, url: str, logs: Path, registry: Registry) -> None:
-        self._url, self._logs, self.registry = url, logs, registry
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.url, self._logs, self.registry = url, logs, registry
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, kind: str, name: str, **settings: object) -> Member:
         """Starts ``python -m outrider.<kind>`` with settings as flags; the member, once it is ready.
@@ -33,25 +33,30 @@ class Site:
             Unavailable: it did not become ready in time.
         """
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
-        command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={self._url}", f"--instance={name}", *flags]
-        self._spawn(command, self._logs / f"{name}.log")
+        command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={self.url}", f"--instance={name}", *flags]
+        self._spawn(name, command)
         await self.registry.wait_for(kind, lambda all_: any(each.instance == name for each in all_), _READY_S)
         return self.member(kind, name)
 
-    def _spawn(self, command: list[str], path: Path) -> None:
-        with path.open("ab") as log:
+    def _spawn(self, name: str, command: list[str]) -> None:
+        with (self._logs / f"{name}.log").open("ab") as log:
             environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def member(self, kind: str, name: str) -> Member:
         """What is known of a process."""
         return next(each for each in self.registry.members(kind) if each.instance == name)
 
+    def kill(self, name: str) -> None:
+        """Takes a process away as a crash would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
     def end(self) -> None:
         """Ends all processes."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.terminate()
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
@@ -60,13 +65,13 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site() -> AsyncIterator[Site]:
-    """An empty site, which ends with the block."""
+async def open_site(*, stores: bool = False) -> AsyncIterator[Site]:
+    """An empty site, which ends with the block; its broker has JetStream where it ``stores``."""
     port = free_port()
     url = f"nats://127.0.0.1:{port}"
-    broker = _start_broker(port)
     bus = Bus()
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
+        broker = _start_broker(port, ["--jetstream", "--store_dir", f"{logs}/nats"] if stores else [])
         try:
             await bus.connect(url, "loadtest", wait_s=10)
             registry = Registry(bus, "loadtest", f"loadtest-{port}")
@@ -83,6 +88,6 @@ async def open_site() -> AsyncIterator[Site]:
             broker.wait()
 
 
-def _start_broker(port: int) -> subprocess.Popen[bytes]:
+def _start_broker(port: int, options: list[str]) -> subprocess.Popen[bytes]:
     server = Path(sys.executable).parent / "nats-server"
-    return subprocess.Popen([server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+    return subprocess.Popen([server, "-a", "127.0.0.1", "-p", str(port), *options], stderr=subprocess.DEVNULL)

@@ -2,16 +2,18 @@
 
     OutriderError
     ├── InvalidRequest        400  INVALID_ARGUMENT
+    │   └── ContextExceeded            its class is told in the metadata
     ├── Unauthenticated       401  UNAUTHENTICATED
     ├── PermissionDenied      403  PERMISSION_DENIED
     ├── NotFound              404  NOT_FOUND
     ├── AlreadyExists         409  ALREADY_EXISTS
     ├── FailedPrecondition    412  FAILED_PRECONDITION
     ├── Overloaded            429  RESOURCE_EXHAUSTED   retryable
-    │   └── DeadlineUnmeetable         its class is told in the metadata
+    │   └── DeadlineUnmeetable         likewise
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
+    │   └── Unreachable                made of a call that no service has answered
     └── DeadlineExceeded      504  DEADLINE_EXCEEDED
 
     ConfigError                    ends a process with exit code 2
@@ -57,6 +59,12 @@ class InvalidRequest(OutriderError):
     code = grpc.StatusCode.INVALID_ARGUMENT
     http_status = 400
     type = "invalid_request_error"
+
+
+class ContextExceeded(InvalidRequest):
+    """The request has no room in the model's context."""
+
+    reason: ClassVar[str] = "context_length_exceeded"
 
 
 class Unauthenticated(OutriderError):
@@ -140,6 +148,12 @@ class Unavailable(OutriderError):
     retryable = True
 
 
+class Unreachable(Unavailable):
+    """The called service gave no answer; where the connection ``broke``, it may have had the call."""
+
+    broke: bool = False
+
+
 class Internal(OutriderError):
     """A fault of ours, about which the caller is told nothing."""
 
@@ -175,8 +189,12 @@ _BY_CODE = {error.code: error for error in ERRORS} | {
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequest,
     grpc.StatusCode.ABORTED: Unavailable,
 }
-_BY_NAME: dict[str, type[OutriderError]] = {kind.__name__: kind for kind in (*ERRORS, DeadlineUnmeetable)}
+_BY_NAME: dict[str, type[OutriderError]] = {
+    kind.__name__: kind for kind in (*ERRORS, ContextExceeded, DeadlineUnmeetable)
+}
 _UNREACHABLE = "the service cannot be reached"
+_NEVER_REACHED = "failed to connect"
+"""How gRPC begins to say that there was no connection."""
 
 
 def kind_name(error: OutriderError) -> str:
@@ -200,7 +218,7 @@ def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
-    """The error that the called service raised; `Unavailable` where the call never reached one.
+    """The error that the called service raised; `Unreachable` where none did.
 
     A status that gRPC itself made (connection refused, keepalive lost) keeps its addresses to itself.
     """
@@ -208,7 +226,9 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
     kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
     message = error.details() or kind.__name__
     if kind is Unavailable and ERROR_KEY not in metadata:
-        message = _UNREACHABLE
+        unreachable = Unreachable(_UNREACHABLE)
+        unreachable.broke = not message.startswith(_NEVER_REACHED)
+        return unreachable
     param = metadata.get(PARAM_KEY)
     retry = metadata.get(RETRY_KEY, "")
     return kind(

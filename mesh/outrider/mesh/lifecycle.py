@@ -17,7 +17,7 @@ from outrider.mesh.config import Settings
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
-from outrider.mesh.rpc import Server, close_channels
+from outrider.mesh.rpc import Server, close_channels, new_socket
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import configure_logs, get_logger, start_tracing
@@ -74,11 +74,12 @@ class Lifecycle:
         configure_logs(settings.log_level, settings.log_format, service=kind, instance=instance)
         tasks = Tasks(self.fail)
         bus = Bus(tasks)
+        socket = new_socket(settings.sockets) if self._service.local else None
         return Mesh(
             instance=instance,
             settings=settings,
             bus=bus,
-            rpc=Server(settings.host, self._service.rpc_port(settings)),
+            rpc=Server(settings.host, self._service.rpc_port(settings), socket),
             registry=Registry(bus, kind, instance, self._status, tasks),
             telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
             tasks=tasks,
@@ -89,7 +90,9 @@ class Lifecycle:
             asyncio.get_running_loop().add_signal_handler(number, self.ask_to_stop)
 
     def _status(self) -> dict[str, Any]:
-        own = {"pid": os.getpid(), "metrics_port": self._probes.port}
+        own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port}
+        if self.mesh.rpc.socket is not None:
+            own["socket"] = str(self.mesh.rpc.socket)
         return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:

@@ -35,10 +35,11 @@ class Service(abc.ABC):
     """One of the mesh's processes; `run` is its whole life.
 
     ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type it is
-    configured by.
+    configured by; ``local`` says whether others of its host may reach it by a Unix socket as well.
     """
 
     kind: ClassVar[str]
+    local: ClassVar[bool] = False
     settings: ClassVar[type[Settings]] = Settings
 
     def __init__(self, settings: Any) -> None:  # noqa: B027 - each service keeps its own type of settings

@@ -1,6 +1,7 @@
 """Times a step on this machine: ``python -m outrider.models.bench [--model DIR] [--rows 1,4,8,16] ...``.
 
-Rows are a binary tree behind the context. Where transformers is installed, its forward over as many tokens behind the
+Rows are a binary tree behind the context. On a GPU (``--device cuda``) steps run as CUDA graphs, and beside them strict
+ones an operator at a time. Where transformers is installed, its forward over as many tokens behind the
 same context is timed in turn with ours, so that other work on the machine falls on both.
 """
 
@@ -12,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -30,13 +32,13 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
     try:
-        models = {mode: LlamaModel.load(options.model, dtype=options.dtype, determinism=mode) for mode in _MODES}
+        models = _models(options.model, options.dtype, options.device)
     except ModelError as error:
         raise SystemExit(f"error: {error}") from None
-    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {options.threads} threads")
+    print(f"{_name(options.device)}, torch {torch.__version__}, {options.threads} threads")
     print(f"{options.model}, {models['fast'].dtype}, {options.context} tokens of context; median ms of a step")
-    print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in (*_MODES, "transformers")) + f"{'ratio':>8}")
-    theirs = _transformers(options.model, models["fast"].dtype, options.context)
+    print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in (*models, "transformers")) + f"{'ratio':>8}")
+    theirs = _transformers(options.model, models["fast"].dtype, options.context, options.device)
     for rows in options.rows:
         steps = [_ours(model, options.context, rows) for model in models.values()]
         if theirs is not None:
@@ -50,11 +52,28 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.models.bench", description=__doc__)
     parser.add_argument("--model", type=Path, default=pocket.directory("target"), help="Hugging Face directory")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--context", type=int, default=300, help="tokens behind which the rows stand")
     parser.add_argument("--rows", type=_numbers, default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=40)
     return parser.parse_args()
+
+
+def _models(directory: Path, dtype: str, device: str) -> dict[str, LlamaModel]:
+    """What is timed, by the heading of its column."""
+    models: dict[str, LlamaModel] = {
+        mode: LlamaModel.load(directory, dtype=dtype, device=device, determinism=mode) for mode in _MODES
+    }
+    if models["strict"].device.type == "cuda":
+        models["no graphs"] = LlamaModel.load(directory, dtype=dtype, device=device, determinism="strict", graphs=False)
+    return models
+
+
+def _name(device: str) -> str:
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or platform.machine()
 
 
 def _numbers(text: str) -> list[int]:
@@ -64,30 +83,31 @@ def _numbers(text: str) -> list[int]:
 def _ours(model: LlamaModel, context: int, rows: int) -> Step:
     pages = range(-(-(context + rows) // _PAGE_SIZE))
     pool = model.new_pool(len(pages), _PAGE_SIZE)
-    prompt = RaggedBatch.build([SequenceRows(context, 0, pages)], _PAGE_SIZE)
+    prompt = RaggedBatch.build([SequenceRows(context, 0, pages)], _PAGE_SIZE, model.device)
     model.forward(_tokens(model, context), prompt, pool)
     ids, parents = _tokens(model, rows), [(node - 1) // 2 for node in range(rows)]
     parents[0] = -1
 
     def step() -> object:
-        batch = RaggedBatch.build([SequenceRows(rows, context, pages, parents)], _PAGE_SIZE)
+        batch = RaggedBatch.build([SequenceRows(rows, context, pages, parents)], _PAGE_SIZE, model.device)
         return model.logits(model.forward(ids, batch, pool))
 
     return step
 
 
 def _tokens(model: LlamaModel, count: int) -> torch.Tensor:
-    return torch.arange(count) % model.config.vocab_size
+    return torch.arange(count, device=model.device) % model.config.vocab_size
 
 
-def _transformers(directory: Path, dtype: torch.dtype, context: int) -> Callable[[int], Step] | None:
+def _transformers(directory: Path, dtype: torch.dtype, context: int, device: str) -> Callable[[int], Step] | None:
     try:
         from transformers import AutoModelForCausalLM, DynamicCache
     except ImportError:
         return None
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    model.to(device)
     cache = DynamicCache()
-    ids = (torch.arange(context) % model.config.vocab_size)[None]
+    ids = (torch.arange(context, device=device) % model.config.vocab_size)[None]
     with torch.inference_mode():
         model(ids, past_key_values=cache)
 
@@ -116,6 +136,8 @@ def _in_turn(steps: Sequence[Step], repeats: int) -> list[float]:
 def _seconds(step: Step) -> float:
     start = time.perf_counter()
     step()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 

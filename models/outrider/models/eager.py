@@ -9,7 +9,7 @@ from outrider.kernels.invariance import invariant_tiling
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
-from outrider.kernels.tree_attention import plan_attention
+from outrider.kernels.tree_attention import AttentionPlan, plan_attention
 from outrider.models import rotary
 from outrider.models.layer import Layer, StepState
 from outrider.models.weights import WeightLoader
@@ -36,9 +36,18 @@ class EagerForward:
     @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """See `outrider.models.llama.Forward`."""
-        turns = self._turns.index_select(0, batch.positions)
-        plan = plan_attention(batch, pool, self._config.heads, self._dtype, strict=self._strict, tiling=self._tiling)
-        step = StepState(plan, pool, batch.slots, turns, turns * plan.scale)
+        return self.run(ids, batch.positions, batch.slots, self.plan(batch, pool), pool)
+
+    def plan(self, batch: RaggedBatch, pool: KvPool) -> AttentionPlan:
+        """How a step attends."""
+        heads = self._config.heads
+        return plan_attention(batch, pool, heads, self._dtype, strict=self._strict, tiling=self._tiling)
+
+    @torch.inference_mode()
+    def run(self, ids: Tensor, positions: Tensor, slots: Tensor, plan: AttentionPlan, pool: KvPool) -> Tensor:
+        """A step whose rows' int64 ``positions`` and ``slots`` are given, on the device alone."""
+        turns = self._turns.index_select(0, positions)
+        step = StepState(plan, pool, slots, turns, turns * plan.scale)
         x = self._embedding.index_select(0, ids).float()
         delta: Tensor | None = None
         for index, layer in enumerate(self._layers):

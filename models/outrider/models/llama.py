@@ -45,7 +45,8 @@ class Forward(Protocol):
 class LlamaModel:
     """A decoder that runs any mix of prompt chunks and trees in one step.
 
-    On a CPU the whole step is one call where `outrider.kernels.native` can be had; else it goes an operator at a time.
+    On a CPU the whole step is one call where `outrider.kernels.native` can be had, on a GPU one graph where it has few
+    rows (`outrider.models.graphs`); else it goes an operator at a time.
 
     Attributes:
         config: of the directory it was loaded from.
@@ -74,6 +75,7 @@ class LlamaModel:
         device: str = "cpu",
         determinism: Determinism = "fast",
         quantization: Quantization | None = None,
+        graphs: bool = True,
     ) -> LlamaModel:
         """The model in a Hugging Face directory.
 
@@ -86,6 +88,7 @@ class LlamaModel:
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.
             quantization: of the layers' weights, at load: see `outrider.kernels.linear.pack`. The embedding and the
                 output stay as they are.
+            graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
             ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
@@ -98,7 +101,7 @@ class LlamaModel:
             checkpoint = Checkpoint(directory)
             model = cls(config, chosen, place, quantization)
             with torch.inference_mode():
-                model._forward = _forward(checkpoint, model, strict, quantization)
+                model._forward = _forward(checkpoint, model, strict, quantization, graphs)
             if strict:
                 prove_invariance(model)
         except NotInvariant as error:
@@ -167,11 +170,19 @@ class LlamaModel:
         return self._forward.logits(hidden)
 
 
-def _forward(checkpoint: Checkpoint, model: LlamaModel, strict: bool, quantization: Quantization | None) -> Forward:
+def _forward(
+    checkpoint: Checkpoint, model: LlamaModel, strict: bool, quantization: Quantization | None, graphs: bool
+) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
         return native_forward(WeightLoader(*parts, lambda weight, bias, inner: Product(weight, bias)))
-    return EagerForward(WeightLoader(*parts, Packer(strict, quantization)), strict)
+    eager = EagerForward(WeightLoader(*parts, Packer(strict, quantization)), strict)
+    if not graphs or model.device.type != "cuda" or not takes_triton(model.device):
+        return eager
+    from outrider.models.graphs import CudaCapture, GraphForward
+
+    with torch.cuda.device(model.device):
+        return GraphForward(eager, CudaCapture())
 
 
 def _dtype(asked: str, config: ModelConfig, device: str) -> torch.dtype:

@@ -80,13 +80,20 @@ class ObjectTier:
 class DiskTier(ObjectTier):
     """The tier ``disk``, in the first numbered directory below ``path`` that no other process has.
 
+    Attributes:
+        shard: name of the process that had the directory first, by which its pages were shared out.
+
     Raises:
-        TierError: an option is wrong.
+        TierError: an option is wrong, or the directory's name cannot be kept.
     """
 
     def __init__(self, context: TierContext) -> None:
         objects, seal = _open("disk", context, own=True)
         objects.sweep()
+        try:
+            self.shard = objects.label(context.instance)
+        except OSError as error:
+            raise TierError(f"kvcache.options.disk.path: {error.filename}: {error.strerror}") from None
         super().__init__(objects, seal, shared=False)
         self._objects: LocalObjects = objects
 

@@ -80,6 +80,14 @@ class LocalObjects:
             return False
         return True
 
+    def label(self, name: str) -> str:
+        """What the directory is called: ``name``, unless it has a name; only for the one that owns it."""
+        path = self._root / "name"
+        if path.exists() and (known := path.read_text()):
+            return known
+        path.write_text(name)
+        return name
+
     def unlock(self) -> None:
         """Ends `lock`."""
         self._lock.close()

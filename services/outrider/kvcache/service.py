@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import grpc
 from outrider.kvcache.blob import Damaged, Header, owner_of
+from outrider.kvcache.files import DiskTier
 from outrider.kvcache.index import Index
 from outrider.kvcache.leases import Leases, Place
 from outrider.kvcache.metrics import BYTES, HIT_TOKENS, LOOKED_UP, PAGES, REFUSED, SENT
@@ -26,7 +27,7 @@ from outrider.v1 import kvcache_pb2_grpc as pb_grpc
 _DEFAULT_QUOTA = 256 << 20
 _MOST_KEYS, _KEY_BYTES = 65536, 32
 _MESSAGE_BYTES = 1 << 20
-"""Small pages share a message up to so many bytes."""
+"""Small pages share a message up to so many bytes, in it or told by it: the first are read while others are sought."""
 _MEASURED_EVERY_S = 1.0
 
 _log = get_logger("kvcache")
@@ -36,6 +37,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     """Keeps pages for any number of verifiers. It cannot read them, and has no list of what it keeps for anybody."""
 
     kind: ClassVar[str] = "kvcache"
+    local: ClassVar[bool] = True
     settings: ClassVar[type[KvCacheSettings]] = KvCacheSettings
 
     def __init__(self, settings: KvCacheSettings) -> None:
@@ -44,6 +46,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     async def start(self, mesh: Mesh) -> None:
         """Opens the tiers and takes in what they hold."""
         shelves = make_shelves(self._settings, mesh.instance)
+        self._shard = next((each.tier.shard for each in shelves if isinstance(each.tier, DiskTier)), mesh.instance)
         self._store = Store(shelves)
         await asyncio.to_thread(self._store.recover)
         loop = asyncio.get_running_loop()
@@ -54,9 +57,10 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this cache: how much it holds, and where its arena is."""
+        """What the registry tells of this cache: how much it holds, the name by which pages are shared out to it, and
+        where its arena is."""
         sizes, arena = self._store.sizes(), self._store.arena
-        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values())}
+        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values()), "shard": self._shard}
         return told if arena is None else told | {"arena": str(arena.path), "arena_token": arena.token.hex()}
 
     async def stop(self) -> None:
@@ -96,7 +100,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
             if found.place is not None:
                 places.append(found.place)
             pages.append(_page(key, found))
-            size += len(found.data)
+            size += found.header.size
             if size >= _MESSAGE_BYTES:
                 return pages, False
         return pages, True

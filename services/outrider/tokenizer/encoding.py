@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from outrider.mesh.errors import InvalidRequest
+from outrider.mesh.errors import ContextExceeded, InvalidRequest
 from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids
@@ -38,7 +38,7 @@ class _Encoder:
         except TextError as error:
             raise InvalidRequest(str(error), param=param) from None
         if self._limit is not None and len(ids) > self._limit:
-            raise InvalidRequest(self._too_long(param, f"{len(ids)}"), param=param)
+            raise self._too_long(param, f"{len(ids)}")
         return ids
 
     def _text(self, item: pb.EncodeInput) -> list[int]:
@@ -57,11 +57,13 @@ class _Encoder:
             return
         fewest = -(-len(text.encode(errors="replace")) // self._tokenizer.longest_token)
         if fewest > self._limit:
-            raise InvalidRequest(self._too_long(param, f"at least {fewest}"), param=param)
+            raise self._too_long(param, f"at least {fewest}")
 
-    def _too_long(self, param: str, tokens: str) -> str:
-        what = "maximum context length" if self._limit == self._tokenizer.context_length else "limit"
-        return f"{param}: {tokens} tokens are over the {what} of {self._limit} tokens"
+    def _too_long(self, param: str, tokens: str) -> InvalidRequest:
+        if self._limit == self._tokenizer.context_length:
+            why = f"{tokens} tokens are too many; this model's maximum context length is {self._limit} tokens"
+            return ContextExceeded(f"{param}: {why}", param=param)
+        return InvalidRequest(f"{param}: {tokens} tokens are over the limit of {self._limit} tokens", param=param)
 
 
 def _json_list(text: str, param: str) -> Sequence[Any]:

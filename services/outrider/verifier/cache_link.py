@@ -15,27 +15,18 @@ from typing import Literal
 
 import grpc
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import get_logger
 from outrider.v1 import kvcache_pb2 as pb
-from outrider.verifier.cache_metrics import (
-    FETCH_SECONDS,
-    FETCHED_BYTES,
-    FETCHED_TOKENS,
-    FETCHES,
-    FETCHING,
-    SAVED_SECONDS,
-)
+from outrider.verifier.cache_metrics import FETCH_SECONDS, FETCHES, FETCHING, SAVED_SECONDS
 from outrider.verifier.cache_peers import Peer, Peers
 from outrider.verifier.caching import Offered, Wanted
+from outrider.verifier.handover import Handover
 from outrider.verifier.offers import Offers
+from outrider.verifier.receiving import Arrived, Bad, Landing, Receiver
 from outrider.verifier.shards import instances_of
 from outrider.verifier.transfer import TransferTime
-from outrider.wire.pages import page_checksum, page_key
+from outrider.wire.pages import page_key
 
-Arrived = Callable[[Wanted, list[bytes]], None]
 Mode = Literal["auto", "always", "off"]
-
-_log = get_logger("caching")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +56,31 @@ class Terms:
         return self.deadline_s if self.mode == "always" else min(self.deadline_s, self.recompute(pages))
 
 
-class _Bad(Exception):
-    """An instance sent what it should not."""
-
-
 class CacheLink:
     """A `Link` from the engine's thread to the event loop.
 
     Args:
         peers: where pages are.
+        handover: has other verifiers compute what no KV cache holds.
         tasks: what fetches run on.
         terms: what is decided by.
-        arrived: called in the event loop for everything that was wanted, with the pages that were found.
+        arrived: called in the event loop with pages as they come, and what of the wanted begins with them.
+        ended: called in the event loop when no more will come.
     """
 
-    def __init__(self, peers: Peers, tasks: Tasks, terms: Terms, arrived: Arrived) -> None:
-        self._peers, self._spawn, self._terms, self._arrived = peers, tasks.spawn, terms, arrived
+    def __init__(
+        self,
+        peers: Peers,
+        handover: Handover,
+        receiver: Receiver,
+        tasks: Tasks,
+        terms: Terms,
+        arrived: Arrived,
+        ended: Callable[[Wanted], None],
+    ) -> None:
+        self._peers, self._spawn, self._terms = peers, tasks.spawn, terms
+        self._handover, self._receiver = handover, receiver
+        self._arrived, self._ended = arrived, ended
         self._loop = asyncio.get_running_loop()
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
@@ -90,6 +90,7 @@ class CacheLink:
     def open(self, fingerprint: bytes) -> None:
         """Begins to ask and to offer, under the fingerprint of the pages."""
         self._fingerprint = fingerprint
+        self._handover.open(fingerprint)
         self.offers.start(fingerprint)
 
     @property
@@ -97,24 +98,20 @@ class CacheLink:
         """The KV caches that are asked and offered to."""
         return self._peers.instances if self._fingerprint else []
 
-    @property
-    def _useful(self) -> bool:
-        return bool(self.instances)
-
     def fetch(self, wanted: Wanted) -> bool:
         """See `Link`."""
-        if self._useful:
+        useful = bool(self.instances) or self._handover.useful(wanted)
+        if useful:
             self._loop.call_soon_threadsafe(self._begin, wanted)
-        return self._useful
+        return useful
 
     def leave(self, number: int) -> None:
         """See `Link`."""
-        if self._useful:
-            self._loop.call_soon_threadsafe(self._cancel, number)
+        self._loop.call_soon_threadsafe(self._cancel, number)
 
     def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
         """See `Link`."""
-        return self.offers.wants(tenant, hashes, first) if self._useful else []
+        return self.offers.wants(tenant, hashes, first) if self.instances else []
 
     def offer(self, offered: Offered) -> None:
         """See `Link`."""
@@ -130,25 +127,33 @@ class CacheLink:
             task.cancel()
 
     async def _run(self, wanted: Wanted) -> None:
-        began, pages, outcome = time.monotonic(), list[bytes](), "cancelled"
+        found = Landing(wanted, self._arrived)
+        try:
+            if self.instances:
+                await self._from_caches(wanted, found)
+            await self._handover.run(wanted, found)
+        finally:
+            self._ended(wanted)
+
+    async def _from_caches(self, wanted: Wanted, found: Landing) -> None:
+        began, outcome = time.monotonic(), "cancelled"
         try:
             async with asyncio.timeout(self._terms.patience(len(wanted.hashes) - wanted.here)):
-                outcome = await self._fetch(wanted, pages)
+                outcome = await self._fetch(wanted, found)
         except TimeoutError:
             outcome = "late"
         finally:
             FETCHES.labels(outcome).inc()
             FETCH_SECONDS.inc(time.monotonic() - began)
-            SAVED_SECONDS.inc(self._terms.recompute(len(pages)))
-            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + len(pages)])
-            self._arrived(wanted, pages)
+            SAVED_SECONDS.inc(self._terms.recompute(found.pages))
+            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + found.pages])
 
     def _end(self, wanted: Wanted) -> None:
         del self._fetches[wanted.number]
         FETCHING.set(len(self._fetches))
 
-    async def _fetch(self, wanted: Wanted, pages: list[bytes]) -> str:
-        """Appends to ``pages`` what is found, instance by instance; what came of it."""
+    async def _fetch(self, wanted: Wanted, found: Landing) -> str:
+        """Lands what KV caches hold, instance by instance; what came of it."""
         if not self._peers.instances:
             return "failed"
         keys = [page_key(self._fingerprint, wanted.tenant, each) for each in wanted.hashes]
@@ -158,14 +163,14 @@ class CacheLink:
             end = next((at for at in range(start, len(keys)) if owners[at] != owners[start]), len(keys))
             peer = self._peers.able(owners[start])
             if peer is None:
-                return "hit" if pages else "failed"
-            outcome = await self._ask(peer, keys[start:end], pages)
-            if outcome != "hit" or len(pages) < end - wanted.here:
+                return "hit" if found.pages else "failed"
+            outcome = await self._ask(peer, keys[start:end], found)
+            if outcome != "hit" or found.pages < end - wanted.here:
                 break
             start = end
-        return "hit" if pages else outcome
+        return "hit" if found.pages else outcome
 
-    async def _ask(self, peer: Peer, keys: list[bytes], pages: list[bytes]) -> str:
+    async def _ask(self, peer: Peer, keys: list[bytes], found: Landing) -> str:
         """Fetches the leading ones of ``keys`` from their instance."""
         began = time.monotonic()
         try:
@@ -176,15 +181,16 @@ class CacheLink:
                 return "miss"
             if not self._pays(peer, leading):
                 return "slower"
-            count = len(pages)
-            await self._transport(peer, keys[:leading], pages)
-            size = (len(pages) - count) * self._terms.page_bytes
+            count = found.pages
+            request = pb.FetchRequest(keys=keys[:leading], shared=peer.arena is not None)
+            await self._receiver.receive(peer, request, found.land)
+            size = (found.pages - count) * self._terms.page_bytes
             if size:
                 self._transfer[peer.member.instance].measured(size, asked - began, time.monotonic() - asked)
         except grpc.aio.AioRpcError as error:
             peer.fail(error.code().name)
             return "failed"
-        except _Bad as error:
+        except Bad as error:
             peer.fail(str(error))
             return "failed"
         except asyncio.CancelledError:
@@ -195,36 +201,3 @@ class CacheLink:
     def _pays(self, peer: Peer, pages: int) -> bool:
         expected = self._transfer[peer.member.instance].seconds(pages * self._terms.page_bytes)
         return self._terms.mode == "always" or expected < self._terms.recompute(pages)
-
-    async def _transport(self, peer: Peer, keys: list[bytes], pages: list[bytes]) -> None:
-        lease, received = 0, 0
-        call = peer.stub.Fetch(pb.FetchRequest(keys=keys, shared=peer.arena is not None))
-        try:
-            async for response in call:
-                lease = response.lease
-                for page in response.pages:
-                    if received == len(keys) or page.key != keys[received]:
-                        raise _Bad("it sent a page that was not asked for")
-                    pages.append(self._checked(peer, page))
-                    received += 1
-        finally:
-            call.cancel()
-            if lease:
-                self._spawn(_release(peer, lease), "end of a lease")
-
-    def _checked(self, peer: Peer, page: pb.Page) -> bytes:
-        """The page's data, wherever it is; `_Bad` where it is not what it should be."""
-        shared = not page.data and peer.arena is not None
-        data = peer.arena.read(page.offset, page.size) if shared and peer.arena is not None else page.data
-        if len(data) != self._terms.page_bytes or page_checksum(page.key, data) != page.checksum:
-            raise _Bad("it sent a page that is not what its checksum says")
-        FETCHED_TOKENS.labels(page.tier).inc(self._terms.page_size)
-        FETCHED_BYTES.labels("shared" if shared else "grpc").inc(len(data))
-        return data
-
-
-async def _release(peer: Peer, lease: int) -> None:
-    try:
-        await peer.stub.Release(pb.ReleaseRequest(lease=lease), timeout=1.0)
-    except grpc.aio.AioRpcError:
-        _log.debug("a lease ends by itself", kvcache=peer.member.instance)

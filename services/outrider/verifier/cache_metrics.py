@@ -21,3 +21,12 @@ OFFERED = counter(
     "Full pages by what came of offering them: sent, dropped (too busy), failed.",
     ["outcome"],
 )
+HANDOVERS = counter(
+    "verifier_kv_handovers",
+    "Prompts by what came of having another verifier compute their pages: hit, slower (than computing here), busy, "
+    "late, failed, cancelled.",
+    ["outcome"],
+)
+HANDOVER_SECONDS = counter("verifier_kv_handover_seconds", "Time that requests waited for another verifier's pages.")
+GIVERS = gauge("verifier_kv_givers", "Verifiers that may be asked for pages.")
+HANDED = counter("verifier_kv_handed_tokens", "Tokens of pages that were handed to other verifiers.")

@@ -1,10 +1,11 @@
-"""The instances of the KV cache, and how each is reached: by gRPC, and on this host by its mapped arena."""
+"""Instances that pages come from, and how each is reached: by gRPC, on this host by a Unix
+socket, and its arena where it has one."""
 
 from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +46,12 @@ class Arena:
 
 @dataclass(slots=True)
 class Peer:
-    """An instance; ``arena`` is None where it is reached by gRPC alone."""
+    """An instance; ``arena`` is None where it is reached by gRPC alone, whose ``transport`` is tcp or unix."""
 
     member: Member
     stub: KvCacheStub
     arena: Arena | None
+    transport: str
     rests_until: float = 0.0
     late: int = 0
 
@@ -67,7 +69,17 @@ class Peer:
         """Leaves it alone for a while."""
         self.late = 0
         self.rests_until = time.monotonic() + _REST_S
-        _log.warning("a KV cache is left alone for a while", kvcache=self.member.instance, why=why)
+        told = {self.member.kind: self.member.instance}
+        _log.warning("pages are not asked for here for a while", why=why, **told)
+
+
+def reach(member: Member, sockets: bool, arena: Arena | None = None) -> Peer:
+    """An instance as one that may be asked, by a Unix socket where ``sockets`` may be used and it has one here."""
+    target = rpc.local_target(member.address, member.status.get("socket")) if sockets else member.address
+    transport = "unix" if target != member.address else "tcp"
+    told = transport if arena is None else "shared memory"
+    _log.info("pages may be asked for", kind=member.kind, member=member.instance, transport=told)
+    return Peer(member, KvCacheStub(rpc.channel(target)), arena, transport)
 
 
 class Peers:
@@ -76,11 +88,12 @@ class Peers:
     Args:
         registry: where instances are found.
         shared: whether arenas are mapped.
+        sockets: whether Unix sockets are used.
         changed: called when instances came or went.
     """
 
-    def __init__(self, registry: Registry, shared: bool, changed: Callable[[], None]) -> None:
-        self._registry, self._shared, self._changed = registry, shared, changed
+    def __init__(self, registry: Registry, shared: bool, sockets: bool, changed: Callable[[], None]) -> None:
+        self._registry, self._shared, self._sockets, self._changed = registry, shared, sockets, changed
         self._peers: dict[str, Peer] = {}
 
     def start(self) -> None:
@@ -90,7 +103,8 @@ class Peers:
 
     @property
     def instances(self) -> list[str]:
-        """All that are ready, those at rest among them: their pages stay theirs."""
+        """All that are ready, by the names that pages are shared out by, those at rest among them: their pages stay
+        theirs."""
         return list(self._peers)
 
     def able(self, instance: str) -> Peer | None:
@@ -99,7 +113,7 @@ class Peers:
         return None if peer is None or peer.rests_until > time.monotonic() else peer
 
     def _meet(self, members: list[Member]) -> None:
-        ready = {member.instance: member for member in members if member.state is State.READY}
+        ready = _by_shard(member for member in members if member.state is State.READY)
         gone = [name for name, peer in self._peers.items() if not _same(peer.member, ready.get(name))]
         for name in gone:
             del self._peers[name]
@@ -112,14 +126,24 @@ class Peers:
     def _reach(self, member: Member) -> Peer:
         path, token = member.status.get("arena"), member.status.get("arena_token")
         told = self._shared and isinstance(path, str) and isinstance(token, str)
-        arena = Arena.open(str(path), str(token)) if told else None
-        transport = "grpc" if arena is None else "shared memory"
-        _log.info("a KV cache joined", kvcache=member.instance, transport=transport)
-        return Peer(member, KvCacheStub(rpc.channel(member.address)), arena)
+        return reach(member, self._sockets, Arena.open(str(path), str(token)) if told else None)
+
+
+def _by_shard(members: Iterable[Member]) -> dict[str, Member]:
+    """Members by the name of their pages, which may be older than they are; of two that claim one, the first has it."""
+    named: dict[str, Member] = {}
+    for member in members:
+        shard = str(member.status.get("shard", member.instance))
+        named[member.instance if shard in named else shard] = member
+    return named
 
 
 def _same(known: Member, told: Member | None) -> bool:
     """Whether it is the same process still."""
     if told is None:
         return False
-    return (known.address, known.status.get("arena")) == (told.address, told.status.get("arena"))
+    return (known.instance, known.address, known.status.get("arena")) == (
+        told.instance,
+        told.address,
+        told.status.get("arena"),
+    )

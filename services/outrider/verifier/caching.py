@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy
 import torch
 from outrider.kernels.pool import KvPool
 from outrider.models.pages import PageTable
 from outrider.verifier.scheduler import Scheduler
 from outrider.verifier.sequence import Sequence
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What another verifier needs to compute the pages that a sequence lacks.
+
+    Attributes:
+        tokens: of all pages, and one more.
+        priority: of the request.
+        weight: of the request.
+        seconds: what it would cost to compute them here.
+    """
+
+    tokens: list[int]
+    priority: int
+    weight: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +41,14 @@ class Wanted:
         number: of the sequence.
         hashes: chain hashes of the sequence's full pages.
         here: how many of the leading ones need not be fetched.
+        prompt: None where no other verifier is to compute them.
     """
 
     number: int
     tenant: str
     hashes: list[bytes]
     here: int
+    prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +65,7 @@ class Link(Protocol):
     """The way to the KV cache; called in the engine's thread, and never waits."""
 
     def fetch(self, wanted: Wanted) -> bool:
-        """Begins to fetch; whether it does, so that `CachedPages.arrive` will follow."""
+        """Begins to fetch; whether it does, so that `CachedPages.ended` will follow."""
 
     def leave(self, number: int) -> None:
         """Ends a fetch, if it runs: its sequence is gone."""
@@ -63,7 +84,7 @@ class PageCache(Protocol):
         """Asks for pages of a new sequence; whether it should wait for them."""
 
     def leave(self, sequence: Sequence) -> None:
-        """Notes that a sequence has ended."""
+        """Notes that a sequence has ended; it still has its pages."""
 
     def offer(self, sequence: Sequence) -> None:
         """Notes that a sequence may have new full pages."""
@@ -83,6 +104,10 @@ class NoCache:
         """See `PageCache`."""
 
 
+Price = Callable[[Sequence, int], float]
+"""Seconds that it costs to compute so many tokens of a sequence here."""
+
+
 class CachedPages:
     """A `PageCache` over a link.
 
@@ -90,8 +115,10 @@ class CachedPages:
     up like any other that nobody holds. The scheduler need not know of it. No more is fetched at a time than has room.
     """
 
-    def __init__(self, pool: KvPool, scheduler: Scheduler, link: Link) -> None:
-        self._pool, self._scheduler, self._link = pool, scheduler, link
+    def __init__(
+        self, pool: KvPool, scheduler: Scheduler, link: Link, price: Price = lambda sequence, tokens: 0.0
+    ) -> None:
+        self._pool, self._scheduler, self._link, self._price = pool, scheduler, link, price
         self._pages: PageTable = scheduler.pages
         self._offered: dict[int, int] = {}
         self._seeking: dict[int, int] = {}
@@ -101,16 +128,25 @@ class CachedPages:
         hashes, here = self._scheduler.chain(sequence)
         room = self._pages.available - sum(self._seeking.values())
         lacking = min(len(hashes) - here, room)
-        wanted = Wanted(sequence.number, sequence.request.tenant, hashes[: here + lacking], here)
-        if lacking <= 0 or not self._link.fetch(wanted):
+        if lacking <= 0:
+            return False
+        hashes, prompt = hashes[: here + lacking], self._prompt(sequence, here, lacking)
+        if not self._link.fetch(Wanted(sequence.number, sequence.request.tenant, hashes, here, prompt)):
             return False
         self._seeking[sequence.number] = lacking
         return True
 
+    def _prompt(self, sequence: Sequence, here: int, lacking: int) -> Prompt | None:
+        request, size = sequence.request, self._pool.page_size
+        if request.handed:
+            return None
+        tokens = sequence.tokens[: (here + lacking) * size + 1]
+        return Prompt(tokens, request.priority, request.weight, self._price(sequence, lacking * size))
+
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._offered.pop(sequence.number, None)
-        if self._seeking.pop(sequence.number, 0):
+        if self._seeking.pop(sequence.number, None) is not None:
             self._link.leave(sequence.number)
 
     def offer(self, sequence: Sequence) -> None:
@@ -126,7 +162,8 @@ class CachedPages:
 
     def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
         """Makes fetched pages findable, from the first that was lacking on, as far as there is room for them."""
-        self._seeking.pop(wanted.number, None)
+        if wanted.number in self._seeking:
+            self._seeking[wanted.number] -= len(pages)
         held = self._pages.match(wanted.hashes[: wanted.here])
         if len(held) == wanted.here:
             for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
@@ -136,8 +173,12 @@ class CachedPages:
                 held.append(found[0] if found else self._write(digest, data, held))
         self._pages.release(held)
 
+    def ended(self, wanted: Wanted) -> None:
+        """Notes that no more pages will arrive."""
+        self._seeking.pop(wanted.number, None)
+
     def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
-        page = self._pages.allocate(before[-1] if before else None)
+        page = self._pages.allocate(before[-1] if before else None, "fetched")
         write_page(self._pool, page, data)
         self._pages.publish(page, digest)
         return page
@@ -164,11 +205,19 @@ def to_bytes(copies: Seq[Tensor], place: int) -> bytes:
 @torch.inference_mode()
 def write_page(pool: KvPool, page: int, data: bytes) -> None:
     """Writes `to_bytes` back, `page_bytes` of it."""
-    stored, start = torch.frombuffer(bytearray(data), dtype=torch.uint8), 0
+    start = 0
     for part in _parts(pool):
-        size = part[:, 0].numel() * part.element_size()
-        part[:, page] = stored[start : start + size].view(part.dtype).view(part[:, page].shape).to(part.device)
-        start += size
+        slots = part.flatten(2).view(torch.uint8)[:, page]
+        _fill(slots, data[start : start + slots.numel()])
+        start += slots.numel()
+
+
+def _fill(slots: Tensor, data: bytes) -> None:
+    """Writes to uint8 [layers, n]; on a CPU without a copy in between, which takes several times as long."""
+    if slots.device.type == "cpu":
+        slots.numpy()[...] = numpy.frombuffer(data, numpy.uint8).reshape(slots.shape)
+    else:
+        slots.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8).view(slots.shape))
 
 
 def _parts(pool: KvPool) -> list[Tensor]:

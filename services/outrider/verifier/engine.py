@@ -110,13 +110,13 @@ class Engine:
         if (sequence := self._sequences.get(number)) is not None:
             self.scheduler.resume(sequence)
 
-    def cancel(self, request_id: str) -> bool:
-        """Ends a request where it stands; whether it was running."""
+    def cancel(self, request_id: str, reason: str | None = None) -> bool:
+        """Ends a request where it stands, with a ``reason`` for all its readers; whether it was running."""
         number = self._by_request.get(request_id)
         if number is None:
             return False
         sequence = self._sequences[number]
-        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []))
+        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []), reason)
         return True
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
@@ -133,13 +133,15 @@ class Engine:
         self.guessing.draft(self._sequences)
         trees = self.guessing.buy(plan)
         self.scheduler.fill(plan, sum(map(len, trees)))
-        self._note_crowd()
+        crowd = len(self.scheduler.running) if self.scheduler.waiting else 0
         works = self._works(plan, trees)
         for work, drawn in self._run(works):
             self._commit(work, drawn)
         self._count(works)
         ended = time.perf_counter()
         self._time(plan, works, self.tally.tokens - said_before, ended - began)
+        if crowd:
+            self.tally.crowded(crowd, self.tally.tokens - said_before, ended - began)
         if works and not plan.prefilling and self.busy:
             self._ended = ended
         said, self._said = self._said, Outcome()
@@ -257,12 +259,13 @@ class Engine:
 
     def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
         sequence.finish = finish
-        self.scheduler.remove(sequence)
         self.cache.leave(sequence)
+        self.scheduler.remove(sequence)
         number = sequence.number
         del self._sequences[number], self._by_request[sequence.request.id]
         self._dated.pop(number, None)
-        if finish in (Finish.STOP, Finish.LENGTH):
+        counted = sequence.request.max_tokens and not sequence.request.handed
+        if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self.estimate.ended(sequence)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
         last = self._streams.pop(number).last(frame, finish, usage, error)
@@ -275,11 +278,6 @@ class Engine:
         why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
         self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
-
-    def _note_crowd(self) -> None:
-        if self.scheduler.waiting:
-            self.tally.crowded_steps += 1
-            self.tally.crowded_sequences += len(self.scheduler.running)
 
     def _count(self, works: Seq[Work]) -> None:
         self.tally.steps += 1

@@ -79,11 +79,26 @@ class Estimate:
         """Seconds until the first token of ``sequence``, which waits in the scheduler's queue."""
         before = scheduler.waiting.before(sequence, now)
         pending = sum(other.pending for other in (*scheduler.running, *before))
-        return max(self._slot(scheduler, before), pending * self.row_s) + self.alone(sequence)
+        slot = self._slot(scheduler, before) if before or scheduler.yields_to(sequence) is None else 0.0
+        return max(slot, pending * self.row_s) + self.alone(sequence)
+
+    def queue(self, scheduler: Scheduler) -> float:
+        """Seconds until a request of no tokens that came now and went behind all others would have its first token."""
+        pending = sum(other.pending for other in (*scheduler.running, *scheduler.waiting))
+        seconds: float = max(self._slot(scheduler, list(scheduler.waiting)), pending * self.row_s)
+        return seconds
 
     def alone(self, sequence: Sequence) -> float:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""
         return len(sequence.tokens) * self.row_s + self.token_s
+
+    def held_up(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:
+        """Seconds, over all sequences, that it costs to compute ``tokens`` of one that waits here: it comes behind the
+        prompts before it, and each sequence that generates waits for its rows."""
+        others = [other for other in (*scheduler.running, *scheduler.waiting) if other is not sequence]
+        prompts = sum(other.pending for other in others if other.pending > 1)
+        generating = sum(other.pending == 1 for other in scheduler.running)
+        return float((prompts + tokens * (1 + generating)) * self.row_s)
 
     def answer(self, sequence: Sequence) -> float:
         """Seconds from the first token of ``sequence`` to its last."""

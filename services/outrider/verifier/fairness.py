@@ -1,4 +1,4 @@
-"""Who was served how much: the virtual token counter of each tenant."""
+"""Who was served how much, the virtual token counter of each tenant, and who is due how much at once."""
 
 from __future__ import annotations
 
@@ -21,24 +21,34 @@ class TokenCounters:
     def __init__(self) -> None:
         self._served: dict[str, float] = {}
         self._requests: Counter[str] = Counter()
+        self._weights: dict[str, float] = {}
         self._left = 0.0
 
     def of(self, tenant: str) -> float:
         """The tenant's counter."""
         return self._served.get(tenant, 0.0)
 
-    def enter(self, tenant: str) -> None:
+    def rank(self, tenant: str) -> tuple[float, int]:
+        """Least first: who was served least, and of several the one with the fewest requests here."""
+        return self.of(tenant), self._requests[tenant]
+
+    def due(self, tenant: str, places: int) -> float:
+        """How many of so many places are the share of a tenant, by the weights of all that are here; at least one."""
+        return max(1.0, places * self._weights[tenant] / sum(self._weights.values()))
+
+    def enter(self, tenant: str, weight: float = 1.0) -> None:
         """Notes a request of the tenant's, waiting or running."""
         if not self._requests[tenant]:
             least = min((self.of(other) for other, count in self._requests.items() if count), default=self._left)
             self._served[tenant] = max(self.of(tenant), least)
         self._requests[tenant] += 1
+        self._weights[tenant] = weight
 
     def leave(self, tenant: str) -> None:
         """Notes that a request of the tenant's is no more."""
         self._requests[tenant] -= 1
         if not self._requests[tenant]:
-            del self._requests[tenant]
+            del self._requests[tenant], self._weights[tenant]
             self._left = self.of(tenant)
             self._forget()
 

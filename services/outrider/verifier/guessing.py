@@ -188,7 +188,7 @@ class Guessing:
                 self._pace.learn(regime, guessing, self._cost(rows), max(seconds - waited, 0.0))
             plain = self._cost(plan.rows) * self._pace(regime, False)
             row = max(self._cost(rows) * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
-            self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds))
+            self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))
             self.counts.predicted += expected + waited
             self.counts.real += seconds
         self._bought, self._accepted = Counter(), Counter()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from outrider.models.pages import OutOfPages, PageTable, chain_hash
+from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.sequence import Sequence
+from outrider.wire.prefixes import chain_hash, chain_salt
 
 
 class Holdings:
-    """Moves pages between a table and the sequences. ``salt`` begins every chain of hashes, beside the tenant."""
+    """Moves pages between a table and the sequences. ``vocabulary`` begins every chain of hashes, with the tenant."""
 
-    def __init__(self, pages: PageTable, page_size: int, salt: bytes) -> None:
-        self.pages, self._size, self._salt = pages, page_size, salt
+    def __init__(self, pages: PageTable, page_size: int, vocabulary: bytes) -> None:
+        self.pages, self._size, self._vocabulary = pages, page_size, vocabulary
 
     def needed(self, tokens: int) -> int:
         """Pages of ``tokens`` tokens."""
@@ -35,15 +36,18 @@ class Holdings:
         hashes = [self._hash(sequence, index) for index in range(usable)]
         return hashes, self.pages.leading(hashes)
 
-    def grow(self, sequence: Sequence, tokens: int) -> None:
-        """Has pages for ``tokens`` tokens; `OutOfPages` when there are only some of them, which it keeps."""
-        while len(sequence.pages) < self.needed(tokens):
-            sequence.pages.append(self.pages.allocate(sequence.pages[-1] if sequence.pages else None))
+    def grow(self, sequence: Sequence, tokens: int, cause: str = "sequence") -> None:
+        """Has pages for ``tokens`` tokens; `OutOfPages` when there are only some of them, which it keeps.
 
-    def stretch(self, sequence: Sequence, rows: int, wanted: int) -> int:
+        ``cause`` is what is told of pages that give way.
+        """
+        while len(sequence.pages) < self.needed(tokens):
+            sequence.pages.append(self.pages.allocate(sequence.pages[-1] if sequence.pages else None, cause))
+
+    def stretch(self, sequence: Sequence, rows: int, wanted: int, cause: str = "sequence") -> int:
         """How many of ``wanted`` rows behind the step's other ``rows`` find a place, with free pages taken for them."""
         with suppress(OutOfPages):
-            self.grow(sequence, sequence.cached + rows + wanted)
+            self.grow(sequence, sequence.cached + rows + wanted, cause)
         return min(wanted, len(sequence.pages) * self._size - sequence.cached - rows)
 
     def settle(self, sequence: Sequence, cached: int) -> None:
@@ -65,6 +69,6 @@ class Holdings:
 
     def _hash(self, sequence: Sequence, index: int) -> bytes:
         for page in range(len(sequence.hashes), index + 1):
-            parent = sequence.hashes[-1] if page else self._salt + sequence.request.tenant.encode()
+            parent = sequence.hashes[-1] if page else chain_salt(self._vocabulary, sequence.request.tenant)
             sequence.hashes.append(chain_hash(parent, sequence.tokens[page * self._size : (page + 1) * self._size]))
         return sequence.hashes[index]

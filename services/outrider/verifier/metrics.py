@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from outrider.mesh.telemetry import counter, gauge, get_logger
-from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance
 from outrider.verifier.engine import Engine
 from outrider.verifier.guessing import Counts
 from outrider.verifier.outcome import Tally
+from outrider.verifier.page_metrics import PageMetrics
 
 _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")
@@ -20,6 +20,8 @@ _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed,
 _UNMEETABLE = counter("verifier_unmeetable_requests", "Requests refused since they would have missed their deadline.")
 _CROWDED_STEPS = counter("verifier_crowded_steps", "Forward passes while requests waited.")
 _CROWDED = counter("verifier_crowded_sequences", "Running sequences over the forward passes while requests waited.")
+_CROWDED_TOKENS = counter("verifier_crowded_tokens", "Tokens generated while requests waited.")
+_CROWDED_SECONDS = counter("verifier_crowded_seconds", "Time of forward passes while requests waited.")
 _BY = ["drafter", "depth"]
 _DRAFTED = counter(
     "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the next but one token.", _BY
@@ -37,7 +39,6 @@ _ASKED = gauge(
 _LOSSY = gauge("spec_lossy", "1 where the rule of acceptance changes the answers' law.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")
 _WAITING = gauge("verifier_waiting_requests", "Requests in the queue.")
-_FREE = gauge("verifier_free_pages", "KV pages that could be allocated.")
 
 _MOST_RETRY_S = 30.0
 
@@ -50,10 +51,11 @@ class Metrics:
     def __init__(self) -> None:
         self._seen, self._preempted = Tally(), 0
         self._finished = 0
+        self._of_pages = PageMetrics()
         self._since = time.monotonic()
         self._waiting = 0
 
-    def update(self, engine: Engine, pages: PageTable) -> None:
+    def update(self, engine: Engine) -> None:
         """Takes in what has happened since the last time."""
         tally, seen = engine.tally, self._seen
         _STEPS.inc(tally.steps - seen.steps)
@@ -63,13 +65,16 @@ class Metrics:
         self._guesses(tally.guesses, seen.guesses, engine.guessing.quiet)
         seen.steps, seen.rows, seen.tokens, seen.prefilled = tally.steps, tally.rows, tally.tokens, tally.prefilled
         self._schedule(engine)
-        _FREE.set(pages.available)
+        self._of_pages.update(engine.scheduler)
 
     def _schedule(self, engine: Engine) -> None:
         tally, seen, scheduler = engine.tally, self._seen, engine.scheduler
         _CROWDED_STEPS.inc(tally.crowded_steps - seen.crowded_steps)
         _CROWDED.inc(tally.crowded_sequences - seen.crowded_sequences)
         seen.crowded_steps, seen.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
+        _CROWDED_TOKENS.inc(tally.crowded_tokens - seen.crowded_tokens)
+        _CROWDED_SECONDS.inc(tally.crowded_seconds - seen.crowded_seconds)
+        seen.crowded_tokens, seen.crowded_seconds = tally.crowded_tokens, tally.crowded_seconds
         _EXPIRED.inc(tally.expired - seen.expired)
         seen.expired = tally.expired
         preempted = scheduler.preempted

@@ -53,7 +53,8 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals since start; ``crowded`` are steps while requests waited, and the sequences that ran in those."""
+    """Running totals since start; ``crowded`` are steps while requests waited, and the sequences that ran in them, the
+    tokens that came of them and the seconds that they took."""
 
     steps: int = 0
     rows: int = 0
@@ -61,8 +62,17 @@ class Tally:
     prefilled: int = 0
     crowded_steps: int = 0
     crowded_sequences: int = 0
+    crowded_tokens: int = 0
+    crowded_seconds: float = 0.0
     expired: int = 0
     guesses: Counts = field(default_factory=Counts)
+
+    def crowded(self, sequences: int, tokens: int, seconds: float) -> None:
+        """Notes a step while requests waited."""
+        self.crowded_steps += 1
+        self.crowded_sequences += sequences
+        self.crowded_tokens += tokens
+        self.crowded_seconds += seconds
 
     @property
     def guessed(self) -> Counter[str]:

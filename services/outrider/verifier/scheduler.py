@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from sys import maxsize
 
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.fairness import TokenCounters
 from outrider.verifier.holdings import Holdings
+from outrider.verifier.pins import Pins
 from outrider.verifier.sequence import Sequence
+from outrider.verifier.slots import who_yields
 from outrider.verifier.waiting import Rank, Waiting
 
 
@@ -28,7 +31,7 @@ class Limits:
 
     Attributes:
         running: most sequences in a step.
-        waiting: most requests in the queue.
+        waiting: most requests in the queue; when it is full, tenants with less than their share of it are still let in.
         prefill_rows: most prompt tokens in a step.
         guesses: most guesses in a step over all sequences.
         guesses_each: most guesses a sequence.
@@ -38,6 +41,7 @@ class Limits:
         rows: most rows in a step over everything, above ``running``.
         static: whether requests are taken in batches, each when the one before is done.
         aging_s: seconds for which a priority has to be passed over to count one level more.
+        pinned: most pages that are pinned.
     """
 
     running: int
@@ -51,6 +55,7 @@ class Limits:
     rows: int = maxsize
     static: bool = False
     aging_s: float = 10.0
+    pinned: int = 0
 
     def __post_init__(self) -> None:
         if self.rows <= self.running:
@@ -82,6 +87,9 @@ class Scheduler:
     served least, then arrival (`Waiting`). Whoever is first in it and finds no pages is waited for, however small those
     behind it are, or long requests would never get in.
 
+    Slots: where all are taken, a tenant with less than its share of them gets one at once of a tenant with more
+    (`who_yields`), whose sequence is preempted.
+
     Rows: every sequence that decodes has its row in every step. Of what is left, prompts have the first half and
     guesses may buy the rest, so that a prompt moves in every step however many guesses there are; what guesses do not
     buy goes to prompts as well (`fill`). No step is longer than ``rows``, so that this limit is what a long prompt can
@@ -90,7 +98,12 @@ class Scheduler:
     Pages: a sequence is admitted when pages for all its tokens are to be had beside those that are still owed to the
     running ones, and one more for each of these. So pages run out only through tokens generated since: whoever is
     preempted for whom, none is so twice without new tokens in between, and the first in the order never is. What a
-    preempted sequence has said stays said; its keys and values are computed again.
+    preempted sequence has said stays said; its keys and values are computed again. Pinned pages give way to one that
+    would not fit if it ran alone, and to nobody else.
+
+    Attributes:
+        pins: pages that stay without a sequence.
+        found: tokens of prompts that were found in pages.
     """
 
     def __init__(
@@ -102,7 +115,8 @@ class Scheduler:
         self.counters = TokenCounters()
         self.waiting = Waiting(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
-        self.preempted = 0
+        self.pins = Pins(pages, limits.pinned)
+        self.preempted = self.found = 0
         self._parked: set[Sequence] = set()
 
     def now(self) -> float:
@@ -112,12 +126,20 @@ class Scheduler:
     def submit(self, sequence: Sequence) -> int:
         """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
         self._check_size(sequence)
-        if len(self.waiting) + len(self._parked) >= self.limits.waiting:
+        tenant = sequence.request.tenant
+        self.counters.enter(tenant, sequence.request.weight)
+        if self._queue_is_full(tenant):
+            self.counters.leave(tenant)
             raise QueueFull
         now = self._clock()
-        self.counters.enter(sequence.request.tenant)
         self.waiting.add(sequence, now)
         return self.waiting.ahead(sequence, now)
+
+    def _queue_is_full(self, tenant: str) -> bool:
+        if len(self.waiting) + len(self._parked) < self.limits.waiting:
+            return False
+        queued = sum(other.request.tenant == tenant for other in chain(self.waiting, self._parked))
+        return queued + 1 > self.counters.due(tenant, self.limits.waiting)
 
     def _check_size(self, sequence: Sequence) -> None:
         prompt, answer = len(sequence.request.prompt), sequence.request.max_tokens
@@ -179,7 +201,7 @@ class Scheduler:
 
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
         """How many of ``wanted`` guess rows find a slot, taking free pages but no other sequence's."""
-        return self._holdings.stretch(sequence, 1, wanted)
+        return self._holdings.stretch(sequence, 1, wanted, "guesses")
 
     def fill(self, plan: Plan, guesses: int) -> None:
         """Gives prompts the rows that are left beside ``guesses``, as far as pages are free."""
@@ -205,7 +227,7 @@ class Scheduler:
         if self.limits.static and self.running:
             return
         now = self._clock()
-        while len(self.running) < self.limits.running and (sequence := self.waiting.first(now)) is not None:
+        while (sequence := self.waiting.first(now)) is not None and self._has_slot(sequence):
             self._holdings.reuse(sequence)
             if self.running and not self._fits(sequence):
                 self._holdings.drop(sequence)
@@ -213,6 +235,19 @@ class Scheduler:
             self.waiting.take(sequence, now)
             self.running.append(sequence)
             self._charge(sequence)
+
+    def _has_slot(self, sequence: Sequence) -> bool:
+        """Whether there is a slot for ``sequence``, perhaps one that another has had to give back just now."""
+        if len(self.running) < self.limits.running:
+            return True
+        if (other := self.yields_to(sequence)) is None:
+            return False
+        self._preempt(other)
+        return True
+
+    def yields_to(self, sequence: Sequence) -> Sequence | None:
+        """Of those that run, the one that gives its slot to ``sequence`` if no other is free."""
+        return None if self.limits.static else who_yields(sequence, self.running, self.counters, self._rank)
 
     def _fits(self, sequence: Sequence) -> bool:
         owed = sum(map(self._holdings.owed, [*self.running, sequence]))
@@ -224,10 +259,12 @@ class Scheduler:
         if not sequence.admitted:
             sequence.admitted, request = True, sequence.request
             sequence.reused = min(sequence.cached, len(request.prompt))
+            self.pages.use(sequence.pages)
+            self.found += sequence.reused
             self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
     def _rank(self, sequence: Sequence) -> Rank:
-        return -sequence.level, self.counters.of(sequence.request.tenant), sequence.number
+        return -sequence.level, self.counters.rank(sequence.request.tenant), sequence.number
 
     def _make_room(self, sequence: Sequence, rows: int) -> bool:
         """Has pages for so many rows more, preempting the last in the order; whether it is not that one itself."""
@@ -236,7 +273,8 @@ class Scheduler:
                 self._holdings.grow(sequence, sequence.cached + rows)
                 return True
             except OutOfPages:
-                self._preempt(max(self.running, key=self._rank))
+                if self.running != [sequence] or not self.pins.yield_one():
+                    self._preempt(max(self.running, key=self._rank))
         return False
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -248,7 +286,7 @@ class Scheduler:
     def check(self, others: Iterable[Sequence] = ()) -> None:
         """`AssertionError` unless every page is held by exactly the sequences that use it, and none for nothing."""
         held = [*self.running, *others]
-        self.pages.check([sequence.pages for sequence in held])
+        self.pages.check([*(sequence.pages for sequence in held), *self.pins.held])
         spare = [s.number for s in held if len(s.pages) > self._holdings.needed(len(s.tokens))]
         spare += [s.number for s in self.waiting if s.pages or s.cached]
         if spare:

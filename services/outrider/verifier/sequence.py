@@ -19,7 +19,7 @@ class Request:
     Attributes:
         prompt: token ids, at least one.
         emitted: tokens that another replica has already generated.
-        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed.
+        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed, or only computed.
         stop: strings that end the text.
         stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
         drafters: who may guess; None is anyone, an empty set is nobody.
@@ -33,6 +33,7 @@ class Request:
         first_by: when its first token has to be there, on the scheduler's clock.
         end_by: when its last one has to be.
         return_drafts: whether frames tell the guesses that were verified.
+        handed: whether another verifier wants the pages of its prompt, and nobody its answer.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Request:
     first_by: float = inf
     end_by: float = inf
     return_drafts: bool = False
+    handed: bool = False
 
     @property
     def speculates(self) -> bool:

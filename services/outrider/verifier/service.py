@@ -16,9 +16,8 @@ from outrider.mesh.errors import (
     AlreadyExists,
     ConfigError,
     DeadlineUnmeetable,
-    InvalidRequest,
     NotFound,
-    Overloaded,
+    OutriderError,
     Unavailable,
 )
 from outrider.mesh.service import Mesh, Service
@@ -31,21 +30,23 @@ from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.answer import Answers
-from outrider.verifier.cached import attach
+from outrider.verifier.cached import Exchange
 from outrider.verifier.convert import Served, lease_seconds, request_from_proto
 from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.engine import Engine
-from outrider.verifier.estimate import TooLate
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.outcome import Outcome
+from outrider.verifier.page_cost import page_cost
+from outrider.verifier.page_news import Newsroom
 from outrider.verifier.parameters import check
+from outrider.verifier.refusals import queued
 from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, NeverFits, QueueFull, Scheduler
+from outrider.verifier.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.worth import Patience, Worth
 from outrider.wire.frames import encode_frame, token_subject
@@ -65,6 +66,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     """Holds the target model. Everything it says is decided in the engine's thread."""
 
     kind: ClassVar[str] = "verifier"
+    local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
 
     def __init__(self, settings: VerifierSettings) -> None:
@@ -77,6 +79,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._started = False
         self._drafters = set(_REMOTE_DRAFTERS)
         self._measuring: asyncio.TimerHandle | None = None
+        self._queue_s = 0.0
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the model, measures its steps and starts to decide."""
@@ -84,13 +87,16 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
+        self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._pages)
         self._drafting = RemoteDrafting(
             mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
         )
         self._drafting.start()
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
-        if self._settings.kv_cache != "off":
-            attach(mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._token_s)
+        self._exchange = Exchange(
+            mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._served, self._token_s
+        )
+        self._exchange.start()
         self._thread.start()
         self._started = True
 
@@ -110,6 +116,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
                 device=settings.device,
                 determinism=settings.determinism,
                 quantization=None if settings.quantization == "none" else settings.quantization,
+                graphs=settings.cuda_graphs,
             )
             self._engine = self._build(model)
         except (ModelError, TextError, pocket.ManifestError) as error:
@@ -140,6 +147,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             settings.max_rows,
             settings.batching == "static",
             settings.priority_aging_s,
+            int(settings.pages * settings.pinned_share),
         )
         drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
         self._drafters.update(drafter.name for drafter in drafters)
@@ -149,7 +157,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             frozenset(config.eos_token_ids),
             self._drafters,
         )
-        self._pages = PageTable(settings.pages)
+        self._pages = PageTable(settings.pages, page_cost(config, settings.page_size))
         rule = make_rule(settings)
         self._metrics.rule(rule)
         runner = self._runner = Runner(model, settings.pages, settings.page_size, rule)
@@ -162,7 +170,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters, worth)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this verifier."""
+        """What the registry tells of this verifier; the queue is the one at the last time that it was asked for."""
+        self._thread.post(self._look)
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
@@ -171,15 +180,23 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "determinism": self._settings.determinism,
             "lossy": self._engine.lossy,
             "waiting": len(self._engine.scheduler.waiting),
+            "queue_ms": round(self._queue_s * 1e3),
             "prefill_tokens_per_s": round(1 / self._engine.estimate.row_s),
             "tokens_per_s": round(1 / self._engine.estimate.token_s),
             "cost": self._settings.cost,
             "free_pages": self._pages.available,
-        }
+            "page_size": self._settings.page_size,
+            "page_epoch": self._news.epoch,
+            "page_news": self._news.number,
+        } | self._exchange.status()
+
+    def _look(self) -> None:
+        self._queue_s = self._engine.estimate.queue(self._engine.scheduler)
 
     async def drain(self) -> None:
         """Takes nothing new and waits for what runs."""
         self._draining = True
+        self._exchange.drain()
         while self._engine.load:
             self._idle.clear()
             await self._idle.wait()
@@ -204,25 +221,21 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             raise AlreadyExists(f"request {request.id} is being served", param="request_id")
         self._log.open(request.id)
         try:
-            queued = await asyncio.wrap_future(self._thread.call(lambda: self._engine.submit(request)))
-        except TooLate as error:
+            place = await queued(self._thread.call(lambda: self._engine.submit(request)), self._metrics.queue_seconds())
+        except OutriderError as error:
             self._log.discard(request.id)
-            self._metrics.unmeetable()
-            raise _unmeetable(error) from None
-        except QueueFull:
-            self._log.discard(request.id)
-            raise Overloaded("the queue is full", retry_after=self._metrics.queue_seconds()) from None
-        except NeverFits as error:
-            self._log.discard(request.id)
-            raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
+            if isinstance(error, DeadlineUnmeetable):
+                self._metrics.unmeetable()
+            raise
         if lease_s and self._log.running(request.id):
             self._leases.grant(request.id, lease_s)
-        expected_ms = min(round(queued.first_s * 1e3), _INT32)
-        return pb.SubmitResponse(queued_ahead=queued.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
+        expected_ms = min(round(place.first_s * 1e3), _INT32)
+        return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
-        cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(message.request_id)))
+        request, reason = message.request_id, message.reason or None
+        cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(request, reason)))
         return pb.CancelResponse(cancelled=cancelled)
 
     async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
@@ -245,6 +258,10 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         except KeyError:
             raise NotFound(f"request {message.request_id} is not known here", param="request_id") from None
 
+    async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
+        """The pages that are here."""
+        return await self._news.tell(message.epoch)
+
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The model and its limits."""
         return pb.DescribeResponse(
@@ -265,6 +282,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     def _publish(self, outcome: Outcome) -> None:
         self._drafting.tell(outcome)
         for request, frame in outcome.frames:
+            if request.handed:
+                continue
             if frame.finish is not None:
                 frame = msgspec.structs.replace(frame, verifier=self._mesh.instance)
                 self._leases.end(request.id)
@@ -286,7 +305,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _measure(self) -> None:
         self._measuring = None
-        self._metrics.update(self._engine, self._pages)
+        self._metrics.update(self._engine)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:
@@ -297,13 +316,6 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
 
     def _engine_failed(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
-
-
-def _unmeetable(error: TooLate) -> DeadlineUnmeetable:
-    when = "with other requests before it" if error.retry_s is not None else "with nothing else to do"
-    what = "the first token" if error.param == "ttft_ms" else "the answer"
-    why = f"{error.param}: {what} would take about {error.seconds * 1e3:.0f} ms {when}"
-    return DeadlineUnmeetable(why, param=error.param, retry_after=error.retry_s)
 
 
 async def _raise(error: BaseException) -> None:

@@ -28,9 +28,15 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Literal["none", "int8", "int4", "fp8"],
         Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
     ] = "none"
+    cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; on a CPU there are none")] = (
+        True
+    )
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
+    pinned_share: Annotated[
+        float, Meta(ge=0, le=0.9, description="most of the KV pages that named prompts may keep; 0 keeps none")
+    ] = 0.5
     kv_cache: Annotated[
         Literal["auto", "always", "off"],
         Meta(
@@ -44,8 +50,27 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     kv_cache_shared: Annotated[
         bool, Meta(description="read pages of a KV cache on this host from its memory, else over gRPC")
     ] = True
+    role: Annotated[
+        Literal["prefill", "decode", "both"],
+        Meta(
+            description="prefill: computes prompts for others, and has requests only where nobody else takes them; "
+            "decode: has requests, and none of others' prompts; both: either"
+        ),
+    ] = "both"
+    handover: Annotated[
+        Literal["auto", "always", "off"],
+        Meta(
+            description="prompts that another verifier may compute: auto asks it where that costs less than to compute "
+            "them here, always whenever there is one; off never asks"
+        ),
+    ] = "auto"
+    handover_deadline_s: Annotated[
+        float, Meta(gt=0, le=600, description="most seconds that a request waits for another verifier's pages")
+    ] = 10.0
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
-    max_waiting: Annotated[int, Meta(ge=1, description="most requests in the queue")] = 256
+    max_waiting: Annotated[
+        int, Meta(ge=1, description="most requests in the queue; beyond it tenants are let in up to their share")
+    ] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
     max_rows: Annotated[
         int,

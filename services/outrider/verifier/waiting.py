@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from outrider.verifier.fairness import TokenCounters
 from outrider.verifier.sequence import Sequence
 
-Rank = tuple[int, float, int]
+Rank = tuple[int, tuple[float, int], int]
 
 
 class Waiting:
-    """Sequences that are to run, in order of priority, then of their tenants' counters, then of arrival.
+    """Sequences that are to run, in order of priority, then of their tenants' counters (`TokenCounters.rank`), then of
+    arrival.
 
     A priority ages: for every ``aging_s`` seconds in which requests of it waited and none was taken, it counts one
     level more, until one is taken. It is the priority that ages, and not each request: old requests of a tenant that
@@ -82,7 +83,7 @@ class Waiting:
         return max(sequence.level, priority + int((now - self._since.get(priority, now)) / self._aging_s))
 
     def _rank(self, sequence: Sequence, now: float) -> Rank:
-        return -self._level(sequence, now), self._counters.of(sequence.request.tenant), sequence.number
+        return -self._level(sequence, now), self._counters.rank(sequence.request.tenant), sequence.number
 
 
 def _line(sequence: Sequence) -> tuple[int, str]:

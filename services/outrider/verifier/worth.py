@@ -58,11 +58,13 @@ class Prices:
         token: what a plain step takes for each token.
         row: what a guess adds to a step.
         step: what the step took.
+        sequences: that it moved on.
     """
 
     token: float
     row: float
     step: float
+    sequences: int = 1
 
 
 @dataclass(slots=True)
@@ -73,6 +75,10 @@ class _Book:
     quiet: int = 0
     rest: int = _SHORTEST
     usual: float = 0.0
+    sequences: float = 0.0
+    accepted: float = 0.0
+    bought: float = 0.0
+    drafting: float = 0.0
 
     @property
     def share(self) -> float:
@@ -80,12 +86,25 @@ class _Book:
         return self.earned / self.time if self.time else 0.0
 
     def enter(self, done: Yield, prices: Prices) -> None:
-        earned = done.accepted * prices.token - done.bought * prices.row - self._drafting(done.drafting)
+        drafting = self._drafting(done.drafting)
+        earned = done.accepted * prices.token - done.bought * prices.row - drafting
         self.earned = self.earned * _FADE + earned
+        self.sequences = self.sequences * _FADE + prices.sequences
+        self.accepted = self.accepted * _FADE + done.accepted
+        self.bought = self.bought * _FADE + done.bought
+        self.drafting = self.drafting * _FADE + drafting
         self.time = self.time * _FADE + prices.step
         self.steps += 1
         if self.steps >= _TRIAL or (self.steps >= _GLANCE and self.share < _HARM):
             self._judge()
+
+    def would_harm(self, prices: Prices) -> bool:
+        """Whether it would not pay in a step of ``prices``, if it did for each sequence what it has done here."""
+        if self.steps < _GLANCE:
+            return False
+        costs = self.bought * prices.row + self.drafting
+        plain = self.sequences * prices.token
+        return self.accepted * prices.token - costs < _HARM * (plain + costs)
 
     def _drafting(self, seconds: float) -> float:
         """What drafting took, or thrice what it usually does where something else held it up."""
@@ -158,14 +177,15 @@ class Worth:
     def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
         """Takes in what each drafter did in a step of decoding, and what that might have been worth."""
         if regime not in self._ledgers:
-            self._ledgers[regime] = self._begin(regime)
+            self._ledgers[regime] = self._begin(regime, prices)
         self._ledgers[regime].step(done, prices)
 
-    def _begin(self, regime: Regime) -> _Ledger:
-        """A ledger in which those rest at first that do not pay for fewer sequences."""
+    def _begin(self, regime: Regime, prices: Prices) -> _Ledger:
+        """A ledger in which those rest at first that do not pay for fewer sequences, or would not for so many."""
         fewer = [known for known in self._ledgers if known.greedy == regime.greedy and known.size < regime.size]
         nearest = max(fewer, key=lambda known: known.size, default=None)
-        resting = self._ledgers[nearest].resting if nearest else frozenset()
+        books = self._ledgers[nearest].books if nearest else {}
+        resting = [name for name, book in books.items() if book.quiet or book.would_harm(prices)]
         return _Ledger({name: _Book(quiet=_SHORTEST, rest=2 * _SHORTEST) for name in resting})
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger")
+    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger", "ttft_ms", "timeout_ms", "coalesce")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,9 @@ class GenerateRequest(_message.Message):
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     RETURN_TOKENS_FIELD_NUMBER: _ClassVar[int]
     LINGER_FIELD_NUMBER: _ClassVar[int]
+    TTFT_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    COALESCE_FIELD_NUMBER: _ClassVar[int]
     model: str
     text: str
     messages_json: str
@@ -37,10 +40,13 @@ class GenerateRequest(_message.Message):
     parallel_tool_calls: bool
     return_tokens: bool
     linger: bool
-    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ...) -> None: ...
+    ttft_ms: int
+    timeout_ms: int
+    coalesce: bool
+    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., coalesce: _Optional[bool] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("request_id", "first_index", "tokens", "text", "finish", "usage", "choice", "texts", "guessed_by", "logprobs", "tool_calls", "detail")
+    __slots__ = ("request_id", "first_index", "tokens", "text", "finish", "usage", "choice", "texts", "guessed_by", "logprobs", "tool_calls", "detail", "drafts")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +59,7 @@ class GenerateResponse(_message.Message):
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    DRAFTS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     first_index: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -65,7 +72,24 @@ class GenerateResponse(_message.Message):
     logprobs: _containers.RepeatedCompositeFieldContainer[TokenLikelihood]
     tool_calls: _containers.RepeatedCompositeFieldContainer[FunctionCall]
     detail: GenerationDetail
-    def __init__(self, request_id: _Optional[str] = ..., first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., finish: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., choice: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., logprobs: _Optional[_Iterable[_Union[TokenLikelihood, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[FunctionCall, _Mapping]]] = ..., detail: _Optional[_Union[GenerationDetail, _Mapping]] = ...) -> None: ...
+    drafts: _containers.RepeatedCompositeFieldContainer[Draft]
+    def __init__(self, request_id: _Optional[str] = ..., first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., finish: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., choice: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., logprobs: _Optional[_Iterable[_Union[TokenLikelihood, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[FunctionCall, _Mapping]]] = ..., detail: _Optional[_Union[GenerationDetail, _Mapping]] = ..., drafts: _Optional[_Iterable[_Union[Draft, _Mapping]]] = ...) -> None: ...
+
+class Draft(_message.Message):
+    __slots__ = ("first_index", "tokens", "data", "parents", "guessed_by", "accepted")
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    GUESSED_BY_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    first_index: int
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    data: _containers.RepeatedScalarFieldContainer[bytes]
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    guessed_by: _containers.RepeatedScalarFieldContainer[str]
+    accepted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., data: _Optional[_Iterable[bytes]] = ..., parents: _Optional[_Iterable[int]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., accepted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerationDetail(_message.Message):
     __slots__ = ("model", "fingerprint", "created", "seed", "steps", "verifier", "lossy")

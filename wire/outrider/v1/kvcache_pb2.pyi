@@ -41,12 +41,30 @@ class Page(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., data: _Optional[bytes] = ..., checksum: _Optional[int] = ..., tokens: _Optional[int] = ..., index: _Optional[int] = ..., seconds: _Optional[float] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ..., tier: _Optional[str] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("keys", "shared")
+    __slots__ = ("keys", "shared", "prefill")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     shared: bool
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., shared: _Optional[bool] = ...) -> None: ...
+    prefill: Prefill
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., shared: _Optional[bool] = ..., prefill: _Optional[_Union[Prefill, _Mapping]] = ...) -> None: ...
+
+class Prefill(_message.Message):
+    __slots__ = ("tenant", "tokens", "first", "priority", "weight", "within_ms")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    tokens: bytes
+    first: int
+    priority: int
+    weight: float
+    within_ms: int
+    def __init__(self, tenant: _Optional[str] = ..., tokens: _Optional[bytes] = ..., first: _Optional[int] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., within_ms: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("pages", "lease")

@@ -71,7 +71,9 @@ class KvCacheServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Pages in the order asked for, up to the first that is not held.
+        """Pages in the order asked for, up to the first that is not held. Of this service, verifiers have this call alone, and
+        only with `prefill`: they compute what they lack. RESOURCE_EXHAUSTED (with `retry-after-ms` or
+        `outrider-error: DeadlineUnmeetable`) where that would take too long.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,10 +44,12 @@ class SubmitResponse(_message.Message):
     def __init__(self, queued_ahead: _Optional[int] = ..., instance: _Optional[str] = ..., expected_ttft_ms: _Optional[int] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("request_id",)
+    __slots__ = ("request_id", "reason")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     request_id: str
-    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, request_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CancelResponse(_message.Message):
     __slots__ = ("cancelled",)
@@ -80,6 +82,24 @@ class FollowResponse(_message.Message):
     FRAME_FIELD_NUMBER: _ClassVar[int]
     frame: bytes
     def __init__(self, frame: _Optional[bytes] = ...) -> None: ...
+
+class PagesRequest(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    def __init__(self, epoch: _Optional[str] = ...) -> None: ...
+
+class PagesResponse(_message.Message):
+    __slots__ = ("epoch", "number", "full", "pages")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    epoch: str
+    number: int
+    full: bool
+    pages: bytes
+    def __init__(self, epoch: _Optional[str] = ..., number: _Optional[int] = ..., full: _Optional[bool] = ..., pages: _Optional[bytes] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
     __slots__ = ()

@@ -59,6 +59,11 @@ class VerifierStub:
                 request_serializer=outrider_dot_v1_dot_verifier__pb2.DescribeRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_verifier__pb2.DescribeResponse.FromString,
                 _registered_method=True)
+        self.Pages = channel.unary_unary(
+                '/outrider.v1.Verifier/Pages',
+                request_serializer=outrider_dot_v1_dot_verifier__pb2.PagesRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_verifier__pb2.PagesResponse.FromString,
+                _registered_method=True)
 
 
 class VerifierServicer:
@@ -105,6 +110,14 @@ class VerifierServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Pages(self, request, context):
+        """The pages that this verifier has. For a minute from then on it publishes what becomes of them on
+        `outrider.pages.<instance>` (see docs/wire.md); ask again before that is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VerifierServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -132,6 +145,11 @@ def add_VerifierServicer_to_server(servicer, server):
                     servicer.Describe,
                     request_deserializer=outrider_dot_v1_dot_verifier__pb2.DescribeRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_verifier__pb2.DescribeResponse.SerializeToString,
+            ),
+            'Pages': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pages,
+                    request_deserializer=outrider_dot_v1_dot_verifier__pb2.PagesRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_verifier__pb2.PagesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -269,6 +287,33 @@ class Verifier:
             '/outrider.v1.Verifier/Describe',
             outrider_dot_v1_dot_verifier__pb2.DescribeRequest.SerializeToString,
             outrider_dot_v1_dot_verifier__pb2.DescribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Verifier/Pages',
+            outrider_dot_v1_dot_verifier__pb2.PagesRequest.SerializeToString,
+            outrider_dot_v1_dot_verifier__pb2.PagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

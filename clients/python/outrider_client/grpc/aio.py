@@ -77,7 +77,7 @@ class AsyncClient(Base):
         return grpc.aio.insecure_channel(address, options=OPTIONS)
 
     async def _send(self, name: str, request: Any) -> Any:
-        attempts = Attempts(self._gateways, self._retries)
+        attempts = Attempts(self._gateways, self._retries, self._patience_s)
         while True:
             try:
                 return await self._call(name, request, self._timeout)
@@ -90,7 +90,7 @@ class AsyncStream:
 
     def __init__(self, client: AsyncClient, course: Course) -> None:
         self._client, self._course = client, course
-        self._attempts = Attempts(client._gateways, client._retries)
+        self._attempts = Attempts(client._gateways, client._retries, client._patience_s)
         self._chunks = self._read()
 
     @property

@@ -12,7 +12,10 @@ from outrider_client.calls import Messages
 from outrider_client.grpc.methods import METHODS
 
 _UNSIGNED = (1 << 64) - 1
-_PLAIN = ("model", "n", "priority", "parallel_tool_calls", "return_tokens")
+_PLAIN = (
+    *("model", "n", "priority", "parallel_tool_calls", "return_tokens"),
+    *("ttft_ms", "timeout_ms", "coalesce"),
+)
 _DRAWING = (
     *("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop_token_ids", "ignore_eos", "repetition_penalty"),
     *("frequency_penalty", "presence_penalty", "min_tokens", "echo"),
@@ -67,6 +70,8 @@ def _speculate(request: Any, given: dict[str, Any]) -> None:
     elif wanted:
         request.speculation.drafters.extend(wanted.get("drafters", []))
         request.speculation.max_nodes = wanted.get("max_nodes") or 0
+    if given.pop("return_drafts", False):
+        request.speculation.return_drafts = True
 
 
 def _draw(request: Any, given: dict[str, Any], *, chat: bool) -> None:

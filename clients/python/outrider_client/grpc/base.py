@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from outrider_client.calls import Gateways
+from outrider_client.calls import PATIENCE_S, Gateways
 from outrider_client.grpc.methods import METHODS
 
 OPTIONS = (
@@ -26,6 +26,7 @@ class Base:
         api_key: sent as a bearer token.
         timeout: seconds that an answer which is no stream may take.
         max_retries: further attempts after a connection that failed, and after errors that may pass.
+        retry_after_s: the longest time that a gateway may ask to wait for, in seconds; beyond it the error is raised.
         resume_s: seconds without any success after which a stream that broke is given up.
         credentials: of TLS, where something before the gateways speaks it.
     """
@@ -37,11 +38,12 @@ class Base:
         api_key: str | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._gateways, self._timeout = Gateways(addresses), timeout
-        self._retries, self._resume_s = max_retries, resume_s
+        self._retries, self._patience_s, self._resume_s = max_retries, retry_after_s, resume_s
         self._credentials = credentials
         self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else ()
         self._channels: dict[str, Any] = {}

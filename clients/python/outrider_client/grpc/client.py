@@ -77,7 +77,7 @@ class Client(Base):
         return grpc.insecure_channel(address, options=OPTIONS)
 
     def _send(self, name: str, request: Any) -> Any:
-        attempts = Attempts(self._gateways, self._retries)
+        attempts = Attempts(self._gateways, self._retries, self._patience_s)
         while True:
             try:
                 return self._call(name, request, self._timeout)
@@ -94,7 +94,7 @@ class Stream:
 
     def __init__(self, client: Client, course: Course) -> None:
         self._client, self._course = client, course
-        self._attempts = Attempts(client._gateways, client._retries)
+        self._attempts = Attempts(client._gateways, client._retries, client._patience_s)
         self._chunks = self._read()
 
     @property

@@ -13,9 +13,11 @@ from outrider_client.types import (
     CompletionDetails,
     Delta,
     Detail,
+    Draft,
     Message,
     PromptDetails,
     Usage,
+    token_name,
 )
 
 _LOST = ("UNAVAILABLE", "UNKNOWN", "INTERNAL", "CANCELLED", "DEADLINE_EXCEEDED")
@@ -73,10 +75,22 @@ def _detail(told: Any) -> Detail:
         tokens=list(told.tokens),
         texts=list(told.texts),
         guessed_by=list(told.guessed_by),
+        drafts=[_draft(tree) for tree in told.drafts],
         steps=told.detail.steps if ended else None,
         seed=told.detail.seed if ended else None,
         verifier=told.detail.verifier if ended else None,
         lossy=told.detail.lossy,
+    )
+
+
+def _draft(told: Any) -> Draft:
+    return Draft(
+        first_index=told.first_index,
+        tokens=list(told.tokens),
+        texts=[token_name(data) for data in told.data],
+        parents=list(told.parents),
+        guessed_by=list(told.guessed_by),
+        accepted=list(told.accepted),
     )
 
 

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from outrider_client.calls import Attempts, Gateways, Messages
+from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages
 from outrider_client.errors import BadRequestError, ConnectionFailedError, GatewayError, error_of_answer
 from outrider_client.nats.stream import AsyncStream, Body
 from outrider_client.nats.whole import whole
@@ -43,6 +43,7 @@ class AsyncClient:
         api_key: of the gateways.
         timeout: seconds that a gateway may take to answer.
         max_retries: further attempts where nobody answers, and after errors that may pass.
+        retry_after_s: the longest time that a gateway may ask to wait for, in seconds; beyond it the error is raised.
         resume_s: seconds without any success after which a stream that broke is given up.
         silence_s: seconds without a token after which a stream is resumed.
     """
@@ -54,12 +55,13 @@ class AsyncClient:
         api_key: str | None = None,
         timeout: float = 30.0,
         max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
         silence_s: float = 15.0,
     ) -> None:
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
-        self._timeout, self._retries = timeout, max_retries
+        self._timeout, self._retries, self._patience_s = timeout, max_retries, retry_after_s
         self.resume_s, self.silence_s = resume_s, silence_s
         self._client = Client()
         self._joining = asyncio.Lock()
@@ -124,7 +126,7 @@ class AsyncClient:
 
     def attempts(self) -> Attempts:
         """When to ask again; NATS finds a gateway itself."""
-        return Attempts(Gateways("nats"), self._retries)
+        return Attempts(Gateways("nats"), self._retries, self._patience_s)
 
     async def listen(self, subject: str, callback: Callback) -> Subscription:
         """Has ``callback`` called for each message on ``subject`` from now on."""

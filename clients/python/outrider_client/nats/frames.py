@@ -7,10 +7,25 @@ from bisect import bisect_left
 import msgspec
 
 from outrider_client.errors import ErrorBody, GatewayError, error_of_event
-from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, Draft, PromptDetails, Usage
+from outrider_client.types import (
+    Answer,
+    Choice,
+    Chunk,
+    CompletionDetails,
+    Detail,
+    Draft,
+    PromptDetails,
+    Usage,
+    token_name,
+)
 
 _LEAST = -(1 << 31)
-_TYPES = {"error": "server_error", "refused": "invalid_request_error", "cancelled": "cancelled_error"}
+_TYPES = {
+    "error": "server_error",
+    "refused": "invalid_request_error",
+    "cancelled": "cancelled_error",
+    "timeout": "timeout_error",
+}
 
 
 class Cost(msgspec.Struct, array_like=True, frozen=True):
@@ -176,7 +191,8 @@ class Choices:
         )
 
     def _error(self, frame: Frame) -> GatewayError:
-        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)])
+        code = "deadline_exceeded" if frame.finish == "timeout" else None
+        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)], code=code)
         return error_of_event(told, self._request)
 
 
@@ -197,16 +213,8 @@ def _from(frame: Frame, index: int) -> Frame:
 
 
 def _draft(tree: Tree) -> Draft:
-    texts = [_name(data) for data in tree.data]
+    texts = [token_name(data) for data in tree.data]
     return Draft(tree.first_index, tree.tokens, texts, tree.parents, tree.guessed_by, tree.accepted)
-
-
-def _name(data: bytes) -> str:
-    """A token's text; of a part of a character its bytes, as the gateway has them over HTTP."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def _logprobs(frame: Frame) -> dict[str, object] | None:

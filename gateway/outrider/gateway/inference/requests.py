@@ -50,7 +50,8 @@ def _body(request: pb.GenerateRequest) -> dict[str, Any]:
     body: dict[str, Any] = {"return_tokens": request.return_tokens}
     if request.model:
         body["model"] = request.model
-    for name in ("n", "priority", "parallel_tool_calls"):
+    body["return_drafts"] = request.speculation.return_drafts
+    for name in ("n", "priority", "parallel_tool_calls", "ttft_ms", "timeout_ms", "coalesce"):
         if request.HasField(name):
             body[name] = getattr(request, name)
     for name, parameter in _JSON.items():
@@ -92,8 +93,6 @@ def _structure(grammar: dict[str, Any]) -> dict[str, Any]:
 
 
 def _speculation(wanted: Speculation) -> Any:
-    if wanted.return_drafts:
-        raise InvalidRequest("speculation.return_drafts is not supported over gRPC: leave it out", param="speculation")
     if not wanted.off:
         return {"drafters": list(wanted.drafters), "max_nodes": wanted.max_nodes or None}
     if wanted.drafters or wanted.max_nodes:

@@ -12,7 +12,7 @@ from outrider.gateway.openai.shape import decode_shape
 from outrider.gateway.reassembly import join, split
 from outrider.gateway.request import choice_seed
 from outrider.v1 import inference_pb2 as pb
-from outrider.wire.frames import Frame, Likelihood, Usage
+from outrider.wire.frames import Draft, Frame, Likelihood, Usage
 
 _UNSIGNED = (1 << 64) - 1
 
@@ -62,6 +62,7 @@ class Responses:
             tokens=frame.tokens,
             text=text,
             logprobs=[_likelihood(entry) for entry in frame.likelihoods or []],
+            drafts=[_draft(draft) for draft in frame.drafts or []],
         )
         if self._return_tokens:
             told.texts.extend(frame.texts)
@@ -120,3 +121,14 @@ def _sum(choices: Sequence[pb.GenerateResponse]) -> pb.Usage:
 def _likelihood(entry: Likelihood) -> pb.TokenLikelihood:
     top = [pb.LikelyToken(token=other.token, logprob=other.logprob, data=other.data) for other in entry.top]
     return pb.TokenLikelihood(logprob=entry.logprob, data=entry.data, top=top)
+
+
+def _draft(draft: Draft) -> pb.Draft:
+    return pb.Draft(
+        first_index=draft.first_index,
+        tokens=draft.tokens,
+        data=draft.data,
+        parents=draft.parents,
+        guessed_by=draft.guessed_by,
+        accepted=draft.accepted,
+    )

@@ -17,7 +17,7 @@ from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import require_allowed
 from outrider.gateway.openai.prompts import chat
 from outrider.gateway.openai.shape import encode_shape
-from outrider.gateway.request import Messages, Text
+from outrider.gateway.request import Generation, Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.entrance import Entrance
 from outrider.mesh.errors import InvalidRequest
@@ -36,7 +36,7 @@ class Inference(InferenceServicer):
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:  # noqa: N802
         """A stream that any gateway can take up again."""
         async with self._calls.enter(context, "Generate", counts=True) as call:
-            flight = await self._start(call, request, resumable=True)
+            flight = await self._start(call, request, context, resumable=True)
             self._leave_with(context, flight)
             async with aclosing(Responses(flight, _places([], flight.record)).run()) as responses:
                 async for response in responses:
@@ -48,7 +48,7 @@ class Inference(InferenceServicer):
             require_readable(request, self._settings.max_body_bytes)
             if request.request.linger:
                 raise InvalidRequest("linger may only be given to Generate", param="linger")
-            flight = await self._start(call, request.request, resumable=False)
+            flight = await self._start(call, request.request, context, resumable=False)
             try:
                 return await Responses(flight, []).whole()
             finally:
@@ -97,16 +97,25 @@ class Inference(InferenceServicer):
             text = await self._generations.decode(served, request.tokens, keep_special=request.keep_special)
             return pb.DetokenizeResponse(text=text)
 
-    async def _start(self, call: Call, request: pb.GenerateRequest, *, resumable: bool) -> Flight:
+    async def _start(self, call: Call, request: pb.GenerateRequest, context: Context, *, resumable: bool) -> Flight:
         wanted = asked(request, self._settings.max_body_bytes)
+        generation = wanted.generation if request.linger else _timed(wanted.generation, context)
         shape = encode_shape(wanted.shape)
         return await self._generations.start(
-            call.id, wanted.generation, shape, call.admission, resumable=resumable, lingers=request.linger
+            call.id, generation, shape, call.admission, resumable=resumable, lingers=request.linger
         )
 
     def _leave_with(self, context: Context, flight: Flight) -> None:
         """Leaves ``flight`` when the call is over: a handler that is cancelled while it sends does not hear of it."""
         context.add_done_callback(lambda _: self._tasks.spawn(self._flights.leave(flight), "leave"))
+
+
+def _timed(generation: Generation, context: Context) -> Generation:
+    """``generation`` with what is left of the call's own deadline, if it has one."""
+    left_s = context.time_remaining()
+    if left_s is None:
+        return generation
+    return msgspec.structs.replace(generation, deadlines=generation.deadlines.sooner(left_s))
 
 
 def _key(request_id: str, call: Call) -> Key:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from outrider.gateway.choices import merged
+from outrider.gateway.errors import Late
 from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.reassembly import split
 from outrider.mesh.bus import Bus
-from outrider.mesh.errors import Cancelled, Internal, OutriderError
+from outrider.mesh.errors import Cancelled, Internal, OutriderError, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, encode_frame
@@ -24,8 +25,8 @@ _log = get_logger("nats")
 class Keeper:
     """Reads each flight to its end, so that it goes on when its verifier dies, and is charged.
 
-    A flight that fails is told of by a frame with an error and no finish: it may be resumed. One that takes longer than
-    ``limit_s`` is ended for all its readers.
+    A flight that fails is told of by a frame with an error and no finish: it may be resumed. One whose deadline has
+    passed ends as at a verifier, and one that takes longer than ``limit_s`` is ended for all its readers.
     """
 
     def __init__(self, flights: Flights, bus: Bus, tasks: Tasks, limit_s: float) -> None:
@@ -54,7 +55,7 @@ class Keeper:
         left = dict(self._kept)
         for flight, task in left.items():
             flight.owned = False
-            self._tell(flight, "the gateway is shutting down")
+            self._tell(flight, Unavailable("the gateway is shutting down"))
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
 
@@ -84,13 +85,13 @@ class Keeper:
                         await relay(encode_frame(fresh))
 
     async def _fail(self, flight: Flight, error: OutriderError, relay: Relay | None) -> None:
-        self._tell(flight, error.message)
+        self._tell(flight, error)
         if relay is not None:
-            await relay(encode_frame(_note(flight, flight.key.request, error.message)))
+            await relay(encode_frame(_note(flight, flight.key.request, error)))
 
-    def _tell(self, flight: Flight, why: str) -> None:
+    def _tell(self, flight: Flight, error: OutriderError) -> None:
         for stream in flight.streams:
-            self._bus.publish(stream.job.subject, encode_frame(_note(flight, stream.job.request_id, why)))
+            self._bus.publish(stream.job.subject, encode_frame(_note(flight, stream.job.request_id, error)))
 
     def _end(self, flight: Flight, limit_s: float) -> None:
         why = f"the request was ended: it took longer than {limit_s:g} s"
@@ -99,5 +100,6 @@ class Keeper:
             self._bus.publish(stream.job.subject, encode_frame(end))
 
 
-def _note(flight: Flight, request_id: str, why: str) -> Frame:
-    return Frame(request_id, flight.record.first_index, [], [], [], error=why)
+def _note(flight: Flight, request_id: str, error: OutriderError) -> Frame:
+    finish = Finish.TIMEOUT if isinstance(error, Late) else None
+    return Frame(request_id, flight.record.first_index, [], [], [], finish, error=error.message)

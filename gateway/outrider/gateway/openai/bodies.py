@@ -21,6 +21,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``stream_options``."""
 
     include_usage: bool = False
+    include_obfuscation: bool = False
 
 
 class Body(Asked, frozen=True, kw_only=True):
@@ -107,10 +108,7 @@ class ChatBody(Body, frozen=True, kw_only=True):
         asked = msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
         if self.calling is None:
             return asked
-        if asked.structure is not None:
-            param = asked.structure.param.partition(".")[0]
-            raise InvalidRequest(f"{param} may not be given where a function has to be called", param=param)
-        return msgspec.structs.replace(asked, structure=self.calling.structure)
+        return msgspec.structs.replace(asked, structure=self._called(self.calling))
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -154,6 +152,9 @@ def read_chat(body: bytes) -> ChatBody:
 def _consistent(body: _B) -> _B:
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
+    if body.stream_options is not None and body.stream_options.include_obfuscation:
+        name = "stream_options.include_obfuscation"
+        raise InvalidRequest(f"{name} is not supported: leave it out, or set it to false", param=name)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
     return body

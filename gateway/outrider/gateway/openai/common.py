@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.openai.structure import StructuredOutputs
+from outrider.gateway.openai.tools import Calling
 from outrider.gateway.request import Sampling, Speculation, Structure
 from outrider.mesh.errors import InvalidRequest
 
@@ -98,6 +99,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             min_tokens=self.min_tokens,
             structure=structure,
         )
+
+    def _called(self, calling: Calling) -> Structure:
+        """What an answer has to be that has to be calls; a format of text says nothing there."""
+        if self.structured_outputs is not None:
+            name = "structured_outputs"
+            raise InvalidRequest(f"{name} may not be given where a function has to be called", param=name)
+        return calling.structure
 
     def _deadlines(self) -> Deadlines:
         return Deadlines.within(self.ttft_ms, self.timeout_ms)

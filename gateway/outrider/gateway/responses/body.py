@@ -83,6 +83,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     store: Flag = True
     background: Flag = False
+    return_drafts: Flag = False
 
     @property
     def calling(self) -> Calling | None:
@@ -99,7 +100,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
             model=self.model,
             prompt=Messages(msgspec.json.encode(told + messages).decode(), tools),
             sampling=self._sampling(),
-            speculation=self._speculation(),
+            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
             max_tokens=self.max_output_tokens,
             priority=-self.priority,
             deadlines=self._deadlines(),
@@ -116,10 +117,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     def _sampling(self) -> Sampling:
         asked = structure(self.text.structure(), self.structured_outputs, "text.format")
         if self.calling is not None:
-            if asked is not None:
-                param = asked.param.partition(".")[0]
-                raise InvalidRequest(f"{param} may not be given where a function has to be called", param=param)
-            asked = self.calling.structure
+            asked = self._called(self.calling)
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
         return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
 
@@ -132,7 +130,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "reasoning": ({}, {"effort": "none"}),
     "stream_options": ({}, {"include_obfuscation": False}),
-    "return_drafts": (False,),
     "conversation": _ABSENT,
     "context_management": _ABSENT,
     "max_tool_calls": _ABSENT,

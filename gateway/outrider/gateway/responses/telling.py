@@ -125,8 +125,9 @@ class Telling:
 
     def _delta(self, frame: Frame) -> Iterator[to.Event]:
         text, logprobs = "".join(frame.texts), _logprobs([frame])
-        if text or logprobs or (self._return_tokens and frame.tokens):
-            more = extra(frame, self._seed, True) if self._return_tokens else UNSET
+        told = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
+        if text or logprobs or told:
+            more = extra(frame, self._seed, self._return_tokens) if told else UNSET
             yield to.TextDelta(output_index=0, item_id=self._message_id, delta=text, logprobs=logprobs, outrider=more)
 
     def _end_message(self) -> Iterator[to.Event]:

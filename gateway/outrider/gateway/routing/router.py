@@ -36,7 +36,8 @@ class Replica(msgspec.Struct, frozen=True):
 class Router(Protocol):
     """Ranks verifiers. It is made once a gateway, with ``gateway.router_options``, and called from one thread.
 
-    The constructor takes the options, a mapping, and raises `ConfigError` for those that it does not know.
+    The constructor takes the options, a mapping, and raises `ConfigError` for those that it does not know. A router
+    with an attribute ``pages``, a `PageMap`, has it kept true to the news that verifiers publish of their pages.
     """
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:

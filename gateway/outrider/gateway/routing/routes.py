@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from outrider.gateway.routing.breakers import Breakers
+from outrider.gateway.routing.page_map import PageMap
+from outrider.gateway.routing.reader import PageReader
 from outrider.gateway.routing.router import Ask, Replica, Router, read_options, shuffled
 from outrider.gateway.routing.sticky import Sticky
 from outrider.mesh import plugins
 from outrider.mesh.registry import Member
+from outrider.mesh.service import Mesh
 
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
@@ -34,9 +37,16 @@ class Routes:
         own = {name: options.pop(name) for name in _Sessions.__struct_fields__ if name in options}
         sessions = read_options("sessions", own, _Sessions)
         self._router: Router = plugins.load(GROUP, settings.router)(options)
+        self._pages = getattr(self._router, "pages", None)
         if sessions.sticky:
             self._router = Sticky(self._router, sessions.sticky_imbalance)
         self.breakers = Breakers(settings.breaker_failures, settings.breaker_open_s)
+
+    def attach(self, mesh: Mesh) -> None:
+        """Has the router know the verifiers' pages as these tell them, where it has a `PageMap`."""
+        if isinstance(self._pages, PageMap):
+            reader = PageReader(mesh.bus, mesh.registry, mesh.tasks, self._pages)
+            mesh.tasks.spawn(reader.run(), "news of pages")
 
     def order(
         self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()

@@ -21,7 +21,7 @@ SKEW_S = 2.0
 _DESPAIR_S = 0.25
 """For so long after a refusal as much or more is refused unasked: clients in a hurry must not load the broker."""
 _NEVER = (0, float("-inf"))
-_SLICES = 32
+_SLICES = 64
 """A slice is at most this part of its limit: what a gateway that dies may take along, and how often it has to ask."""
 
 

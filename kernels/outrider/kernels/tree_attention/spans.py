@@ -20,7 +20,8 @@ MOST_NODES = 64
 LOG2_E = 1.4426950408889634
 """By which scores are multiplied, so that their exponentials are powers of two."""
 _LEAST_SPAN = 256
-_MOST_SPANS = 32
+MOST_SPANS = 32
+"""Far spans of a row."""
 
 Indices = npt.NDArray[np.int64]
 
@@ -32,7 +33,7 @@ def far_end(positions: Indices) -> Indices:
 
 
 def span(far: Indices) -> Indices:
-    """Positions of a far span: a power of two, at least 256, so that there are at most 32 of them."""
-    wanted = np.maximum(-(-far // _MOST_SPANS), _LEAST_SPAN)
+    """Positions of a far span: a power of two, at least 256, so that there are at most `MOST_SPANS` of them."""
+    wanted = np.maximum(-(-far // MOST_SPANS), _LEAST_SPAN)
     powers: Indices = 1 << np.ceil(np.log2(wanted)).astype(np.int64)
     return powers

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree
-from outrider.kernels.tree_attention.spans import MOST_NODES, Indices, far_end, span
+from outrider.kernels.tree_attention.spans import MOST_NODES, MOST_SPANS, Indices, far_end, span
 from torch import Tensor
 
 ITEM = 8
@@ -22,6 +23,25 @@ _LEAST_WINDOW = 2 * MOST_NODES
 _ALIGNMENT = 4
 
 Item = tuple[int, int, int, int, int, int, int, int]
+
+
+class Room(NamedTuple):
+    """How much the tables hold that steps of about one size share.
+
+    Attributes:
+        rows: of a step, and sequences.
+        items: pieces of work.
+        pages: of a sequence.
+    """
+
+    rows: int
+    items: int
+    pages: int
+
+    @property
+    def partials(self) -> int:
+        """Most partial results of so many rows."""
+        return self.rows * (MOST_SPANS + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +110,37 @@ class Tables:
         items, folded, spans, starts, counts_, paths, contexts, pages = _ship(tables, device)
         ancestors = torch.from_numpy(_ancestors(batch)).to(device)
         return cls(items, folded, spans, starts, counts_, paths, contexts, pages, ancestors, int(counts.sum()))
+
+    @classmethod
+    def empty(cls, room: Room, device: torch.device) -> Tables:
+        """Tables of no work, with places for `take`."""
+        rows, items, pages = room
+
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        return cls(
+            items=zeros(items, ITEM),
+            folded=zeros(0, ITEM),
+            spans=zeros(rows),
+            starts=zeros(rows),
+            counts=zeros(rows),
+            paths=zeros(rows, MOST_NODES),
+            contexts=zeros(rows),
+            pages=zeros(rows, pages),
+            ancestors=torch.zeros(rows, dtype=torch.int64, device=device),
+            partials=room.partials,
+        )
+
+    def take(self, step: Tables) -> None:
+        """Copies a step's tables here; what they do not fill is no work. Those of `Room` must hold them."""
+        for name in ("spans", "starts", "paths", "contexts", "ancestors"):
+            part = getattr(step, name)
+            getattr(self, name)[: len(part)].copy_(part)
+        self.pages[: len(step.pages), : step.pages.shape[1]].copy_(step.pages)
+        for whole, part in ((self.items, step.items), (self.counts, step.counts)):
+            whole[: len(part)].copy_(part)
+            whole[len(part) :].zero_()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ position: see `outrider.kernels.tree_attention.spans`.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import check_attention, tables
 from outrider.kernels.tree_attention.blocks import block_shape
 from outrider.kernels.tree_attention.spans import LOG2_E, MOST_NODES, UNIT
-from outrider.kernels.tree_attention.tables import ITEM, Layout, Tables
+from outrider.kernels.tree_attention.tables import ITEM, Layout, Room, Tables
 from torch import Tensor
 
 FAR, PATH, BITS = (tl.constexpr(kind) for kind in (tables.FAR, tables.PATH, tables.BITS))
@@ -227,16 +228,12 @@ class TritonPlan:
         soft_cap: float = 0.0,
     ) -> None:
         check_attention(pool, heads, dtype)
-        device, dim = pool.data.device, pool.head_dim
-        group = heads // pool.kv_heads
+        dim, group = pool.head_dim, heads // pool.kv_heads
         shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
         self._tables = Tables.build(batch, Layout(shape.rows // group, strict, window), pool.pages)
         self.scale = dim**-0.5 * LOG2_E
         self._positions, self._pool, self._group = batch.positions, pool, group
-        self.queries = torch.zeros(batch.rows, heads, dim, dtype=dtype, device=device)
-        self.out = torch.empty(batch.rows, heads * dim, dtype=dtype, device=device)
-        self._sums = torch.empty(self._tables.partials, heads, dim, device=device)
-        self._stats = torch.empty(self._tables.partials, heads, 2, device=device)
+        self._allocate(batch.rows, heads, dtype)
         self._cap = soft_cap * LOG2_E
         self._config, self._folds = shape.config, shape.folds
         self._constants: dict[str, Any] = {
@@ -256,6 +253,34 @@ class TritonPlan:
             "ITEM": ITEM,
             "MOST_NODES": MOST_NODES,
         }
+
+    def _allocate(self, rows: int, heads: int, dtype: torch.dtype) -> None:
+        device, dim = self._pool.data.device, self._pool.head_dim
+        self.queries = torch.zeros(rows, heads, dim, dtype=dtype, device=device)
+        self.out = torch.zeros(rows, heads * dim, dtype=dtype, device=device)
+        self._sums = torch.empty(self._tables.partials, heads, dim, device=device)
+        self._stats = torch.empty(self._tables.partials, heads, 2, device=device)
+
+    @property
+    def size(self) -> tuple[Room, int] | None:
+        """The least room for the step, and the rows of a program; None where its long chunks have work of their own."""
+        t = self._tables
+        room = Room(len(t.counts), len(t.items), t.pages.shape[1])
+        return None if len(t.folded) else (room, self._constants["GROUP_ROWS"])
+
+    def roomy(self, room: Room) -> TritonPlan:
+        """A plan without work yet, at places that stay: `take` gives it steps that have this one's ``GROUP_ROWS``."""
+        made = copy.copy(self)
+        made._tables = Tables.empty(room, self._pool.data.device)
+        made._positions = torch.zeros(room.rows, dtype=torch.int64, device=self._pool.data.device)
+        made._allocate(room.rows, self.queries.shape[1], self.queries.dtype)
+        made._folds = False
+        return made
+
+    def take(self, step: TritonPlan) -> None:
+        """Makes this the plan of ``step``, in whose rows it then attends, and in none behind them."""
+        self._tables.take(step._tables)
+        self._positions[: len(step._positions)].copy_(step._positions)
 
     def attend(self, layer: int) -> Tensor:
         """The result in ``layer``, whose keys and values are written: `out`."""

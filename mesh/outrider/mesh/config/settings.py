@@ -35,6 +35,13 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
             description="host, or host:port, by which peers reach this process; empty takes `host`, or finds it out",
         ),
     ] = ""
+    sockets: Annotated[
+        str,
+        Meta(
+            description="directory of the Unix sockets by which KV caches and verifiers of one host reach each other; "
+            "auto is one of this user's own, empty has them use TCP"
+        ),
+    ] = "auto"
     instance: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="name of this process; empty takes a random one"),

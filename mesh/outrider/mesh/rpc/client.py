@@ -29,7 +29,9 @@ _channels: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, grpc.aio.Chann
 
 
 def channel(address: str) -> grpc.aio.Channel:
-    """The running loop's channel to ``address`` (host:port): one for all stubs, opened at the first call.
+    """The running loop's channel to ``address``: one for all stubs, opened at the first call.
+
+    An address is host:port, or what `local_target` makes of it.
 
     A peer that died or froze fails its calls with UNAVAILABLE within about five seconds.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -32,12 +33,14 @@ class Server:
     """A grpc.aio server that listens before its service is ready.
 
     It is what the generated ``add_<Service>Servicer_to_server(servicer, server)`` functions take. Until
-    `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added.
+    `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added. Where a path
+    is given for a Unix ``socket``, it listens there as well.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
         self.host = host
         self.port = port
+        self.socket = socket
         self._router = _Router()
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(options=_OPTIONS)
@@ -55,6 +58,8 @@ class Server:
         await self._health.set("", _STATUS.NOT_SERVING)
         require_free(self.host, self.port)
         self.port = self._server.add_insecure_port(join(self.host, self.port))
+        if self.socket is not None:
+            self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
 
     async def set_serving(self, serving: bool) -> None:
@@ -70,6 +75,8 @@ class Server:
         await self._health.enter_graceful_shutdown()
         self._router.lanes.drain()
         await self._server.stop(grace)
+        if self.socket is not None:
+            self.socket.unlink(missing_ok=True)
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler[Any, Any]]) -> None:
         """Adds handlers that look methods up themselves (raw bytes, say); also after the start."""

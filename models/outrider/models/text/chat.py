@@ -6,8 +6,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from outrider.models.text.errors import TextError
+from outrider.models.text.messages import expected
 from outrider.models.text.template import ChatTemplate
 
+_ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
+"""In a template that tells calls from words by a content of null."""
 _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters: never meant for exchange
 
 
@@ -27,6 +31,7 @@ class Chat:
 
     def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
         self._template = ChatTemplate(source, names)
+        self._nulls = _ASKS_FOR_NULL.search(source) is not None
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
@@ -37,7 +42,7 @@ class Chat:
         add_generation_prompt: bool,
     ) -> str:
         """Text of a chat; `TextError` when the template refuses it."""
-        return self._template.render(messages, tools, add_generation_prompt)
+        return self._rendered(messages, tools, add_generation_prompt)[1]
 
     def parts(
         self,
@@ -46,12 +51,30 @@ class Chat:
         add_generation_prompt: bool,
     ) -> list[Part]:
         """The rendered chat in stretches that are to be encoded one by one."""
-        text = self.render(messages, tools, add_generation_prompt)
-        if not self._contains_special([messages, tools]):
-            return [Part(text, True)]
+        messages, text = self._rendered(messages, tools, add_generation_prompt)
+        try:
+            if not self._contains_special([messages, tools]):
+                return [Part(text, True)]
+        except RecursionError:
+            raise TextError("messages or tools are nested too deeply") from None
         mark = next(mark for mark in _MARKS if mark not in text)
-        marked = self.render(self._mark(messages, mark), self._mark(tools, mark), add_generation_prompt)
+        marked = self._template.render(self._mark(messages, mark), self._mark(tools, mark), add_generation_prompt)
         return self._split(marked, mark)
+
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+    ) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """The messages as the template takes them, which may be as they are, and their text."""
+        made = expected(messages, nulls=self._nulls)
+        try:
+            return made, self._template.render(made, tools, add_generation_prompt)
+        except TextError:
+            if made == messages:
+                raise
+            return messages, self._template.render(messages, tools, add_generation_prompt)
 
     def _split(self, marked: str, mark: str) -> list[Part]:
         parts, start = [], 0
@@ -65,12 +88,12 @@ class Chat:
         if isinstance(value, str):
             return self._special.search(value) is not None
         if isinstance(value, Mapping):
-            return any(map(self._contains_special, value.values()))
+            return any(map(self._contains_special, [*value, *value.values()]))
         return isinstance(value, Sequence) and any(map(self._contains_special, value))
 
     def _mark(self, value: Any, mark: str) -> Any:
         if isinstance(value, str):
             return self._special.sub(lambda name: name[0][0] + mark + name[0][1:], value)
         if isinstance(value, Mapping):
-            return {key: self._mark(inner, mark) for key, inner in value.items()}
+            return {self._mark(key, mark): self._mark(inner, mark) for key, inner in value.items()}
         return [self._mark(inner, mark) for inner in value] if isinstance(value, Sequence) else value

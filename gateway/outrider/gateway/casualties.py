@@ -1,0 +1,61 @@
+"""Requests under which verifiers die."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from outrider.gateway.errors import Fatal
+from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus
+from outrider.wire.frames import Finish, Frame, encode_frame
+
+_ALONE_S = 2.0
+"""For so long, at most, all other suspects wait for one to get a token."""
+
+
+class Casualties:
+    """Verifiers that died in a row while they had ``job``, none of which gave a token of it.
+
+    A death alone accuses nobody: all requests of a verifier lose it. So those that one more death would end go to the
+    next verifier one at a time, by the gateway's ``ward``: who did no harm gets a token there and is cleared.
+    """
+
+    def __init__(self, job: Job, bus: Bus, most: int, ward: asyncio.Lock) -> None:
+        self._job, self._bus, self._most, self._ward = job, bus, most, ward
+        self._dead: set[str] = set()
+        self._alone: asyncio.TimerHandle | None = None
+
+    def add(self, instance: str) -> bool:
+        """One more died; whether that was not known. `Fatal`, for all readers, where it is one too many."""
+        if instance in self._dead:
+            return False
+        self.leave()
+        self._dead.add(instance)
+        if len(self._dead) >= self._most:
+            why = f"{len(self._dead)} verifiers in a row died with this request and gave no token of it"
+            end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
+            self._bus.publish(self._job.subject, encode_frame(end))
+            raise Fatal(why)
+        return True
+
+    def clear(self) -> None:
+        """There was a token."""
+
+        self._dead.clear()
+        self.leave()
+
+    async def wait(self, seconds: float) -> None:
+        """Returns when it may go to another verifier, or has waited for so many seconds."""
+        if 0 < self._most - 1 <= len(self._dead) and self._alone is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._ward.acquire()
+                self._alone = asyncio.get_running_loop().call_later(_ALONE_S, self.leave)
+
+    def leave(self) -> None:
+        """Lets the next suspect go on."""
+        if self._alone is not None:
+            self._alone.cancel()
+            self._alone = None
+            self._ward.release()

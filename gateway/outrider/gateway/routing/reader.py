@@ -1,0 +1,149 @@
+"""A gateway's reading of what verifiers tell of their pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+import grpc
+import msgspec
+from outrider.gateway import metrics
+from outrider.gateway.routing.page_map import PageMap
+from outrider.mesh.bus import Bus, Message
+from outrider.mesh.registry import Member, Registry
+from outrider.mesh.rpc import channel
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1.verifier_pb2_grpc import VerifierStub
+from outrider.wire.page_news import ALL_SUBJECTS, PageNews, decode_news, split_names
+
+_RENEW_S = 15.0
+"""Verifiers tell news for four times as long after they were asked for their pages."""
+_GRACE_S = 0.3
+"""News that an announcement knows of may be so much behind it."""
+_RETRY_S = 1.0
+_CALL_S = 5.0
+_MOST_WAITING = 256
+
+_log = get_logger("routing")
+
+
+@dataclass(slots=True, eq=False)
+class _Verifier:
+    """A verifier, and the last of its news that `PageMap` knows of; while it is asked, others wait."""
+
+    member: Member
+    epoch: str = ""
+    number: int = 0
+    asking: bool = False
+    waiting: deque[PageNews] = field(default_factory=lambda: deque(maxlen=_MOST_WAITING))
+
+
+class PageReader:
+    """Keeps a `PageMap` true to what verifiers tell; one whose news have a gap is asked for all its pages.
+
+    Verifiers that tell nothing of their pages are left alone. Only in the event loop.
+    """
+
+    def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, pages: PageMap) -> None:
+        self._bus, self._registry, self._spawn, self._pages = bus, registry, tasks.spawn, pages
+        self._verifiers: dict[str, _Verifier] = {}
+
+    async def run(self) -> None:
+        """Reads for ever."""
+        await self._bus.subscribe(ALL_SUBJECTS, self.hear)
+        self._registry.on_change("verifier", self._meet)
+        self._meet(self._registry.members("verifier"))
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            metrics.known_pages.set(len(self._pages))
+            for verifier in list(self._verifiers.values()):
+                self._ask(verifier, verifier.epoch)
+
+    def hear(self, message: Message) -> None:
+        """Takes in news, in the order of their numbers."""
+        try:
+            news = decode_news(message.data)
+        except msgspec.DecodeError:
+            _log.warning("news of pages could not be read", subject=message.subject, bytes=len(message.data))
+            return
+        if (verifier := self._verifiers.get(news.instance)) is not None:
+            self._take(verifier, news)
+
+    def _take(self, verifier: _Verifier, news: PageNews) -> None:
+        if verifier.asking:
+            verifier.waiting.append(news)
+        elif news.epoch != verifier.epoch or news.number > verifier.number + 1:
+            metrics.page_gaps.inc()
+            verifier.waiting.append(news)
+            self._ask(verifier, "")
+        elif news.number > verifier.number:
+            verifier.number = news.number
+            evicted, stored = split_names(news.evicted), split_names(news.stored)
+            self._pages.drop(news.instance, evicted)
+            self._pages.add(news.instance, stored)
+            metrics.page_news.labels("evicted").inc(len(evicted))
+            metrics.page_news.labels("stored").inc(len(stored))
+
+    def _meet(self, members: list[Member]) -> None:
+        there = {member.instance: member for member in members if "page_epoch" in member.status}
+        for instance in [name for name, known in self._verifiers.items() if not _same(known, there.get(name))]:
+            del self._verifiers[instance]
+            self._pages.forget(instance)
+        for instance, member in there.items():
+            if (verifier := self._verifiers.get(instance)) is None:
+                verifier = self._verifiers[instance] = _Verifier(member)
+                self._ask(verifier, "")
+            elif _behind(verifier, member):
+                asyncio.get_running_loop().call_later(_GRACE_S, self._look, verifier, member)
+
+    def _look(self, verifier: _Verifier, member: Member) -> None:
+        """Asks for what an announcement told of, if nothing came of it since: the last news may have been lost."""
+        if self._verifiers.get(member.instance) is verifier and not verifier.asking and _behind(verifier, member):
+            metrics.page_gaps.inc()
+            self._ask(verifier, "")
+
+    def _ask(self, verifier: _Verifier, epoch: str) -> None:
+        if not verifier.asking:
+            verifier.asking = True
+            self._spawn(self._fetch(verifier, epoch), f"pages of {verifier.member.instance}")
+
+    async def _fetch(self, verifier: _Verifier, epoch: str) -> None:
+        """Asks for the pages of ``verifier``, as long as it is there; they are not told where it knows ``epoch``."""
+        instance, stub = verifier.member.instance, VerifierStub(channel(verifier.member.address))
+        while self._verifiers.get(instance) is verifier:
+            try:
+                told = await stub.Pages(pb.PagesRequest(epoch=epoch), timeout=_CALL_S)
+            except grpc.aio.AioRpcError as error:
+                _log.debug("a verifier did not tell its pages", verifier=instance, code=error.code().name)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if self._verifiers.get(instance) is verifier:
+                self._know(verifier, told)
+            return
+
+    def _know(self, verifier: _Verifier, told: pb.PagesResponse) -> None:
+        if told.full:
+            verifier.epoch, verifier.number = told.epoch, told.number
+            self._pages.replace(verifier.member.instance, split_names(told.pages))
+            metrics.page_snapshots.inc()
+        verifier.asking = False
+        waiting, verifier.waiting = verifier.waiting, deque(maxlen=_MOST_WAITING)
+        for news in waiting:
+            if news.epoch == verifier.epoch:
+                self._take(verifier, news)
+
+
+def _same(known: _Verifier, told: Member | None) -> bool:
+    """Whether it is the same process still."""
+    if told is None:
+        return False
+    return (known.member.address, known.member.status.get("pid")) == (told.address, told.status.get("pid"))
+
+
+def _behind(verifier: _Verifier, member: Member) -> bool:
+    """Whether there were news that an announcement tells of and we have not heard."""
+    status = member.status
+    return status["page_epoch"] == verifier.epoch and int(status.get("page_news", 0)) > verifier.number

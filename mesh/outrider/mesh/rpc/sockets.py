@@ -1,0 +1,80 @@
+"""Unix sockets, by which processes of one host and one user reach each other past TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+from outrider.mesh.errors import ConfigError
+
+AUTO = "auto"
+_SUFFIX = ".sock"
+_LONGEST = 100
+"""Bytes of a path; what a socket may be bound to ends at 107 (unix(7))."""
+
+
+def new_socket(setting: str) -> Path | None:
+    """Where to listen by the setting ``sockets``; None for nowhere.
+
+    Raises:
+        ConfigError: it names a directory that cannot be used.
+    """
+    if not setting:
+        return None
+    try:
+        directory = _own_directory() if setting == AUTO else Path(setting)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = directory / f"{secrets.token_hex(8)}{_SUFFIX}"
+        _check(path, private=setting == AUTO)
+        _sweep(directory)
+    except OSError as error:
+        if setting == AUTO:
+            return None
+        raise ConfigError(f"sockets = {setting!r}: {error.strerror}") from None
+    return path
+
+
+def local_target(address: str, path: object) -> str:
+    """What gRPC is to connect to: the socket at ``path`` where one listens on this host, else ``address``."""
+    return f"unix:{path}" if isinstance(path, str) and path and _listens(Path(path)) else address
+
+
+def _own_directory() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "outrider" if runtime else Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}"
+
+
+def _check(path: Path, *, private: bool) -> None:
+    """`OSError` where a socket at ``path`` could not be, or where others could put one in its place."""
+    if len(os.fsencode(path)) > _LONGEST:
+        raise OSError(0, f"a path of more than {_LONGEST} bytes")
+    told = path.parent.stat()
+    if private and (told.st_uid != os.getuid() or stat.S_IMODE(told.st_mode) & 0o077):
+        raise OSError(0, "a directory that others may use")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OSError(0, "a directory that cannot be written to")
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            return False
+    return True
+
+
+def _sweep(directory: Path) -> None:
+    """Removes sockets of processes that were killed."""
+    for path in directory.glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            if probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED:
+                path.unlink()

@@ -1,0 +1,122 @@
+"""Steps of few rows as CUDA graphs: captured once for a size, then launched as one.
+
+A step of small batches is hundreds of launches, each of which takes the CPU longer than the GPU. A graph wants the same
+tensors each time, so a step is copied to the places of the next larger size; rows and pieces of work that it does not
+fill do nothing, and no kernel lets a row's bits depend on how many others there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.pool import KvPool
+from outrider.kernels.tree_attention.tables import Room
+from outrider.kernels.tree_attention.triton import TritonPlan
+from outrider.models.eager import EagerForward
+from torch import Tensor
+
+Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
+"""Makes of a step something that runs it again, and the tensor that its result is then in."""
+
+ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+_LEAST = 16
+_MOST_GRAPHS = 96
+
+
+class CudaCapture:
+    """Captures steps on the current CUDA device; their memory is shared, since they run one after another."""
+
+    def __init__(self) -> None:
+        self._memory = torch.cuda.graph_pool_handle()
+
+    def __call__(self, run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+        """See `Capture`. The step runs once before, so that all its kernels are loaded."""
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            run()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._memory):
+            out = run()
+        return graph.replay, out
+
+
+class _Size(NamedTuple):
+    room: Room
+    program: int
+    pool: int
+
+
+class _Step:
+    """A step of one size at its places."""
+
+    def __init__(self, eager: EagerForward, like: TritonPlan, size: _Size, pool: KvPool, capture: Capture) -> None:
+        device, rows = pool.data.device, size.room.rows
+        self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._slots = torch.full((rows,), -1, device=device)
+        self._plan, self._pool = like.roomy(size.room), pool
+        self._run, self._out = capture(lambda: eager.run(self._ids, self._positions, self._slots, self._plan, pool))
+
+    def __call__(self, ids: Tensor, batch: RaggedBatch, plan: TritonPlan) -> Tensor:
+        rows = batch.rows
+        self._plan.take(plan)
+        self._ids[:rows].copy_(ids)
+        self._positions[:rows].copy_(batch.positions)
+        self._slots[:rows].copy_(batch.slots)
+        self._slots[rows:].fill_(-1)
+        self._run()
+        return self._out[:rows].clone()
+
+
+class GraphForward:
+    """Runs steps of up to `ROWS` rows as graphs from the second of their size on, and others as they come."""
+
+    def __init__(self, eager: EagerForward, capture: Capture) -> None:
+        self._eager, self._capture = eager, capture
+        self.kv_dtype = eager.kv_dtype
+        self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
+
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+        """See `outrider.models.llama.Forward`."""
+        plan = self._eager.plan(batch, pool)
+        size = _size(plan, pool) if isinstance(plan, TritonPlan) else None
+        if size is None or not isinstance(plan, TritonPlan):
+            return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
+        if size not in self._steps:
+            self._remember(size, None)
+            return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
+        step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
+        self._remember(size, step)
+        return step(ids, batch, plan)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See `outrider.models.llama.Forward`."""
+        return self._eager.logits(hidden)
+
+    def _remember(self, size: _Size, step: _Step | None) -> None:
+        """As the latest; of too many, the one that was not used for longest goes."""
+        self._steps[size] = step
+        self._steps.move_to_end(size)
+        if len(self._steps) > _MOST_GRAPHS:
+            self._steps.popitem(last=False)
+
+
+def _size(plan: TritonPlan, pool: KvPool) -> _Size | None:
+    """The size of which a step is; None where it is too large for any."""
+    if plan.size is None or plan.size[0].rows > ROWS[-1]:
+        return None
+    room, program = plan.size
+    rows = ROWS[bisect_left(ROWS, room.rows)]
+    return _Size(Room(rows, _power(room.items), _power(room.pages)), program, id(pool))
+
+
+def _power(count: int) -> int:
+    return max(1 << (count - 1).bit_length(), _LEAST)

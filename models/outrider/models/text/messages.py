@@ -1,0 +1,36 @@
+"""Messages as OpenAI's clients write them, made what chat templates expect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def expected(messages: Sequence[Mapping[str, Any]], *, nulls: bool) -> list[Mapping[str, Any]]:
+    """``messages`` with the arguments of calls as objects and, unless templates want ``nulls``, text for each content.
+
+    OpenAI's API has arguments as JSON in a string, and null for the content of a message that is calls; Hugging Face's
+    templates are written for objects (https://huggingface.co/docs/transformers/chat_extras).
+    """
+    return [_expected(message, nulls) for message in messages]
+
+
+def _expected(message: Mapping[str, Any], nulls: bool) -> Mapping[str, Any]:
+    changed: dict[str, Any] = {}
+    if not nulls and "content" in message and message["content"] is None:
+        changed["content"] = ""
+    if isinstance(calls := message.get("tool_calls"), list):
+        changed["tool_calls"] = [_call(call) for call in calls]
+    return {**message, **changed}
+
+
+def _call(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(arguments := function.get("arguments"), str):
+        return call
+    try:
+        read = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": read}} if isinstance(read, dict) else call

@@ -1,0 +1,131 @@
+"""Readers that come back: the Python client, and one that sends `Last-Event-ID` by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+from outrider_client import AsyncClient
+
+from tests.chaos.questions import Question
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Answer:
+    """What a stream said, for each choice and in all, and how often its reader had to come back."""
+
+    tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
+    logprobs: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    finish: dict[int, str] = field(default_factory=dict)
+    usage: tuple[int, ...] = ()
+    returns: int = field(default=0, compare=False)
+    _first: dict[int, int] = field(default_factory=dict, compare=False)
+
+    def take(self, chunk: dict[str, Any]) -> None:
+        """Adds a chunk, which must begin where the last one of its choice ended."""
+        assert "error" not in chunk or chunk["error"] is None, chunk
+        for choice in chunk["choices"]:
+            index, detail = choice["index"], chunk["outrider"]
+            first = self._first.setdefault(index, detail["first_index"])
+            assert detail["first_index"] == first + len(self.tokens[index]), "a token is missing, or was told twice"
+            assert index not in self.finish, "a choice went on behind its end"
+            self.tokens[index] += detail["tokens"]
+            self.texts[index] += choice["text"]
+            for name, values in (choice.get("logprobs") or {}).items():
+                self.logprobs[index][name] += values
+            if choice["finish_reason"] is not None:
+                self.finish[index] = choice["finish_reason"]
+        if usage := chunk.get("usage"):
+            assert not self.usage, "the usage was told twice"
+            self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
+
+
+async def by_client(urls: list[str], question: Question, number: int) -> Answer:
+    """The answer as the Python client reads it; its user does nothing about what happens to the mesh."""
+    answer, turned = Answer(), [*urls[number % len(urls) :], *urls[: number % len(urls)]]
+    async with AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S) as client:
+        async with client.stream(**question.body) as stream:
+            async for chunk in stream:
+                answer.take(msgspec.to_builtins(chunk))
+        answer.returns = client._gateways._place
+    assert answer.usage, "the stream ended before its end"
+    return answer
+
+
+async def by_hand(urls: list[str], question: Question, number: int) -> Answer:
+    """The answer as a program reads it that speaks HTTP; every other one leaves it open whether its stream goes on."""
+    reader = _ByHand(urls, question, random.Random(number))
+    async with httpx.AsyncClient(timeout=20) as http:
+        while not reader.done:
+            try:
+                await reader.connect(http)
+            except httpx.TransportError:
+                await reader.pause()
+    assert reader.answer.usage, "the stream ended before its end"
+    return reader.answer
+
+
+class _ByHand:
+    def __init__(self, urls: list[str], question: Question, draw: random.Random) -> None:
+        self._urls, self._question, self._draw = urls, question, draw
+        self._stay = {"x-outrider-on-disconnect": "continue"} if draw.random() < 0.5 else {}
+        self._request = self._last = ""
+        self._since = time.monotonic()
+        self.answer, self.done = Answer(), False
+
+    async def connect(self, http: httpx.AsyncClient) -> None:
+        url = self._draw.choice(self._urls)
+        if self._request:
+            headers = {"last-event-id": self._last} if self._last else {}
+            asked = http.stream("GET", f"{url}/v1/streams/{self._request}", headers=headers)
+        else:
+            asked = http.stream("POST", f"{url}/v1/completions", json=self._question.body, headers=self._stay)
+        async with asked as response:
+            if response.status_code == 200:
+                self._request = self._request or response.headers["x-request-id"]
+                await self._read(response)
+            else:
+                await self._refused(response)
+
+    async def _refused(self, response: httpx.Response) -> None:
+        """A stream that was not heard of, of which nothing was heard, is asked for anew."""
+        status, said = response.status_code, await response.aread()
+        self.done = status == 204
+        if status == 404 and not self._last:
+            self._request = ""
+        elif status != 204:
+            assert status in (429, 503), (status, said)
+        await self.pause()
+
+    async def pause(self) -> None:
+        assert time.monotonic() - self._since < PATIENCE_S, "nobody went on with the stream"
+        self.answer.returns += 1
+        await asyncio.sleep(0.2)
+
+    async def _read(self, response: httpx.Response) -> None:
+        waiting = b""
+        async for data in response.aiter_bytes():
+            *events, waiting = (waiting + data).split(b"\n\n")
+            for event in events:
+                self._take(dict(line.split(b": ", 1) for line in event.split(b"\n")))
+                if self.done:
+                    return
+        raise httpx.RemoteProtocolError("the stream broke off")
+
+    def _take(self, event: dict[bytes, bytes]) -> None:
+        self._since = time.monotonic()
+        if event[b"data"] == b"[DONE]":
+            self.done = self._last.endswith(":usage")
+        elif b'"service_unavailable_error"' not in event[b"data"]:
+            self.answer.take(json.loads(event[b"data"]))
+        self._last = event[b"id"].decode()

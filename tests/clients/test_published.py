@@ -1,0 +1,40 @@
+"""Clients that others publish, as they are published: `make clients-check` installs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.streaming import Gateway
+
+HERE = Path(__file__).parent
+PYTHON = HERE.parents[1] / ".venv-clients" / "bin" / "python"
+PACKAGES = HERE / "npm" / "node_modules"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(*command: str | Path, gateway: Gateway) -> None:
+    """Runs checks against a gateway; fails with what they print if one of them does."""
+    given = os.environ | {"ONE": gateway.url}
+    given.pop("PYTHONPATH", None)
+    done = subprocess.run(command, cwd=HERE, env=given, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("package", ["instructor", "langchain", "litellm"])
+def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str) -> None:
+    if not PYTHON.exists():
+        pytest.skip(f"{package} is not installed: make clients-check")
+    run(PYTHON, "-m", "pytest", "-c", "python/pytest.ini", f"python/{package}_checks.py", gateway=one)
+
+
+@pytest.mark.parametrize("package", ["ai", "openai"])
+def test_a_package_of_nodes_works_unmodified(one: Gateway, package: str) -> None:
+    if shutil.which("node") is None or not (PACKAGES / package).exists():
+        pytest.skip(f"there is no node, or the package {package} is not installed: make clients-check")
+    run("node", "--test", "--test-reporter=tap", f"npm/{package}.js", gateway=one)

@@ -1,0 +1,101 @@
+"""When a stream is known to other gateways, and when it no longer is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from outrider.gateway.flights import Flights
+from outrider.gateway.ledger import Key, Record
+from outrider.gateway.request import Sampling
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tenants.admission import Admission
+from outrider.gateway.tenants.caller import Caller
+from outrider.gateway.tenants.memory import MemoryStore
+from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import NotFound
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import Server, close_channels
+from outrider.mesh.service import Mesh
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import Telemetry
+from outrider.v1.sampling_pb2 import Speculation
+
+from tests.gateway.raw import Raw
+from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.streaming import Gateway
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+
+
+@pytest.fixture
+async def flights(streaming: Stack) -> AsyncIterator[Flights]:
+    """Those of a gateway without doors, whose steps a test takes one by one."""
+    tasks, settings = Tasks(), GatewaySettings(nats_url=streaming.broker.url)
+    bus = Bus(tasks)
+    await bus.connect(streaming.broker.url, "test", wait_s=10)
+    registry = Registry(bus, "gateway", "doorless", tasks=tasks)
+    await registry.start()
+    await registry.wait_for("verifier", bool, 10)
+    made = Flights(Mesh("doorless", settings, bus, Server(), registry, Telemetry(None), tasks), settings)
+    await made.open()
+    yield made
+    registry.leave()
+    await bus.close()
+    await tasks.cancel()
+    await close_channels()
+
+
+async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights: Flights, other: Gateway) -> None:
+    key, caller = Key(Caller().tenant, "known"), Caller()
+    served = flights.verifiers.models.find(MODEL, caller.may_use)
+    job = Job(key.request, served, [1, 2, 3], Sampling(seed=1).to_proto(8, 0), Speculation(), caller)
+    record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
+    flight = await flights.begin(key, [job], record, _admission(), resumable=True)
+    assert flight.entered
+    await flights.end(flight)
+
+
+async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_back(
+    streaming: Stack, one: Gateway, other: Gateway
+) -> None:
+    streaming.broker.kill()
+    reading = Raw(one.url)
+    task = asyncio.create_task(reading.begin(max_tokens=CONTEXT - 100))
+    try:
+        await eventually(lambda: reading.events and "cannot be resumed for now" in one.process.log.read_text())
+    finally:
+        streaming.broker.start()
+    async with httpx.AsyncClient(timeout=30) as http:
+
+        async def status() -> int:
+            async with http.stream("GET", f"{other.url}/v1/streams/{reading.request}") as found:
+                return found.status_code
+
+        async with asyncio.timeout(30):
+            while await status() != 200:
+                await asyncio.sleep(0.1)
+        assert not task.done()
+        await http.delete(f"{other.url}/v1/streams/{reading.request}")
+    await task
+
+
+async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generated_on(
+    other: Gateway, flights: Flights
+) -> None:
+    begun = await Raw(other.url).begin(enough=5, max_tokens=CONTEXT - 100, stay=True)
+    key = Key(Caller().tenant, begun.request)
+    found = await flights.find(key)
+    async with httpx.AsyncClient(timeout=30) as http:
+        assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
+    with pytest.raises(NotFound):
+        await flights.resume(key, *found, _admission())
+    assert len(flights) == 0
+
+
+def _admission() -> Admission:
+    return Admission(Caller(), MemoryStore(Bus()), {})

@@ -1,0 +1,61 @@
+"""Unix sockets: found where they listen, and TCP elsewhere."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.rpc import Server, channel, close_channels, local_target, new_socket
+
+
+async def test_a_server_is_reached_by_its_socket_for_as_long_as_it_listens(tmp_path: Path) -> None:
+    path = new_socket(str(tmp_path / "sockets"))
+    assert path is not None
+    server = Server(socket=path)
+    await server.start()
+    address = f"127.0.0.1:{server.port}"
+    target = local_target(address, str(path))
+    assert target == f"unix:{path}"
+    told = await health_pb2_grpc.HealthStub(channel(target)).Check(health_pb2.HealthCheckRequest())
+    assert told.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    await close_channels()
+    await server.stop(0)
+    assert local_target(address, str(path)) == address
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", [None, "", 7, "/nowhere/at.all", "/dev/null"])
+def test_what_is_no_socket_here_is_reached_by_tcp(path: object) -> None:
+    assert local_target("host:1", path) == "host:1"
+
+
+def test_sockets_that_killed_processes_left_are_removed_and_others_are_not(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+    with socket.socket(socket.AF_UNIX) as alive:
+        alive.bind(str(tmp_path / "alive.sock"))
+        alive.listen()
+        (tmp_path / "other").touch()
+        assert new_socket(str(tmp_path)) != new_socket(str(tmp_path))
+        assert {path.name for path in tmp_path.iterdir()} == {"alive.sock", "other"}
+
+
+def test_by_itself_it_is_a_directory_that_nobody_else_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path = new_socket("auto")
+    assert path is not None
+    assert path.parent == tmp_path / "outrider"
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.parent.chmod(0o777)
+    assert new_socket("auto") is None
+    assert new_socket("") is None
+
+
+def test_a_directory_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file", tmp_path / ("long" * 30)):
+        with pytest.raises(ConfigError, match="sockets = "):
+            new_socket(str(wrong))
