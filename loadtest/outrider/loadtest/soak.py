@@ -29,6 +29,8 @@ _SETTLE_S = 30.0
 _NEVER = 1_000_000_000.0
 _READERS_A_SLOT = 8
 """So many that some always wait who go first."""
+_AT_A_TIME, _BUSY = 16, 503
+"""Streams that are ended at once, and the status where the ledger is asked to do more than it can."""
 _LAST = 1000
 """The priority of vLLM that goes after all others."""
 
@@ -41,7 +43,7 @@ class Streams:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self.http = httpx.AsyncClient(base_url=url, timeout=None, limits=limits, trust_env=False)
         self.finished = self.told = 0
-        self._seeds = itertools.count()
+        self._seeds, self._forgetting = itertools.count(), asyncio.Semaphore(_AT_A_TIME)
 
     async def busy(self, stop: asyncio.Event) -> None:
         """Asks again and again until told to stop; forgets each stream at its end."""
@@ -77,7 +79,13 @@ class Streams:
 
     async def _forget(self, answer: httpx.Response) -> None:
         answer.raise_for_status()
-        (await self.http.delete(f"/v1/streams/{answer.headers['x-request-id']}")).raise_for_status()
+        async with self._forgetting:
+            while True:
+                deleted = await self.http.delete(f"/v1/streams/{answer.headers['x-request-id']}")
+                if deleted.status_code != _BUSY:
+                    break
+                await asyncio.sleep(1)
+        deleted.raise_for_status()
 
 
 def main() -> int:
