@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
@@ -91,7 +92,10 @@ async def test_readiness_follows_the_service_while_it_loads(start: Start) -> Non
         await tiny.logged("ready")
         assert (await http.get("/readyz")).json() == {"status": "ready"}
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
-        assert "outrider_bus_connected 1.0" in (await http.get("/metrics")).text
+        told = (await http.get("/metrics")).text
+        assert "outrider_bus_connected 1.0" in told
+        assert "outrider_bus_subscriptions 2.0" in told
+        assert re.search(r"^outrider_tasks [1-9]", told, re.MULTILINE)
         assert (await http.get("/nothing")).status_code == 404
         assert (await http.post("/readyz")).status_code == 405
     await close_channels()

@@ -30,9 +30,15 @@ class LocalMesh:
         self.url, self._pid, self._logs = url, pid, logs
 
     def pids(self, kind: str) -> list[int]:
-        """Processes of ``kind`` that run now, oldest first."""
+        """Processes of ``kind``, or of ``nats``, that run now, oldest first."""
         children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
-        return [int(pid) for pid in children if _title(pid) == f"outrider {kind}"]
+        return [int(pid) for pid in children if _is(_title(pid), kind)]
+
+    @property
+    def nats_url(self) -> str:
+        """Where its NATS is."""
+        arguments = _title(str(self.pids("nats")[0])).split("\0")
+        return f"nats://127.0.0.1:{arguments[arguments.index('--port') + 1]}"
 
     def metric(self, kind: str, name: str) -> float | None:
         """Sum of a metric over all processes of ``kind`` and all labels; None if none of them has it."""
@@ -99,6 +105,10 @@ def _title(pid: str) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0")
     except OSError:
         return ""
+
+
+def _is(title: str, kind: str) -> bool:
+    return title.split("\0")[0].endswith("nats-server") if kind == "nats" else title == f"outrider {kind}"
 
 
 def _last_probes(log: bytes) -> str:

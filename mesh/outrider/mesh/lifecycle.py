@@ -20,10 +20,11 @@ from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels, new_socket
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import configure_logs, get_logger, start_tracing
+from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_tracing
 
 _GRACE_S = 2.0
 _COLLECT_AFTER = 10_000
+_tasks = gauge("tasks", "Tasks of asyncio that have not ended.")
 _log = get_logger("lifecycle")
 
 
@@ -49,6 +50,8 @@ class Lifecycle:
     async def run(self) -> int:
         """Serves until told to stop; the exit code, or `ConfigError` or `CannotStart` from the start."""
         self._catch_signals()
+        loop = asyncio.get_running_loop()
+        _tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
             if await self._unless_stopped(self._start()):
                 await self._stopping.wait()

@@ -31,6 +31,7 @@ _AWAY = (
 
 _log = get_logger("bus")
 _connected = gauge("bus_connected", "1 while NATS is connected.")
+_subscriptions = gauge("bus_subscriptions", "What this process listens to on NATS.")
 _errors = counter("bus_errors", "Errors that NATS or its client reported.", ["error"])
 
 
@@ -107,6 +108,7 @@ class Bus:
     async def adopt(self, listener: Attached) -> None:
         """Attaches ``listener`` to this connection and to all that come after it."""
         self._attached[listener] = None
+        _subscriptions.set(len(self._attached))
         with suppress(*_AWAY, TimeoutError):
             if self._open:
                 await listener.attach(self._client)
@@ -130,6 +132,7 @@ class Bus:
     def forget(self, listener: Attached) -> None:
         """Leaves ``listener`` out of later connections."""
         self._attached.pop(listener, None)
+        _subscriptions.set(len(self._attached))
 
     async def request(self, subject: str, data: bytes, timeout: float) -> Message:
         """One answer to ``data``.
