@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvloop
 from outrider.loadtest import bars, tenanted
 from outrider.loadtest.bars import Bar
 from outrider.loadtest.site import Site, open_site
@@ -93,7 +92,7 @@ class Tenant:
 def main() -> int:
     """Loads the gateways, prints a table of minutes and the bars, writes JSON; 1 if a limit was not held."""
     options = _options()
-    found = uvloop.run(_measure(options))
+    found = asyncio.run(_measure(options))
     _print(found)
     limits = {"requests": options.requests, "tokens": options.tokens}
     judged: list[Bar] = []
