@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -211,6 +212,26 @@ async def test_a_full_verifier_is_told_as_429_with_a_time_to_come_back(shared: S
     assert response.json()["error"]["type"] == "rate_limit_error"
     assert int(response.headers["retry-after"]) >= 1
     await eventually(lambda: _load(registry) == 0)
+
+
+async def test_the_openai_client_comes_back_when_it_is_told_to(shared: Stack, registry: Registry) -> None:
+    streams = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING + WAITING)]
+    reading = [asyncio.create_task(stream.run()) for stream in streams]
+    await eventually(lambda: _load(registry) == len(streams))
+    before = _refusals(shared)
+    async with openai.AsyncOpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=9) as client:
+        asking = asyncio.create_task(client.completions.with_raw_response.create(model=MODEL, prompt="p", max_tokens=2))
+        await eventually(lambda: _refusals(shared) > before)
+        for task in reading:
+            task.cancel()
+        assert (await asking).retries_taken > 0
+    await asyncio.wait(reading)
+    await eventually(lambda: _load(registry) == 0)
+
+
+def _refusals(shared: Stack) -> float:
+    told = httpx.get(f"{shared.url}/metrics", timeout=5).text
+    return sum(map(float, re.findall(r'^outrider_gateway_requests_total{.*status="429"} (.*)$', told, re.MULTILINE)))
 
 
 async def test_health_readiness_and_metrics_are_told(http: httpx.AsyncClient) -> None:

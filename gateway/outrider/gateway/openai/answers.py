@@ -15,11 +15,15 @@ from outrider.gateway.openai.shapes import (
     AnswerOf,
     Choice,
     CompletionDetails,
+    Delta,
+    DeltaChoice,
     DraftBody,
     Extra,
     PromptDetails,
+    TextChoice,
     UsageBody,
 )
+from outrider.gateway.reassembly import split
 from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Draft, Frame, Usage
 
@@ -68,12 +72,17 @@ class Writer:
         length = sum(map(len, frame.texts))
         choice = self._form.delta(frame, index, self._written[index])
         self._written[index] += length
-        silent = (not length or self._form.late) and frame.finish is None and frame.likelihoods is None
+        silent = not _says(choice) and frame.finish is None and frame.likelihoods is None
         detailed = self._return_tokens or frame.drafts is not None
         if silent and not detailed:
             return None
         told = detailed or frame.finish is not None
         return self._part([choice], usage, self._extra(frame, index) if told else UNSET)
+
+    def parts(self, frame: Frame) -> list[Frame]:
+        """``frame`` by the chunks that tell it."""
+        apart = self._form.apart and frame.finish is not None and frame.tokens
+        return list(split(frame, len(frame.tokens))) if apart else [frame]
 
     def last(self, frames: Sequence[Frame]) -> Answer:
         """The chunk about usage that follows the last frames of all choices."""
@@ -95,6 +104,12 @@ class Writer:
 
     def _extra(self, frame: Frame, index: int) -> Extra:
         return extra(frame, choice_seed(self._seed, index), self._return_tokens)
+
+
+def _says(choice: Choice) -> bool:
+    if isinstance(choice, TextChoice):
+        return choice.text != ""
+    return isinstance(choice, DeltaChoice) and choice.delta != Delta()
 
 
 def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:

@@ -26,7 +26,8 @@ _log = get_logger("openai")
 class Events:
     """Writes a flight's events from behind ``had`` on: what comes before is read and not told.
 
-    A chunk holds one frame, so that who comes back gets the same chunks as who stayed.
+    A chunk holds one frame, or a part of one that is always the same, so that who comes back gets the same chunks as
+    who stayed.
     """
 
     def __init__(self, flight: Flight, writer: Writer, include_usage: bool, had: Position) -> None:
@@ -73,10 +74,11 @@ class Events:
             self._writer.chunk(head, place, self._usage)
         if self._had.ended[place] or not (frame.tokens or frame.finish):
             return
-        self._at.places[place] = frame.first_index + len(frame.tokens)
-        self._at.ended[place] = frame.finish is not None
-        if (chunk := self._writer.chunk(frame, place, self._usage)) is not None:
-            yield event(chunk, self._id)
+        for part in self._writer.parts(frame):
+            self._at.places[place] = part.first_index + len(part.tokens)
+            self._at.ended[place] = part.finish is not None
+            if (chunk := self._writer.chunk(part, place, self._usage)) is not None:
+                yield event(chunk, self._id)
 
     def _last(self) -> Iterator[bytes]:
         self._at.tail = Tail.USAGE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from msgspec import UNSET
 from outrider.gateway.openai.logprobs import chat_logprobs, text_logprobs
 from outrider.gateway.openai.shapes import (
     AssistantMessage,
@@ -24,8 +23,8 @@ class Form(msgspec.Struct, frozen=True):
     """How completions and chats differ in shape.
 
     ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
-    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything. ``late``
-    forms tell nothing before the end.
+    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything. Where its
+    end is ``apart``, a stream tells it in a chunk of its own.
     """
 
     prefix: str
@@ -34,7 +33,7 @@ class Form(msgspec.Struct, frozen=True):
     opening: Callable[[int], Choice] | None
     choice: Callable[[Frame, int, int], Choice]
     delta: Callable[[Frame, int, int], Choice]
-    late: bool = False
+    apart: bool = False
 
 
 def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
@@ -59,27 +58,41 @@ CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _m
 
 
 def calls_form(calling: Calling, answer: str) -> Form:
-    """The form of one chat whose answer is calls; ``answer`` is its id. Chunks tell them whole, at the end."""
-    said: dict[int, str] = {}
+    """The form of one chat whose answer is calls; ``answer`` is its id. Chunks tell them whole, once they are.
 
-    def finish(frame: Frame, calls: list[ToolCall] | None) -> Finish | None:
-        return "tool_calls" if calls and frame.finish == "stop" else _finish(frame)
+    The openai package misses that a call is whole where the same chunk says that the answer has ended.
+    """
+    said: dict[int, str] = {}
+    told: set[int] = set()
+
+    def finish(frame: Frame, called: bool) -> Finish | None:
+        return "tool_calls" if called and frame.finish == "stop" else _finish(frame)
 
     def whole(frame: Frame, index: int, offset: int) -> Choice:
         text = "".join(frame.texts)
         calls = calling.calls(text, f"{answer}_{index}")
         message = AssistantMessage(text) if calls is None else AssistantMessage(None, tool_calls=calls)
-        return MessageChoice(message, finish(frame, calls), index, chat_logprobs(frame))
+        return MessageChoice(message, finish(frame, calls is not None), index, chat_logprobs(frame))
 
     def part(frame: Frame, index: int, offset: int) -> Choice:
         text = said[index] = said.get(index, "") + "".join(frame.texts)
-        calls = calling.calls(text, f"{answer}_{index}") if frame.finish is not None else []
-        for place, call in enumerate(calls or []):
-            call.index = place
-        delta = Delta(content=text) if calls is None else Delta(tool_calls=calls or UNSET)
-        return DeltaChoice(delta, finish(frame, calls), index, chat_logprobs(frame))
+        delta = Delta()
+        if index not in told and (frame.finish is not None or text.rstrip().endswith(("}", "]"))):
+            calls = calling.calls(text, f"{answer}_{index}")
+            if calls is not None:
+                told.add(index)
+                delta = Delta(tool_calls=_numbered(calls))
+            elif frame.finish is not None:
+                delta = Delta(content=text)
+        return DeltaChoice(delta, finish(frame, index in told), index, chat_logprobs(frame))
 
-    return msgspec.structs.replace(CHAT, choice=whole, delta=part, late=True)
+    return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)
+
+
+def _numbered(calls: list[ToolCall]) -> list[ToolCall]:
+    for place, call in enumerate(calls):
+        call.index = place
+    return calls
 
 
 def _finish(frame: Frame) -> Finish | None:
