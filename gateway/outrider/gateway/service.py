@@ -37,7 +37,7 @@ class GatewayService(Service):
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
-        app = make_app(self._flights, self._settings, self._tenants.guarded)
+        app = make_app(mesh, self._flights, self._settings, self._tenants.guarded)
         self._http = HttpServer(app, self._settings.host, self._settings.port)
         self._http.start(mesh.tasks)
         await self._open_grpc(mesh)
