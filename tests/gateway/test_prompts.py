@@ -88,6 +88,14 @@ def test_a_prompt_that_is_changed_or_deleted_is_kept_no_more(site: Stack) -> Non
     assert call(site, "DELETE", "/teacher").status_code == 404
 
 
+def test_what_finds_no_room_is_left_out_and_keeps_nobody_else_out(site: Stack) -> None:
+    call(site, "PUT", "/long", prompt="".join(f"{number} " for number in range(1000)))
+    call(site, "PUT", "/teacher", prompt=TEXT)
+    warm(site, "teacher", 1)
+    assert call(site, "GET", "/long").json()["warm"] == 0
+    assert (call(site, "DELETE", "/long").status_code, call(site, "DELETE", "/teacher").status_code) == (204, 204)
+
+
 def test_messages_are_rendered_by_the_models_template(site: Stack) -> None:
     system = {"role": "system", "content": TEXT}
     assert call(site, "PUT", "/system", messages=[system], model=MODEL).status_code == 200

@@ -43,7 +43,7 @@ def put(
 @prompts_app.command("list")
 def list_(tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
     """List a tenant's prompts."""
-    _run(lambda shelf: shelf.list(tenant), nats_url, config)
+    _run(lambda shelf: shelf.list_all(tenant), nats_url, config)
 
 
 @prompts_app.command("show")

@@ -85,7 +85,7 @@ class Shelf:
         await self._bucket.put(prompt_entry(tenant, name), data)
         print(f"The prompt {name} of {tenant} is stored: verifiers compute it within seconds.")
 
-    async def list(self, tenant: str) -> None:
+    async def list_all(self, tenant: str) -> None:
         """Prints all prompts of a tenant."""
         prompts = [await self._prompt(name, tenant) for name in await self._names(tenant)]
         _print(("name", "model", "bytes", "created"), [_row(prompt) for prompt in prompts])

@@ -30,8 +30,8 @@ _PREFILLED = "outrider_verifier_prefilled_tokens_total"
 
 class Talk(msgspec.Struct, frozen=True):
     """``conversations`` of ``turns``: the first prompt has ``begin`` tokens behind those that all ``share``, each later
-    one ``more`` than the last. Between answer and next prompt there are ``pause_s`` seconds on the mean. A verifier has pages for
-    so much of all conversations as is ``room``."""
+    one ``more`` than the last. Between answer and next prompt there are ``pause_s`` seconds on the mean. A verifier has
+    pages for so much of all conversations as is ``room``."""
 
     share: int
     conversations: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 from outrider.mesh.bus import Bucket, Bus
@@ -13,6 +14,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.text import TextError, Tokenizer
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.pins import Pins
+from outrider.verifier.scheduler import Limits
 from outrider.verifier.sequence import Request
 from outrider.wire.prefixes import chain_hashes
 from outrider.wire.prompts import BUCKET, NamedPrompt, prompt_mark
@@ -33,8 +35,7 @@ class NamedPrompts:
         bus: where the store is.
         tokenizer: of the model.
         model: its name.
-        page_size: tokens a page.
-        most: most pages that are kept.
+        limits: tokens a page and of the context, and most pages that are kept.
         pins: of the engine, which runs in ``thread``.
         run: has a request run to its end.
     """
@@ -44,14 +45,13 @@ class NamedPrompts:
         bus: Bus,
         tokenizer: Tokenizer,
         model: str,
-        page_size: int,
-        most: int,
+        limits: Limits,
         pins: Pins,
         thread: EngineThread,
         run: Callable[[Request], Awaitable[None]],
     ) -> None:
         self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), tokenizer, model
-        self._page_size, self._most = page_size, most
+        self._limits = limits
         self._pins, self._thread, self._run = pins, thread, run
         self._seen: tuple[int, int] | None = None
         self._wanted: dict[str, tuple[NamedPrompt, list[int], list[bytes]]] = {}
@@ -88,7 +88,7 @@ class NamedPrompts:
         for mark, prompt in sorted(found.items(), key=lambda item: item[1].created):
             self._want(mark, prompt)
         for mark in set(self.kept) - self._wanted.keys():
-            await asyncio.wrap_future(self._thread.call(lambda mark=mark: self._pins.drop(mark)))
+            await asyncio.wrap_future(self._thread.call(partial(self._pins.drop, mark)))
 
     def _want(self, mark: str, prompt: NamedPrompt) -> None:
         try:
@@ -96,9 +96,9 @@ class NamedPrompts:
         except TextError as error:
             _log.warning("a named prompt is none here", tenant=prompt.tenant, name=prompt.name, why=str(error))
             return
-        hashes = chain_hashes(self._tokenizer.fingerprint.encode(), prompt.tenant, ids, self._page_size)
+        hashes = chain_hashes(self._tokenizer.fingerprint.encode(), prompt.tenant, ids, self._limits.page_size)
         others = {each for _, _, chain in self._wanted.values() for each in chain}
-        if len(others.union(hashes)) > self._most:
+        if len(others.union(hashes)) > self._limits.pinned or len(ids) >= self._limits.context_length:
             _log.warning("a named prompt finds no room", tenant=prompt.tenant, name=prompt.name, pages=len(hashes))
         elif hashes:
             self._wanted[mark] = prompt, ids, hashes
@@ -116,4 +116,4 @@ class NamedPrompts:
                 await self._hold(mark, hashes)
 
     async def _hold(self, mark: str, hashes: list[bytes]) -> bool:
-        return await asyncio.wrap_future(self._thread.call(lambda: self._pins.hold(mark, hashes)))
+        return await asyncio.wrap_future(self._thread.call(partial(self._pins.hold, mark, hashes)))
