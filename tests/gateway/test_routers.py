@@ -139,16 +139,21 @@ def test_a_prefix_that_many_ask_for_at_once_is_computed_at_another_verifier_too(
     assert send(20) in "ab"
 
 
-def test_a_backlog_is_worked_off_at_the_verifiers_rate() -> None:
+def test_a_backlog_is_what_was_told_or_what_was_sent_and_is_worked_off() -> None:
     clock = Clock()
-    backlog = Backlog(clock)
-    backlog.add("a", 100, 50.0)
+    backlog, status = Backlog(clock), {"queue_ms": 1000}
+    backlog.add("a", 2.0)
     clock.now += 1.5
     assert (backlog.seconds("a"), backlog.seconds("b")) == (0.5, 0.0)
-    backlog.add("a", 100, 50.0)
+    backlog.add("a", 2.0)
+    backlog.tell("a", status, 1.0)
     assert backlog.seconds("a") == 2.5
     clock.now += 3.0
     assert backlog.seconds("a") == 0.0
+    backlog.tell("a", status, 1.0)
+    assert backlog.seconds("a") == 0.0, "it is the same announcement still"
+    backlog.tell("a", dict(status), 1.0)
+    assert backlog.seconds("a") == 1.0
 
 
 def test_round_robin_takes_verifiers_in_turns() -> None:

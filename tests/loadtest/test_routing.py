@@ -7,11 +7,12 @@ from outrider.loadtest.routing import Talk, main, measure
 
 
 def test_every_turn_begins_as_the_one_before_and_conversations_differ() -> None:
-    talk = Talk(conversations=2, turns=3, begin=8, more=4, answer=1)
+    talk = Talk(share=2, conversations=2, turns=3, begin=6, more=4, answer=1)
     first, second = talk.prompts(0), talk.prompts(1)
     assert [len(prompt) for prompt in first] == [8, 12, 16]
     assert first[2][:12] == first[1]
-    assert first[0] != second[0]
+    assert first[0][:2] == second[0][:2]
+    assert first[0][2:] != second[0][2:]
     assert talk.asked == 2 * (8 + 12 + 16)
 
 
@@ -21,5 +22,7 @@ def test_options_below_one_are_refused() -> None:
 
 
 def test_prefix_has_no_page_of_a_conversation_computed_twice() -> None:
-    talk = Talk(conversations=3, turns=3, begin=64, more=16, answer=2)
-    assert measure(talk, "prefix").computed <= 3 * (64 + 2 * (16 + 16 + 1))
+    talk = Talk(share=32, conversations=3, turns=3, begin=64, more=16, answer=2)
+    outcome = measure(talk, "prefix")
+    assert outcome.computed <= 2 * 32 + 3 * (64 + 2 * (16 + 16 + 1))
+    assert outcome.computed + outcome.found == talk.asked

@@ -49,6 +49,23 @@ async def test_all_keys_are_listed_in_order(bucket: Bucket) -> None:
     assert await bucket.keys() == ["a.1", "a.2", "b"]
 
 
+async def test_a_value_that_is_forgotten_is_listed_no_more_and_every_write_shows_in_the_state(bucket: Bucket) -> None:
+    seen = [await bucket.state()]
+    for write in (bucket.put("a.b", b"1"), bucket.put("a.c", b"2"), bucket.put("a.b", b"3"), bucket.forget("a.b")):
+        await write
+        seen.append(await bucket.state())
+    assert len(set(seen)) == 5
+    assert (await bucket.get("a.b"), await bucket.keys()) == (None, ["a.c"])
+    await bucket.forget("a.b")
+
+
+async def test_a_bucket_that_nobody_made_has_no_state(jetstream: str) -> None:
+    bus = Bus()
+    await bus.connect(jetstream, "test", wait_s=10)
+    assert await Bucket(bus, "test-nowhere").state() == (0, 0)
+    await bus.close()
+
+
 async def test_a_broker_without_jetstream_is_told_by_name(bus: Bus) -> None:
     with pytest.raises(Unavailable, match="start nats-server with --jetstream"):
         await Bucket(bus, "test").open()

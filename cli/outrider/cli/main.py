@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from outrider.cli.access import keys_app, tenants_app
+from outrider.cli.prompting import prompts_app
 
 app = typer.Typer(
     help="Speculative decoding as a mesh of small services.",
@@ -19,6 +20,7 @@ config_app = typer.Typer(help="Settings: what they are, where they come from, wh
 app.add_typer(config_app, name="config", no_args_is_help=True)
 app.add_typer(tenants_app, name="tenants")
 app.add_typer(keys_app, name="keys")
+app.add_typer(prompts_app, name="prompts")
 
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Sets = Annotated[

@@ -14,11 +14,13 @@ from outrider.gateway.openai.routes import OpenAi
 from outrider.gateway.openai.streams import Streams
 from outrider.gateway.openapi.document import document
 from outrider.gateway.playground.page import Playground
+from outrider.gateway.prompts import Prompts
 from outrider.gateway.readiness import Health, Ready, ready
 from outrider.gateway.responses.routes import Responses
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tokenizing import Tokenizing
 from outrider.mesh.errors import Unavailable
+from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import render
 from outrider.mesh.telemetry.metrics import CONTENT_TYPE
 from starlette.requests import Request
@@ -27,7 +29,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 
-def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, guarded: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     """All front doors over HTTP, which ``guarded`` lets callers in by, and what operators ask."""
     generations = Generations(flights, settings)
 
@@ -58,6 +60,7 @@ def make_app(flights: Flights, settings: GatewaySettings, guarded: Callable[[ASG
         *Responses(generations, flights, settings).routes,
         *Streams(flights).routes,
         *Tokenizing(generations, settings).routes,
+        *Prompts(mesh.bus, mesh.registry, generations, settings).routes,
     ]
     described = document([*answering, *operations], version("outrider"))
     edge = Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))

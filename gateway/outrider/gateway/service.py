@@ -37,7 +37,7 @@ class GatewayService(Service):
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
-        app = make_app(self._flights, self._settings, self._tenants.guarded)
+        app = make_app(mesh, self._flights, self._settings, self._tenants.guarded)
         settings = self._settings
         self._http = HttpServer(app, settings.host, settings.port, share=settings.share_port)
         self._http.start(mesh.tasks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -85,9 +86,10 @@ class Contract:
 
     def _send_example(self, operation: Any) -> None:
         """Sends the document's own example, streamed too where that can be."""
+        named = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "example")
         if example := _example(operation):
             for more in ({}, {"stream": True}) if operation.path in _ANSWERS else ({},):
-                self._send(operation.Case(body=example | more, media_type=_JSON))
+                self._send(operation.Case(path_parameters=named, body=example | more, media_type=_JSON))
 
     def _run(self, strategy: Any, examples: int) -> None:
         @seed(self._seed)

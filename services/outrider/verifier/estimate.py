@@ -85,8 +85,8 @@ class Estimate:
     def queue(self, scheduler: Scheduler) -> float:
         """Seconds until a request of no tokens that came now and went behind all others would have its first token."""
         pending = sum(other.pending for other in (*scheduler.running, *scheduler.waiting))
-        seconds: float = max(self._slot(scheduler, list(scheduler.waiting)), pending * self.row_s)
-        return seconds
+        seconds: float = pending * self.row_s
+        return max(self._slot(scheduler, list(scheduler.waiting)), seconds)
 
     def alone(self, sequence: Sequence) -> float:
         """Seconds until the first token of ``sequence`` if there were nothing else to do."""

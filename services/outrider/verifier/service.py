@@ -40,13 +40,15 @@ from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
-from outrider.verifier.outcome import Outcome
+from outrider.verifier.named_prompts import NamedPrompts
+from outrider.verifier.outcome import Outcome, Queued
 from outrider.verifier.page_cost import page_cost
 from outrider.verifier.page_news import Newsroom
 from outrider.verifier.parameters import check
 from outrider.verifier.refusals import queued
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
+from outrider.verifier.sequence import Request
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.worth import Patience, Worth
 from outrider.wire.frames import encode_frame, token_subject
@@ -92,12 +94,23 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
         )
         self._drafting.start()
+        self._prompts = NamedPrompts(
+            mesh.bus,
+            self._tokenizer,
+            self._name,
+            self._engine.scheduler.limits,
+            self._engine.scheduler.pins,
+            self._thread,
+            self._run,
+        )
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._exchange = Exchange(
             mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._served, self._token_s
         )
         self._exchange.start()
         self._thread.start()
+        if self._settings.pinned_share:
+            mesh.tasks.spawn(self._prompts.follow(), "named prompts")
         self._started = True
 
     def _load(self) -> None:
@@ -172,6 +185,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     def status(self) -> dict[str, Any]:
         """What the registry tells of this verifier; the queue is the one at the last time that it was asked for."""
         self._thread.post(self._look)
+        self._measure_soon(False)
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
@@ -185,6 +199,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "tokens_per_s": round(1 / self._engine.estimate.token_s),
             "cost": self._settings.cost,
             "free_pages": self._pages.available,
+            "pinned": self._prompts.kept,
             "page_size": self._settings.page_size,
             "page_epoch": self._news.epoch,
             "page_news": self._news.number,
@@ -217,20 +232,29 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if message.sampling.HasField("grammar"):
             grammar = await asyncio.to_thread(self._grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
+        place = await self._queue(request)
+        if lease_s and self._log.running(request.id):
+            self._leases.grant(request.id, lease_s)
+        expected_ms = min(round(place.first_s * 1e3), _INT32)
+        return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
+
+    async def _run(self, request: Request) -> None:
+        """Has a request of the verifier's own run to its end."""
+        await self._queue(request)
+        async for _ in self._log.follow(request.id, 0):
+            pass
+
+    async def _queue(self, request: Request) -> Queued:
         if self._log.running(request.id):
             raise AlreadyExists(f"request {request.id} is being served", param="request_id")
         self._log.open(request.id)
         try:
-            place = await queued(self._thread.call(lambda: self._engine.submit(request)), self._metrics.queue_seconds())
+            return await queued(self._thread.call(lambda: self._engine.submit(request)), self._metrics.queue_seconds())
         except OutriderError as error:
             self._log.discard(request.id)
             if isinstance(error, DeadlineUnmeetable):
                 self._metrics.unmeetable()
             raise
-        if lease_s and self._log.running(request.id):
-            self._leases.grant(request.id, lease_s)
-        expected_ms = min(round(place.first_s * 1e3), _INT32)
-        return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""

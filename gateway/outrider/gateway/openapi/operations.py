@@ -12,6 +12,7 @@ from outrider.gateway.openai.common import Milliseconds
 from outrider.gateway.openai.routes import ModelBody, ModelList
 from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.openai.streams import StreamQuery
+from outrider.gateway.prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.readiness import Health, Ready
 from outrider.gateway.responses import query
 from outrider.gateway.responses.body import NEUTRAL, ResponseBody
@@ -144,6 +145,17 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         Given(DetokenizeBody, {}, {"tokens": [3, 4]}),
         answer=Detokenized,
         errors=_READ + _SERVED,
+    ),
+    ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
+    ("PUT", "/v1/prompts/{name}"): Operation(
+        "Names a prompt, which verifiers then keep computed.",
+        Given(PromptBody, {}, {"prompt": "def f("}),
+        answer=StoredPrompt,
+        errors=(*_READ, UnknownModel),
+    ),
+    ("GET", "/v1/prompts/{name}"): Operation("A named prompt.", answer=StoredPrompt, errors=(InvalidRequest, NotFound)),
+    ("DELETE", "/v1/prompts/{name}"): Operation(
+        "Forgets a named prompt.", empty="It is gone.", errors=(InvalidRequest, NotFound)
     ),
     ("GET", "/"): Operation("The playground, for a browser.", headers={"if-none-match": str}, page=True),
     ("GET", "/healthz"): Operation("Whether the process lives.", answer=Health),

@@ -48,11 +48,11 @@ class _Names:
 class Prefix:
     """Whoever will have the prompt computed first, by the pages it has, its queue and its speed.
 
-    Seconds are those of the tokens that are not in pages, counted twice since whoever comes next waits for them as
-    well, of what is computed before them, and of a step beside each request that is there. So a prefix that many ask
-    for is computed at another verifier too, once waiting for the one that has it takes longer. Where verifiers tell no
-    rates, whoever has most of the prompt's pages is first, then whoever has the fewest requests. A verifier with over
-    ``imbalance`` requests more than the least loaded one is asked last.
+    What counts is the time that the verifier is busy with what it has, and what the tokens take that are not in its
+    pages, for the request, for the next one and for each that is there: all of these wait for them. So a prefix that
+    many ask for is computed at another verifier too, once waiting for the one that has it takes longer. Where verifiers
+    tell no rates, whoever has most of the prompt's pages is first, then whoever has the fewest requests. A verifier
+    with over ``imbalance`` requests more than the least loaded one is asked last.
 
     What verifiers have is what this gateway sent them, in ``pages``, which the verifiers' own news correct. Prefixes
     of different tenants are never the same.
@@ -89,13 +89,14 @@ class Prefix:
         metrics.routed_tokens.labels("found").inc(found)
         metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - found)
         if (known := _rates(replica)) is not None:
-            self.backlog.add(instance, len(ask.prompt) - found, known.prefill_tokens_per_s)
+            self.backlog.add(instance, (len(ask.prompt) - found) / known.prefill_tokens_per_s)
         self.pages.add(instance, names.of(*self._kind(replica)))
 
     def _seconds(self, replica: Replica, known: _Rates, missing: int) -> float:
-        """What ``missing`` tokens more cost at ``replica``."""
-        queue = max(known.queue_ms / 1e3, self.backlog.seconds(replica.instance))
-        return queue + 2 * missing / known.prefill_tokens_per_s + replica.load / known.tokens_per_s
+        """What ``missing`` tokens more cost at ``replica``, and a step beside each of its requests."""
+        self.backlog.tell(replica.instance, replica.status, known.queue_ms / 1e3)
+        computing = (2 + replica.load) * missing / known.prefill_tokens_per_s
+        return self.backlog.seconds(replica.instance) + computing + replica.load / known.tokens_per_s
 
     def _found(self, names: _Names, replica: Replica) -> int:
         """Tokens of the prompt that ``replica`` has in pages."""

@@ -69,6 +69,21 @@ class Bucket:
             except js_errors.KeyWrongLastSequenceError:
                 raise AlreadyExists(f"{key} has been written by another") from None
 
+    async def forget(self, key: str) -> None:
+        """Drops ``key`` and its value, if it has one."""
+        async with self._asking():
+            js = self._bus.jetstream(self._timeout_s)
+            await js.purge_stream(f"KV_{self._name}", subject=f"$KV.{self._name}.{key}")
+
+    async def state(self) -> tuple[int, int]:
+        """The last revision and the number of values: another pair after every write; zeros where nobody made one."""
+        async with self._asking():
+            try:
+                found = (await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}")).state
+            except js_errors.NotFoundError:
+                return 0, 0
+        return found.last_seq, found.messages
+
     async def keys(self) -> list[str]:
         """All keys that have a value, in order."""
         prefix = f"$KV.{self._name}."

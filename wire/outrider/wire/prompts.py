@@ -1,0 +1,43 @@
+"""Named prompts as they are stored: beginnings of requests that verifiers keep computed.
+
+They stand as JSON in the key-value bucket `BUCKET`, each under `prompt_entry`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+BUCKET = "outrider-prompts"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_BYTES = 256 << 10
+"""Most bytes of a stored prompt, with all that stands beside it."""
+MOST_PROMPTS = 64
+"""Most prompts of a tenant."""
+
+
+class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A text, or a chat's messages, of a ``model`` or of every one; ``created`` is in seconds since 1970.
+
+    ``messages`` are rendered by the model's own template, without the opening of an answer.
+    """
+
+    name: str
+    tenant: str
+    created: float
+    model: str | None = None
+    text: str | None = None
+    messages: list[dict[str, Any]] | None = None
+
+
+def prompt_entry(tenant: str, name: str) -> str:
+    """Where in the bucket a prompt stands; an empty name is what all of a tenant's begin with."""
+    return f"{tenant}.{name}"
+
+
+def prompt_mark(tenant: str, name: str, revision: int) -> str:
+    """What verifiers call a stored prompt where they tell that they keep it: it says nothing of tenant and name."""
+    return hashlib.sha256(f"{tenant}.{name}@{revision}".encode()).hexdigest()[:16]
