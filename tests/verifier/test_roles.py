@@ -15,7 +15,6 @@ from outrider.mesh.errors import DeadlineUnmeetable, InvalidRequest, OutriderErr
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.mesh.tasks import Tasks
-from outrider.models.pages import chain_hash
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
@@ -26,6 +25,7 @@ from outrider.verifier.handover import Givers, Handover, HandoverTerms
 from outrider.verifier.receiving import Landing, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
+from outrider.wire.prefixes import chain_hashes
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
@@ -196,15 +196,10 @@ class Asker:
     """Asks the verifier that computes prompts as another verifier would."""
 
     def __init__(self, mesh: Mesh, tokens: list[int], mode: Literal["auto", "always", "off"] = "auto") -> None:
-        status, self.tasks = mesh.member("prefill").status, Tasks()
-        self._tokens, self._hashes, parent = tokens, list[bytes](), status["vocabulary"].encode() + b"t"
-        for start in range(0, len(tokens) - 1, PAGE):
-            parent = chain_hash(parent, tokens[start : start + PAGE])
-            self._hashes.append(parent)
-        receiver, givers = (
-            Receiver(PAGE, PAGE_BYTES, self.tasks.spawn),
-            Givers(mesh.registry, "decode", True, lambda: None),
-        )
+        status, self._tokens = mesh.member("prefill").status, tokens
+        self._hashes = chain_hashes(status["vocabulary"].encode(), "t", tokens, PAGE)
+        receiver = Receiver(PAGE, PAGE_BYTES, Tasks().spawn)
+        givers = Givers(mesh.registry, "decode", True, lambda: None)
         self._handover = Handover(givers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
         givers.start()
         self._handover.open(bytes.fromhex(status["pages_of"]))
