@@ -6,15 +6,12 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
 import msgspec
-import torch
 from outrider.mesh.errors import (
     AlreadyExists,
-    ConfigError,
     DeadlineUnmeetable,
     NotFound,
     OutriderError,
@@ -22,43 +19,29 @@ from outrider.mesh.errors import (
 )
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
-from outrider.models import pocket
-from outrider.models.llama import LlamaModel, ModelError
-from outrider.models.pages import PageTable
 from outrider.models.speculation import DraftTree
-from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.verifier.answer import Answers
 from outrider.verifier.cached import Exchange
-from outrider.verifier.convert import Served, lease_seconds, request_from_proto
-from outrider.verifier.drafters import make_drafters, make_rule
+from outrider.verifier.convert import lease_seconds, request_from_proto
 from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.engine import Engine
 from outrider.verifier.frame_log import FrameLog
-from outrider.verifier.grammar import Grammars
 from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.named_prompts import NamedPrompts
 from outrider.verifier.outcome import Outcome, Queued
-from outrider.verifier.page_cost import page_cost
 from outrider.verifier.page_news import Newsroom
 from outrider.verifier.parameters import check
 from outrider.verifier.refusals import queued
-from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, Scheduler
 from outrider.verifier.sequence import Request
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.worth import Patience, Worth
+from outrider.verifier.target import Target
 from outrider.wire.frames import encode_frame, token_subject
 
-_REMOTE_DRAFTERS = frozenset({"model"})
-_MEASURED_CONTEXT = 256
 _MEASURED_EVERY_S = 0.1
 """Prometheus's counters cost as much as a small model's step, so they follow the engine's at this distance, but at
 once where a request ends."""
-_LEAST_ROOM = 128
 _INT32 = (1 << 31) - 1
 
 _log = get_logger("verifier")
@@ -79,7 +62,6 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._draining = False
         self._idle = asyncio.Event()
         self._started = False
-        self._drafters = set(_REMOTE_DRAFTERS)
         self._measuring: asyncio.TimerHandle | None = None
         self._queue_s = 0.0
 
@@ -87,17 +69,24 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Loads the model, measures its steps and starts to decide."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(0.0005)
-        await asyncio.to_thread(self._load)
+        self._target = await asyncio.to_thread(Target.load, self._settings)
+        self._engine = self._target.engine
+        self._metrics.rule(self._target.runner.rule)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
-        self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._pages)
+        self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._target.pages)
         self._drafting = RemoteDrafting(
-            mesh.instance, self._tokenizer.fingerprint, mesh.registry, mesh.tasks, self._offer, self._drafters.add
+            mesh.instance,
+            self._target.tokenizer.fingerprint,
+            mesh.registry,
+            mesh.tasks,
+            self._offer,
+            self._target.drafters.add,
         )
         self._drafting.start()
         self._prompts = NamedPrompts(
             mesh.bus,
-            self._tokenizer,
-            self._name,
+            self._target.tokenizer,
+            self._target.name,
             self._engine.scheduler.limits,
             self._engine.scheduler.pins,
             self._thread,
@@ -105,7 +94,14 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         )
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         self._exchange = Exchange(
-            mesh, self._settings, self._directory, self._runner, self._engine, self._thread, self._served, self._token_s
+            mesh,
+            self._settings,
+            self._target.directory,
+            self._target.runner,
+            self._engine,
+            self._thread,
+            self._target.served,
+            self._target.token_s,
         )
         self._exchange.start()
         self._thread.start()
@@ -113,83 +109,14 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
         self._started = True
 
-    def _load(self) -> None:
-        settings = self._settings
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
-        self._directory = directory
-        try:
-            if settings.model == "pocket":
-                pocket.verify(directory)
-            self._tokenizer = Tokenizer.load(directory)
-            model = LlamaModel.load(
-                directory,
-                dtype=settings.dtype,
-                device=settings.device,
-                determinism=settings.determinism,
-                quantization=None if settings.quantization == "none" else settings.quantization,
-                graphs=settings.cuda_graphs,
-            )
-            self._engine = self._build(model)
-        except (ModelError, TextError, pocket.ManifestError) as error:
-            raise ConfigError(str(error)) from None
-        self._name = settings.served_name or ("pocket" if settings.model == "pocket" else directory.name)
-        self._dtype = str(model.dtype).removeprefix("torch.")
-        self._grammars = Grammars(directory / "tokenizer.json", model.config.vocab_size, self._served.eos_ids)
-
-    def _build(self, model: LlamaModel) -> Engine:
-        settings, config = self._settings, model.config
-        self._room = min(config.context_length, settings.pages * settings.page_size)
-        if self._room < min(config.context_length, _LEAST_ROOM):
-            raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
-        if settings.max_rows <= settings.max_running:
-            raise ConfigError(
-                f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
-                "each running sequence may take a row of a step, and prompts need some"
-            )
-        limits = Limits(
-            settings.max_running,
-            settings.max_waiting,
-            settings.prefill_rows,
-            settings.max_guesses,
-            settings.max_nodes,
-            settings.page_size,
-            config.context_length,
-            settings.max_tenant_guesses,
-            settings.max_rows,
-            settings.batching == "static",
-            settings.priority_aging_s,
-            int(settings.pages * settings.pinned_share),
-        )
-        drafters = make_drafters(settings, self._tokenizer.fingerprint, model)
-        self._drafters.update(drafter.name for drafter in drafters)
-        self._served = Served(
-            config.vocab_size,
-            config.context_length,
-            frozenset(config.eos_token_ids),
-            self._drafters,
-        )
-        self._pages = PageTable(settings.pages, page_cost(config, settings.page_size))
-        rule = make_rule(settings)
-        self._metrics.rule(rule)
-        runner = self._runner = Runner(model, settings.pages, settings.page_size, rule)
-        cost = runner.measure(min(_MEASURED_CONTEXT, self._room - 65), settings.max_guesses + 1)
-        self._token_s = cost(settings.prefill_rows) / settings.prefill_rows
-        milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
-        _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
-        scheduler = Scheduler(limits, self._pages, self._tokenizer.fingerprint.encode())
-        worth = Patience() if settings.asking == "always" else Worth()
-        return Engine(runner, scheduler, cost, Answers(self._tokenizer), drafters, worth)
-
     def status(self) -> dict[str, Any]:
         """What the registry tells of this verifier; the queue is the one at the last time that it was asked for."""
         self._thread.post(self._look)
         self._measure_soon(False)
         return {
-            "model": self._name,
-            "vocabulary": self._tokenizer.fingerprint,
-            "context_length": self._room,
+            "model": self._target.name,
+            "vocabulary": self._target.tokenizer.fingerprint,
+            "context_length": self._target.room,
             "load": self._engine.load,
             "determinism": self._settings.determinism,
             "lossy": self._engine.lossy,
@@ -198,7 +125,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             "prefill_tokens_per_s": round(1 / self._engine.estimate.row_s),
             "tokens_per_s": round(1 / self._engine.estimate.token_s),
             "cost": self._settings.cost,
-            "free_pages": self._pages.available,
+            "free_pages": self._target.pages.available,
             "pinned": self._prompts.kept,
             "page_size": self._settings.page_size,
             "page_epoch": self._news.epoch,
@@ -228,9 +155,9 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if self._draining:
             raise Unavailable("this verifier is draining")
         now = self._engine.scheduler.now()
-        request, lease_s = request_from_proto(message, self._served, now), lease_seconds(message)
+        request, lease_s = request_from_proto(message, self._target.served, now), lease_seconds(message)
         if message.sampling.HasField("grammar"):
-            grammar = await asyncio.to_thread(self._grammars.compile, message.sampling.grammar)
+            grammar = await asyncio.to_thread(self._target.grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
         place = await self._queue(request)
         if lease_s and self._log.running(request.id):
@@ -289,14 +216,14 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The model and its limits."""
         return pb.DescribeResponse(
-            model=self._name,
-            vocabulary=self._tokenizer.fingerprint,
-            context_length=self._room,
-            vocabulary_size=self._served.vocabulary_size,
-            dtype=self._dtype,
+            model=self._target.name,
+            vocabulary=self._target.tokenizer.fingerprint,
+            context_length=self._target.room,
+            vocabulary_size=self._target.served.vocabulary_size,
+            dtype=self._target.dtype,
             determinism=self._settings.determinism,
-            pages=self._pages.total,
-            free_pages=self._pages.available,
+            pages=self._target.pages.total,
+            free_pages=self._target.pages.available,
             page_size=self._settings.page_size,
         )
 

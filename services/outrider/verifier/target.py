@@ -1,0 +1,137 @@
+"""All that a verifier decides with, made of its settings: the model, its pages, and the engine over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import get_logger
+from outrider.models import pocket
+from outrider.models.llama import LlamaModel, ModelError
+from outrider.models.pages import PageTable
+from outrider.models.text import TextError, Tokenizer
+from outrider.verifier.answer import Answers
+from outrider.verifier.convert import Served
+from outrider.verifier.drafters import make_drafters, make_rule
+from outrider.verifier.engine import Engine
+from outrider.verifier.grammar import Grammars
+from outrider.verifier.page_cost import page_cost
+from outrider.verifier.runner import Runner
+from outrider.verifier.scheduler import Limits, Scheduler
+from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.worth import Patience, Worth
+
+_REMOTE_DRAFTERS = frozenset({"model"})
+_MEASURED_CONTEXT = 256
+_LEAST_ROOM = 128
+
+_log = get_logger("verifier")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A loaded target.
+
+    Attributes:
+        directory: of the checkpoint.
+        name: that requests use.
+        dtype: of the weights.
+        room: most tokens of a sequence.
+        token_s: seconds that a token of a prompt takes, as measured.
+        drafters: names that requests may ask for; more may become known.
+    """
+
+    directory: Path
+    name: str
+    dtype: str
+    room: int
+    token_s: float
+    drafters: set[str]
+    tokenizer: Tokenizer
+    grammars: Grammars
+    served: Served
+    pages: PageTable
+    runner: Runner
+    engine: Engine
+
+    @classmethod
+    def load(cls, settings: VerifierSettings) -> Target:
+        """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
+        try:
+            if settings.model == "pocket":
+                pocket.verify(directory)
+            tokenizer = Tokenizer.load(directory)
+            model = LlamaModel.load(
+                directory,
+                dtype=settings.dtype,
+                device=settings.device,
+                determinism=settings.determinism,
+                quantization=None if settings.quantization == "none" else settings.quantization,
+                graphs=settings.cuda_graphs,
+            )
+            return cls._over(model, tokenizer, directory, settings)
+        except (ModelError, TextError, pocket.ManifestError) as error:
+            raise ConfigError(str(error)) from None
+
+    @classmethod
+    def _over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
+        config, room = model.config, _room(model, settings)
+        drafters = make_drafters(settings, tokenizer.fingerprint, model)
+        known = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
+        served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), known)
+        pages = PageTable(settings.pages, page_cost(config, settings.page_size))
+        runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
+        cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
+        milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
+        _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
+        scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
+        worth = Patience() if settings.asking == "always" else Worth()
+        return cls(
+            directory=directory,
+            name=settings.served_name or ("pocket" if settings.model == "pocket" else directory.name),
+            dtype=str(model.dtype).removeprefix("torch."),
+            room=room,
+            token_s=cost(settings.prefill_rows) / settings.prefill_rows,
+            drafters=known,
+            tokenizer=tokenizer,
+            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, served.eos_ids),
+            served=served,
+            pages=pages,
+            runner=runner,
+            engine=Engine(runner, scheduler, cost, Answers(tokenizer), drafters, worth),
+        )
+
+
+def _room(model: LlamaModel, settings: VerifierSettings) -> int:
+    """Most tokens of a sequence; `ConfigError` where that is too few, or a step has no rows for prompts."""
+    room = min(model.config.context_length, settings.pages * settings.page_size)
+    if room < min(model.config.context_length, _LEAST_ROOM):
+        raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
+    if settings.max_rows <= settings.max_running:
+        raise ConfigError(
+            f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
+            "each running sequence may take a row of a step, and prompts need some"
+        )
+    return room
+
+
+def _limits(settings: VerifierSettings, context_length: int) -> Limits:
+    return Limits(
+        settings.max_running,
+        settings.max_waiting,
+        settings.prefill_rows,
+        settings.max_guesses,
+        settings.max_nodes,
+        settings.page_size,
+        context_length,
+        settings.max_tenant_guesses,
+        settings.max_rows,
+        settings.batching == "static",
+        settings.priority_aging_s,
+        int(settings.pages * settings.pinned_share),
+    )
