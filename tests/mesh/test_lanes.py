@@ -160,10 +160,10 @@ async def test_calls_end_where_their_caller_is_lost(server: Server, servicer: Sc
 
 async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(servicer: Scripted) -> None:
     later = Server(port=free_port())
-    assert type(await failure(later)) is Unavailable
+    assert isinstance(await failure(later), Unavailable)
     rpc.add_TokenizerServicer_to_server(servicer, later)
     await later.start()
-    assert type(await failure(later)) is Unavailable
+    assert isinstance(await failure(later), Unavailable)
     await later.set_serving(True)
     while servicer.begun == 0:
         with suppress(Unavailable):
