@@ -178,14 +178,14 @@ def test_a_common_prefix_is_computed_once(make_engine: MakeEngine) -> None:
     assert other[-1].usage.cached_tokens == 0
 
 
-def test_a_full_queue_refuses(make_engine: MakeEngine) -> None:
-    engine = make_engine(VOCABULARY, waiting=2)
-    first, second, third = requests(3)
-    engine.submit(first)
-    engine.submit(second)
+def test_a_full_queue_refuses_but_what_finds_a_slot_does_not_count_there(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, running=1, waiting=2)
+    *taken, refused = requests(4)
+    for each in taken:
+        engine.submit(each)
     with pytest.raises(QueueFull):
-        engine.submit(third)
-    assert set(run(engine, [])) == {first.id, second.id}
+        engine.submit(refused)
+    assert set(run(engine, [])) == {each.id for each in taken}
     assert engine.load == 0
 
 

@@ -28,6 +28,10 @@ _log = get_logger("stream")
 _AGAIN_S = 0.1
 
 
+def _nothing() -> None:
+    """Is called where nobody has to be told."""
+
+
 class TokenStream:
     """One request from its submission to its last token.
 
@@ -45,7 +49,7 @@ class TokenStream:
         verifiers: Verifiers,
         bus: Bus,
         settings: GatewaySettings,
-        settled: Callable[[], None] = lambda: None,
+        settled: Callable[[], None] = _nothing,
     ) -> None:
         self.job, self._settled = job, settled
         self._verifiers, self._bus, self._settings = verifiers, bus, settings
@@ -148,8 +152,10 @@ class TokenStream:
         self._leave = lambda: None
         self._casualties.leave()
         self._unfollow()
+        self._settled = _nothing
         if self._listening is not None:
             self._listening.stop()
+            self._listening = None
 
     def follow(self, reason: str) -> None:
         """Asks the verifier itself for what comes next."""

@@ -136,7 +136,8 @@ class Scheduler:
         return self.waiting.ahead(sequence, now)
 
     def _queue_is_full(self, tenant: str) -> bool:
-        if len(self.waiting) + len(self._parked) < self.limits.waiting:
+        free = 0 if self.limits.static and self.running else self.limits.running - len(self.running)
+        if len(self.waiting) + len(self._parked) < self.limits.waiting + free:
             return False
         queued = sum(other.request.tenant == tenant for other in chain(self.waiting, self._parked))
         return queued + 1 > self.counters.due(tenant, self.limits.waiting)
