@@ -114,7 +114,7 @@ def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
 
 def test_a_failure_that_may_pass_leaves_the_stream_where_it_was() -> None:
     reading = ResponseReading.of("a", {})
-    reading.connected(httpx.Response(200, headers={"x-request-id": "7"}))
+    reading.connected(httpx.Response(200, headers={"x-request-id": "7", "content-type": "text/event-stream"}))
     told = b'data: {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}\n\n'
     broken = b'data: {"type": "error", "sequence_number": 4, "code": "service_unavailable_error", "message": "b"}\n\n'
     event, error = reading.take(told + broken + told[:20])

@@ -29,11 +29,9 @@ async def ask(url: str, headers: dict[str, str] | None = None, **more: Any) -> h
 
 
 @asynccontextmanager
-async def crowd(shared: Stack, registry: Registry, **more: Any) -> AsyncIterator[None]:
+async def crowd(shared: Stack, registry: Registry) -> AsyncIterator[None]:
     """Every slot of the verifier is taken for long."""
-    async with busy(
-        registry, [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=LONG, **more) for n in range(RUNNING)]
-    ):
+    async with busy(registry, [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=LONG) for n in range(RUNNING)]):
         yield
 
 
@@ -94,10 +92,15 @@ async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> Non
 async def test_what_was_dropped_in_the_queue_is_not_charged(
     shared: Stack, registry: Registry, urls: list[str], desk: Desk
 ) -> None:
-    _, key = await desk.key(Limits(tokens_per_day=10_000))
+    (_, key), (_, another) = await desk.key(own=Limits(tokens_per_day=10_000)), await desk.key()
     headers = {"authorization": f"Bearer {key}"}
+    streams = [
+        Streamed(urls[0], prompt=f"crowd {n}", max_tokens=LONG, stop=["nobody says this"]) for n in range(RUNNING)
+    ]
+    for stream in streams:
+        stream.headers = {"authorization": f"Bearer {another}"}
     await answers_seem_short(shared.url)
-    async with crowd(shared, registry, stop=["nobody says this"]):
+    async with busy(registry, streams):
         dropped = await ask(urls[0], headers, ttft_ms=200)
     assert (dropped.status_code, dropped.json()["error"]["code"]) == (504, "deadline_exceeded")
     served = await ask(urls[0], headers)
