@@ -28,14 +28,9 @@ dev: .venv/.installed-dev
 run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
-# Tests that start processes run one at a time, all others on two cores.
-ALONE := $(addprefix tests/,chaos cli clients gateway kvcache/test_service.py loadtest mesh repo tokenizer $(addprefix verifier/test_,service.py \
-	drafting_service.py proposer_faults.py kv_cache.py roles.py))
-
 test: dev
 ifeq ($(ARGS),)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
-	$(BIN)/pytest $(ALONE)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 else
 	$(BIN)/pytest $(ARGS)
 endif

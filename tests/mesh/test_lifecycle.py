@@ -13,7 +13,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from outrider.mesh.bus import Bus
-from outrider.mesh.errors import Unavailable, from_rpc
+from outrider.mesh.errors import Unreachable, from_rpc
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import channel, close_channels
 from outrider.mesh.tasks import Tasks
@@ -94,7 +94,7 @@ async def test_readiness_follows_the_service_while_it_loads(start: Start) -> Non
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
         told = (await http.get("/metrics")).text
         assert "outrider_bus_connected 1.0" in told
-        assert "outrider_bus_subscriptions 2.0" in told
+        assert re.search(r"^outrider_bus_subscriptions [1-9]", told, re.MULTILINE)
         assert re.search(r"^outrider_tasks [1-9]", told, re.MULTILINE)
         assert (await http.get("/nothing")).status_code == 404
         assert (await http.post("/readyz")).status_code == 405
@@ -219,7 +219,7 @@ async def test_a_call_to_a_process_that_is_killed_fails_as_unavailable(start: St
     tiny.signal(SIGKILL)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
-    assert type(from_rpc(caught.value)) is Unavailable
+    assert type(from_rpc(caught.value)) is Unreachable
 
 
 async def test_a_call_to_a_process_that_froze_fails_as_unavailable(start: Start, registry: Registry) -> None:
@@ -231,7 +231,7 @@ async def test_a_call_to_a_process_that_froze_fails_as_unavailable(start: Start,
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         async with asyncio.timeout(20):
             await call
-    assert type(from_rpc(caught.value)) is Unavailable
+    assert type(from_rpc(caught.value)) is Unreachable
     tiny.signal(SIGCONT)
 
 

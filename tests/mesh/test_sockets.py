@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,15 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.rpc import Server, channel, close_channels, local_target, new_socket
 
 
-async def test_a_server_is_reached_by_its_socket_for_as_long_as_it_listens(tmp_path: Path) -> None:
-    path = new_socket(str(tmp_path / "sockets"))
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose path leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory(prefix="outrider-", dir="/tmp") as path:
+        yield Path(path)
+
+
+async def test_a_server_is_reached_by_its_socket_for_as_long_as_it_listens(short: Path) -> None:
+    path = new_socket(str(short / "sockets"))
     assert path is not None
     server = Server(socket=path)
     await server.start()
@@ -32,22 +41,22 @@ def test_what_is_no_socket_here_is_reached_by_tcp(path: object) -> None:
     assert local_target("host:1", path) == "host:1"
 
 
-def test_sockets_that_killed_processes_left_are_removed_and_others_are_not(tmp_path: Path) -> None:
+def test_sockets_that_killed_processes_left_are_removed_and_others_are_not(short: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(tmp_path / "dead.sock"))
+        dead.bind(str(short / "dead.sock"))
     with socket.socket(socket.AF_UNIX) as alive:
-        alive.bind(str(tmp_path / "alive.sock"))
+        alive.bind(str(short / "alive.sock"))
         alive.listen()
-        (tmp_path / "other").touch()
-        assert new_socket(str(tmp_path)) != new_socket(str(tmp_path))
-        assert {path.name for path in tmp_path.iterdir()} == {"alive.sock", "other"}
+        (short / "other").touch()
+        assert new_socket(str(short)) != new_socket(str(short))
+        assert {path.name for path in short.iterdir()} == {"alive.sock", "other"}
 
 
-def test_by_itself_it_is_a_directory_that_nobody_else_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_by_itself_it_is_a_directory_that_nobody_else_may_use(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     path = new_socket("auto")
     assert path is not None
-    assert path.parent == tmp_path / "outrider"
+    assert path.parent == short / "outrider"
     assert path.parent.stat().st_mode & 0o777 == 0o700
     path.parent.chmod(0o777)
     assert new_socket("auto") is None

@@ -120,6 +120,7 @@ class Bus:
         self._check(subject)
         listening = Listening(self, subject, take)
         self._attached[listening] = None
+        _subscriptions.set(len(self._attached))
         if self._open:
             listening.listen(self._client)
         return listening
