@@ -57,7 +57,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32])
-    parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
     parser.add_argument("--drafters", default="ngram,suffix,model", help="those of mode on")
