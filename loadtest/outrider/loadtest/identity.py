@@ -64,9 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):
             f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}, {self.pages_are}"
         )
         guesses = f"{self.accepted} of {self.guesses} guesses came true"
-        return (
-            f"{run}, {self.pages_are}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
-        )
+        return f"{run}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
 
 
 def main() -> int:
