@@ -41,7 +41,6 @@ class Casualties:
 
     def clear(self) -> None:
         """There was a token."""
-
         self._dead.clear()
         self.leave()
 
