@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,7 @@ class RaggedBatch:
         *self.starts, self.rows = accumulate((s.rows for s in self.sequences), initial=0)
         for sequence in self.sequences:
             _check(sequence, page_size)
-        self.host_positions = _joined([self._positions(i) for i in range(len(self.sequences))])
+        self.host_positions = np.array([*chain.from_iterable(map(_positions, self.sequences, self.trees))])
         self.positions = torch.from_numpy(self.host_positions).to(device)
         self._slots: torch.Tensor | None = None
 
@@ -119,12 +119,6 @@ class RaggedBatch:
             self._slots = torch.from_numpy(slots).to(self.positions.device)
         return self._slots
 
-    def _positions(self, index: int) -> npt.NDArray[np.int64]:
-        sequence, tree = self.sequences[index], self.trees[index]
-        if tree is None:
-            return np.arange(sequence.context, sequence.context + sequence.rows)
-        return np.array(tree.depths[-sequence.rows :]) + sequence.context
-
 
 def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) -> npt.NDArray[np.int64]:
     """Slots in the pool of a sequence's tokens ``first`` to ``first + count - 1``."""
@@ -132,6 +126,12 @@ def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) ->
     pages = np.array(sequence.pages[page : (first + count - 1) // page_size + 1], np.int64)
     slots = (pages[:, None] * page_size + np.arange(page_size)).reshape(-1)
     return slots[first - page * page_size :][:count]
+
+
+def _positions(sequence: SequenceRows, tree: Tree | None) -> Iterable[int]:
+    if tree is None:
+        return range(sequence.context, sequence.context + sequence.rows)
+    return [sequence.context + depth for depth in tree.depths[-sequence.rows :]]
 
 
 def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

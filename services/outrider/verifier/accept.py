@@ -51,6 +51,8 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
         parents: index of each guess's parent, -1 for the sequence's end.
         drawn: the token that is decided at each row, one more than there are guesses.
     """
+    if not guesses:
+        return Accepted([0], [drawn[0]])
     rows_and_guesses = [*enumerate(zip(parents, guesses, strict=True), start=1)]
     children = {(parent + 1, token): row for row, (parent, token) in reversed(rows_and_guesses)}
     rows, tokens = [0], [drawn[0]]

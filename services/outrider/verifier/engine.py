@@ -8,7 +8,7 @@ from collections.abc import Sequence as Seq
 from math import inf
 
 from outrider.mesh.telemetry import get_logger
-from outrider.models.speculation import Drafter, DraftTree, MergedTree
+from outrider.models.speculation import NO_GUESSES, Drafter, DraftTree, MergedTree
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
 from outrider.verifier.budget import CostCurve
@@ -201,12 +201,13 @@ class Engine:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
             self.cache.offer(sequence)
             if work.draws:
-                self._decide(sequence, Accepted([0], drawn.tokens), MergedTree(), drawn)
+                self._decide(sequence, Accepted([0], drawn.tokens), NO_GUESSES, drawn)
             return
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
-        self._runner.keep(sequence, accepted.rows)
         cached = sequence.cached + len(accepted.rows)
-        self.guessing.learn(sequence, guesses, accepted)
+        if guesses:
+            self._runner.keep(sequence, accepted.rows)
+            self.guessing.learn(sequence, guesses, accepted)
         self._decide(sequence, accepted, guesses, drawn)
         if sequence.finish is None:
             self.scheduler.commit(sequence, cached)

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
+from outrider.models.speculation import NO_GUESSES, Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
 from outrider.verifier.accept import Accepted
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 from outrider.verifier.runner import Runner
@@ -119,6 +119,8 @@ class Guessing:
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
         self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        if not any(sequence.trees for sequence in plan.decoding):
+            return [NO_GUESSES] * len(plan.decoding)
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
@@ -131,7 +133,7 @@ class Guessing:
     def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
         depth = min(sequence.left - 1, self._scheduler.limits.context_length - len(sequence.tokens) - 1)
         if depth <= 0 or not sequence.trees:
-            return MergedTree()
+            return NO_GUESSES
         greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
         trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=lambda tree: self._usual[tree.drafter])
         if weighs:
@@ -159,6 +161,8 @@ class Guessing:
         return bool(tree.proposals) and all(q.replacement == replacement for q in tree.proposals.values())
 
     def _fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
+        if not tree:
+            return tree
         room = self._scheduler.room_for_guesses(sequence, len(tree))
         return tree if room == len(tree) else tree.take(range(room))
 

@@ -13,7 +13,7 @@ from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.race_sample import draw, edited, race
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling, draws
-from outrider.models.speculation import Acceptance, MergedTree, VerifiedTree
+from outrider.models.speculation import NO_GUESSES, Acceptance, MergedTree, VerifiedTree
 from outrider.verifier.accept import Race
 from outrider.verifier.budget import CostCurve
 from outrider.verifier.edits import EditBatch
@@ -150,11 +150,11 @@ class Runner:
         parents = None if work.guesses is None else [-1] + [parent + 1 for parent in work.guesses.parents]
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
-    @torch.inference_mode()
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
         """Moves the accepted rows of a verified tree to where the sequence goes on."""
         if list(rows) != list(range(len(rows))):
-            kv_compact(self.pool, sequence.pages, sequence.cached, rows)
+            with torch.inference_mode():
+                kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7) -> CostCurve:
@@ -223,7 +223,7 @@ def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
     for work in works:
         if count := _draw_count(work):
             for rule in work.sequence.rules:
-                rule.edit(batch, row, work.guesses or MergedTree())
+                rule.edit(batch, row, work.guesses or NO_GUESSES)
             row += count
     return batch
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.native.build import library
+from outrider.kernels.native.sequences import Sequences
 from outrider.kernels.pool import KvPool
 from torch import Tensor
 
 HEAD_DIMS = (16, 32, 64, 80, 96, 128, 256)
 """Sizes of a head that there is code for."""
-_MOST_NODES = 4096
 _FAULTS = {
     1: (IndexError, "a token id is not in the vocabulary"),
     2: (IndexError, "a position is beyond the model's context"),
@@ -104,14 +104,6 @@ class Model(Structure):
         ("norm", c_void_p),
         ("layer", POINTER(_Layer)),
         ("logits", _Linear),
-    )
-
-
-class _Sequence(Structure):
-    _fields_ = (
-        ("pages", c_void_p),
-        ("parents", c_void_p),
-        *((name, c_int32) for name in ("rows", "context", "nodes", "first_row")),
     )
 
 
@@ -210,13 +202,10 @@ class NativeDecoder:
         if pool.dtype != self.kv_dtype:
             raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
         hidden = torch.empty(batch.rows, self._shape.hidden)
-        kept: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
-        sequences = (_Sequence * len(batch.sequences))(
-            *(_sequence(each, first, kept) for each, first in zip(batch.sequences, batch.starts, strict=True))
-        )
+        sequences = Sequences(batch)
         step = _Step(
-            ids.data_ptr(), batch.positions.data_ptr(), ctypes.addressof(sequences), pool.data.data_ptr(),
-            hidden.data_ptr(), pool.data.stride(0), len(sequences), batch.rows, pool.page_size, pool.pages,
+            ids.data_ptr(), batch.positions.data_ptr(), sequences.address, pool.data.data_ptr(),
+            hidden.data_ptr(), pool.data.stride(0), len(batch.sequences), batch.rows, pool.page_size, pool.pages,
         )  # fmt: skip
         if fault := self.library.outrider_forward(self.handle, step):
             kind, text = _FAULTS[fault]
@@ -255,15 +244,3 @@ class NativeDecoder:
         self.library.outrider_pack(packed.data_ptr(), weight.data_ptr(), n, k, self._is_bf16)
         bias = None if product.bias is None else product.bias.float()
         return _Linear(self._keep(packed), self._keep(bias), n, k)
-
-
-def _sequence(rows: SequenceRows, first: int, kept: list[np.ndarray[tuple[int], np.dtype[np.int32]]]) -> _Sequence:
-    if rows.nodes > _MOST_NODES and rows.parents is not None:
-        raise ValueError(f"a tree of {rows.nodes} nodes; there may be up to {_MOST_NODES}")
-    kept.append(np.asarray(rows.pages, np.int32))
-    parents = None
-    if rows.parents is not None:
-        kept.append(np.asarray(rows.parents, np.int32))
-        parents = kept[-1].ctypes.data
-    pages = kept[-1 if parents is None else -2].ctypes.data
-    return _Sequence(pages, parents, rows.rows, rows.context, rows.nodes, first)

@@ -3,9 +3,10 @@
 from outrider.models.speculation.acceptance import Acceptance, AcceptanceError, VerifiedTree
 from outrider.models.speculation.drafter import Drafter, DrafterContext, DrafterError, HiddenDrafter, Opening
 from outrider.models.speculation.proposals import Proposal
-from outrider.models.speculation.tree import DraftTree, MergedTree, merge
+from outrider.models.speculation.tree import NO_GUESSES, DraftTree, MergedTree, merge
 
 __all__ = [
+    "NO_GUESSES",
     "Acceptance",
     "AcceptanceError",
     "DraftTree",

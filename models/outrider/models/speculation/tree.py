@@ -119,6 +119,8 @@ class MergedTree:
     def take(self, nodes: Iterable[int]) -> MergedTree:
         """The sub-tree of ``nodes``, which must hold every node's parent."""
         kept = sorted(nodes)
+        if not kept:
+            return NO_GUESSES
         renamed = {-1: -1} | {node: index for index, node in enumerate(kept)}
         return MergedTree(
             [self.tokens[n] for n in kept],
@@ -131,6 +133,9 @@ class MergedTree:
             [self.firsts[n] for n in kept],
         )
 
+
+NO_GUESSES = MergedTree()
+"""The tree without nodes, to be shared: nothing may be added to it."""
 
 Odds = Callable[[float], float]
 """Turns a drafter's confidence into the probability that such a guess is right."""
