@@ -42,13 +42,17 @@ class Buffer {
 template <class W, class X, class K>
 class Decoder {
  public:
-  explicit Decoder(const Model& model) : m_(model), team_(model.threads) {}
+  explicit Decoder(const Model& model) : m_(model), team_(model.threads) {
+    for (int i = 0; i < m_.layers; i++)
+      for (const Linear* each : {&m_.layer[i].qkv, &m_.layer[i].output, &m_.layer[i].gate_up, &m_.layer[i].down})
+        products_ += each->n * each->k;
+  }
 
   int forward(const Step& step) {
     if (int fault = check(step)) return fault;
     prepare(step.rows);
-    next_item_.store(0);
-    team_.run([&](int member) { forward(step, member); });
+    Team::Help help(team_, step.rows * products_ >= SHARED);
+    run(step);
     return NONE;
   }
 
@@ -56,13 +60,14 @@ class Decoder {
     long inner = round_up(m_.hidden, 32);
     X* narrow = narrow_.need(rows * inner);
     for (long r = 0; r < rows; r++) narrowed(hidden + r * m_.hidden, narrow + r * inner, m_.hidden);
+    Team::Help help(team_, rows * m_.logits.n * m_.logits.k >= SHARED);
     if (m_.logits.n % BLOCK == 0) {
-      team_.run([&](int member) { multiply(m_.logits, narrow, inner, rows, out, m_.logits.n, member); });
+      multiply(m_.logits, narrow, inner, rows, out, m_.logits.n);
       return;
     }
     long width = round_up(m_.logits.n, BLOCK);
     float* padded = wide_.need(rows * width);
-    team_.run([&](int member) { multiply(m_.logits, narrow, inner, rows, padded, width, member); });
+    multiply(m_.logits, narrow, inner, rows, padded, width);
     for (long r = 0; r < rows; r++)
       std::memcpy(out + r * m_.logits.n, padded + r * width, m_.logits.n * sizeof(float));
   }
@@ -93,45 +98,44 @@ class Decoder {
     a_ = input_.need(rows * inner_);
   }
 
-  void forward(const Step& step, int member) {
-    long first, last;
-    Team::share(step.rows, member, m_.threads, first, last);
-    for (long r = first; r < last; r++) embed(step.ids[r], x_ + r * m_.hidden);
+  void run(const Step& step) {
+    team_.ranges(step.rows, [&](long first, long last) {
+      for (long r = first; r < last; r++) embed(step.ids[r], x_ + r * m_.hidden);
+    });
     const float* delta = nullptr;
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
       Cache<K> cache{(K*)step.pool + i * step.layer_stride, 2L * m_.kv_heads * m_.head_dim, step.page_size, m_.kv_heads,
                   m_.head_dim};
-      for (long r = first; r < last; r++) normed(r, delta, layer.attention_norm, a_ + r * inner_);
-      team_.meet();
-      multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_, member);
-      team_.meet();
-      turn(step, layer, cache, first, last);
-      team_.meet();
-      attend(step, cache, i);
-      team_.meet();
-      multiply(layer.output, a_, inner_, step.rows, delta_, hidden_width_, member);
-      team_.meet();
-      for (long r = first; r < last; r++) normed(r, delta_, layer.feed_forward_norm, a_ + r * inner_);
-      team_.meet();
+      norm(step.rows, delta, layer.attention_norm);
+      multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
+      team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, cache, first, last); });
+      attend(step, cache);
+      multiply(layer.output, a_, inner_, step.rows, delta_, hidden_width_);
+      norm(step.rows, delta_, layer.feed_forward_norm);
       for (long panel = 0; panel < step.rows; panel += PANEL)
-        feed_forward(layer, panel, std::min<long>(PANEL, step.rows - panel), member);
+        feed_forward(layer, panel, std::min<long>(PANEL, step.rows - panel));
       delta = delta_;
     }
-    for (long r = first; r < last; r++) normed(r, delta, m_.norm, step.hidden + r * m_.hidden);
+    team_.ranges(step.rows, [&](long first, long last) {
+      for (long r = first; r < last; r++) normed(r, delta, m_.norm, step.hidden + r * m_.hidden);
+    });
+  }
+
+  void norm(long rows, const float* delta, const float* weight) {
+    team_.ranges(rows, [&](long first, long last) {
+      for (long r = first; r < last; r++) normed(r, delta, weight, a_ + r * inner_);
+    });
   }
 
   // Of some rows, so few that what lies between the products stays in the cache.
-  void feed_forward(const Layer& layer, long panel, long rows, int member) {
+  void feed_forward(const Layer& layer, long panel, long rows) {
     X* a = a_ + panel * inner_;
-    long first, last;
-    Team::share(rows, member, m_.threads, first, last);
-    multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_, member);
-    team_.meet();
-    for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
-    team_.meet();
-    multiply(layer.down, a, inner_, rows, delta_ + panel * hidden_width_, hidden_width_, member);
-    team_.meet();
+    multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_);
+    team_.ranges(rows, [&](long first, long last) {
+      for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
+    });
+    multiply(layer.down, a, inner_, rows, delta_ + panel * hidden_width_, hidden_width_);
   }
 
   void embed(int64_t id, float* to) const {
@@ -166,10 +170,15 @@ class Decoder {
       for (long i = count; i < round_up(count, 32); i++) to[i] = T(0);
   }
 
-  // A product's columns that fall to one member, and its bias.
-  void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo, int member) {
-    long first, last, width = BLOCK;
-    Team::share(round_up(linear.n, BLOCK) / BLOCK, member, m_.threads, first, last);
+  void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo) {
+    team_.ranges(round_up(linear.n, BLOCK) / BLOCK,
+                 [&](long first, long last) { multiply(linear, x, ldx, rows, out, ldo, first, last); });
+  }
+
+  // The columns of some of a product's blocks, with their bias.
+  static void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo, long first,
+                       long last) {
+    long width = BLOCK;
 #if defined(__AMX_BF16__)
     if constexpr (!std::is_same_v<W, float>) {
       linear_tiles(x, ldx, rows, (const bf16*)linear.weight, linear.k, out, ldo, 2 * first, 2 * last);
@@ -221,19 +230,17 @@ class Decoder {
     }
   }
 
-  // Takes pieces of attention, a key head of some rows of a sequence each, for as long as there are any.
-  void attend(const Step& step, const Cache<K>& cache, int layer) {
+  // A piece is a key head of some rows of a sequence.
+  void attend(const Step& step, const Cache<K>& cache) {
     long items = 0;
     for (long i = 0; i < step.count; i++) items += pieces(step.sequences[i]) * m_.kv_heads;
-    for (;;) {
-      long item = next_item_.fetch_add(1) - layer * (items + m_.threads);
-      if (item >= items) return;
+    team_.each(items, [&](long item) {
       long i = 0;
       for (; item >= pieces(step.sequences[i]) * m_.kv_heads; i++) item -= pieces(step.sequences[i]) * m_.kv_heads;
       const Sequence& s = step.sequences[i];
       long begin = item / m_.kv_heads * PIECE;
       attend_piece(cache, s, item % m_.kv_heads, begin, std::min<long>(begin + PIECE, s.rows));
-    }
+    });
   }
 
   static constexpr long PIECE = 64, PANEL = 64;
@@ -283,9 +290,12 @@ class Decoder {
     fill(to, m_.intermediate);
   }
 
+  // Products from which on a step, of so many rows times weights, is worth waking other threads for.
+  static constexpr long SHARED = 16 << 20;
+
   const Model m_;
   Team team_;
-  std::atomic<long> next_item_{0};
+  long products_ = 0;  // for each row
   long qkv_width_ = 0, hidden_width_ = 0, gate_width_ = 0, inner_ = 0;
   float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr;
   X* a_ = nullptr;

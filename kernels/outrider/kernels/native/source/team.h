@@ -1,8 +1,10 @@
-// Threads that run one function together, each with its number, and wait for each other in between.
+// Threads that help with one phase of a step after another. Whoever is free takes a phase's next piece, and the caller
+// takes them too: a thread that the system does not let run costs its help, not a wait.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <functional>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -10,7 +12,7 @@
 class Team {
  public:
   explicit Team(int size) : size_(size) {
-    for (int i = 1; i < size; i++) threads_.emplace_back([this, i] { serve(i); });
+    for (int i = 1; i < size; i++) threads_.emplace_back([this] { serve(); });
   }
   ~Team() {
     {
@@ -20,65 +22,98 @@ class Team {
     wake_.notify_all();
     for (auto& thread : threads_) thread.join();
   }
-  int size() const { return size_; }
 
-  // Runs work(member) on every member; the caller is member 0.
-  void run(const std::function<void(int)>& work) {
-    if (size_ > 1) {
-      {
-        std::lock_guard<std::mutex> hold(mutex_);
-        work_ = &work;
-        round_++;
-      }
-      wake_.notify_all();
+  // The other threads help for as long as this lives, if they are wanted.
+  class Help {
+   public:
+    Help(Team& team, bool wanted) : team_(team) {
+      if (wanted && team.size_ > 1) team.call();
     }
-    work(0);
-    meet();
-  }
+    ~Help() { team_.called_.store(false, std::memory_order_relaxed); }
 
-  // Returns once every member has come here.
-  void meet() {
-    if (size_ == 1) return;
-    unsigned turn = turn_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-      arrived_.store(0, std::memory_order_relaxed);
-      turn_.store(turn + 1, std::memory_order_release);
+   private:
+    Team& team_;
+  };
+
+  // A phase: work(i) for every i in [0, n), in no order. Returns when all are done.
+  template <class Work>
+  void each(long n, const Work& work) {
+    if (n <= 1 || !called_.load(std::memory_order_relaxed)) {
+      for (long i = 0; i < n; i++) work(i);
       return;
     }
-    for (int spins = 0; turn_.load(std::memory_order_acquire) == turn; spins++)
-      if (spins > 4000) std::this_thread::yield();
+    context_.store(&work, std::memory_order_relaxed);
+    work_.store([](const void* it, long i) { (*static_cast<const Work*>(it))(i); }, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    ticket_.store(++phase_ << 32 | (uint64_t)n, std::memory_order_release);
+    while (take_piece()) {
+    }
+    for (int spins = 0; done_.load(std::memory_order_acquire) != n; spins++) idle(spins);
   }
 
-  // The members' share of n pieces: [first, last).
-  static void share(long n, int member, int size, long& first, long& last) {
-    first = n * member / size;
-    last = n * (member + 1) / size;
+  // A phase over [0, n): work(first, last) for some ranges that make it up.
+  template <class Work>
+  void ranges(long n, const Work& work) {
+    long pieces = called_.load(std::memory_order_relaxed) ? std::min(n, PIECES * size_) : 1;
+    each(pieces, [&](long i) { work(n * i / pieces, n * (i + 1) / pieces); });
   }
 
  private:
-  void serve(int member) {
-    unsigned seen = 0;
+  static constexpr long PIECES = 4;  // for each thread, so that one that comes late finds something left
+
+  void call() {
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      called_.store(true, std::memory_order_relaxed);
+    }
+    wake_.notify_all();
+  }
+
+  void serve() {
     for (;;) {
-      const std::function<void(int)>* work;
       {
         std::unique_lock<std::mutex> hold(mutex_);
-        wake_.wait(hold, [&] { return stopping_ || round_ != seen; });
+        wake_.wait(hold, [&] { return stopping_ || called_.load(std::memory_order_relaxed); });
         if (stopping_) return;
-        seen = round_;
-        work = work_;
       }
-      (*work)(member);
-      meet();
+      for (int spins = 0; called_.load(std::memory_order_relaxed); spins++)
+        if (take_piece()) spins = 0;
+        else idle(spins);
     }
+  }
+
+  // Does a piece of the present phase, if one is left. The ticket holds the number of the phase and how many pieces are
+  // left: who takes one has seen that phase's work, since the next begins only when all pieces of this are done.
+  bool take_piece() {
+    uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    while (uint32_t left = (uint32_t)ticket) {
+      auto work = work_.load(std::memory_order_relaxed);
+      auto context = context_.load(std::memory_order_relaxed);
+      if (ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        work(context, left - 1);
+        done_.fetch_add(1, std::memory_order_release);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  static void idle(int spins) {
+    if (spins > 2000) std::this_thread::yield();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#endif
   }
 
   const int size_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  const std::function<void(int)>* work_ = nullptr;
-  unsigned round_ = 0;
   bool stopping_ = false;
-  std::atomic<int> arrived_{0};
-  std::atomic<unsigned> turn_{0};
+  std::atomic<bool> called_{false};
+  uint64_t phase_ = 0;
+  std::atomic<const void*> context_{nullptr};
+  std::atomic<void (*)(const void*, long)> work_{nullptr};
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<long> done_{0};
 };
