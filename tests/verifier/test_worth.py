@@ -11,7 +11,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DraftTree, Opening
 from outrider.verifier.engine import Engine
 from outrider.verifier.sequence import Request
-from outrider.verifier.worth import Prices, Regime, Worth, Yield
+from outrider.verifier.worth import Patience, Prices, Regime, Worth, Yield
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
@@ -102,6 +102,38 @@ def test_one_that_was_held_up_once_is_not_left_alone_for_it() -> None:
         assert not worth.quiet(ONE)
 
 
+def test_of_many_sequences_a_few_are_enough_to_see_that_it_does_not_pay() -> None:
+    worth, asked_all = Worth(), 0
+    prices = Prices(token=1.0, row=0.1, step=9.0, sequences=9)
+    for _ in range(2000):
+        few = worth.tries_few(MANY, "d")
+        asked_all += not few and not worth.quiet(MANY)
+        worth.step(MANY, {"d": Yield(4, 0, 1.0, part=0.25) if few else Yield(16, 0, 4.0)}, prices)
+    assert "d" in worth.quiet(MANY)
+    assert asked_all == 0
+    assert not Worth().tries_few(ONE, "d")
+    assert not Patience().tries_few(MANY, "d")
+
+
+def test_all_sequences_follow_where_it_pays_for_a_few_of_them() -> None:
+    worth, few = Worth(), []
+    prices = Prices(token=1.0, row=0.1, step=9.0, sequences=9)
+    for _ in range(300):
+        few.append(worth.tries_few(MANY, "d"))
+        worth.step(MANY, {"d": Yield(4, 2, 0.1, part=0.25) if few[-1] else Yield(16, 8, 0.4)}, prices)
+    assert 10 < few.index(False) < 40
+    assert not any(few[few.index(False) :])
+
+
+def test_what_pays_for_fewer_sequences_is_asked_about_all_of_more_at_once() -> None:
+    worth = Worth()
+    for _ in range(100):
+        worth.step(Regime.of([False] * 3), {"d": GOOD}, PRICES)
+    worth.step(MANY, {"d": GOOD, "new": GOOD}, PRICES)
+    assert not worth.tries_few(MANY, "d")
+    assert worth.tries_few(MANY, "new")
+
+
 class Slow(EverythingDrafter):
     """Takes its time, for all guesses there are or for none."""
 
@@ -144,6 +176,34 @@ def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: Mak
     engine = make_engine(50, [right], judged=True)
     assert answer(engine, names) == said
     assert right.calls > 0.9 * engine.tally.steps
+
+
+class Sparing(Slow):
+    """Notes of how many sequences it is asked about."""
+
+    def __init__(self, vocabulary: int, right: bool) -> None:
+        super().__init__(vocabulary, right)
+        self.asked: list[int] = []
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.asked.append(0)
+        return super().draft()
+
+    def draft_few(self, sessions: int) -> list[tuple[int, DraftTree]]:
+        self.asked.append(sessions)
+        return [found for found in super().draft() if found[0] <= sessions]
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_the_engine_tries_a_drafter_on_a_few_of_many_sequences(make_engine: MakeEngine, right: bool) -> None:
+    sparing = Sparing(50, right)
+    engine = make_engine(50, [sparing], judged=True, running=16)
+    for number in range(16):
+        engine.submit(Request(str(number), "t", [1, 2, 3], Sampling(1.0, seed=number), 120))
+    while engine.load == 16:
+        engine.step()
+    assert sparing.asked[2:12] == [4] * 10
+    assert (0 in sparing.asked[12:]) == right
 
 
 def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:

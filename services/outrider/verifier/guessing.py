@@ -8,7 +8,16 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from outrider.models.speculation import NO_GUESSES, Drafter, DraftTree, HiddenDrafter, MergedTree, Opening, merge
+from outrider.models.speculation import (
+    NO_GUESSES,
+    Drafter,
+    DraftTree,
+    HiddenDrafter,
+    MergedTree,
+    Opening,
+    SparingDrafter,
+    merge,
+)
 from outrider.verifier.accept import Accepted
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 from outrider.verifier.runner import Runner
@@ -17,6 +26,7 @@ from outrider.verifier.sequence import Sequence
 from outrider.verifier.worth import Prices, Regime, Worth, Yield
 
 _MOST_NODES = 63
+_FEWEST, _PART = 2, 4
 
 
 @dataclass(slots=True)
@@ -51,6 +61,8 @@ class Guessing:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._local = list(drafters)
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
+        self._sparing = [drafter.name for drafter in drafters if isinstance(drafter, SparingDrafter)]
+        self._few: dict[str, int] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace, self._worth = Pace(), worth
         self._known = {drafter.name for drafter in drafters}
@@ -109,7 +121,9 @@ class Guessing:
             if drafter.name in self.quiet:
                 continue
             began = perf_counter()
-            for number, tree in drafter.draft():
+            few = self._few.get(drafter.name)
+            trees = drafter.draft_few(few) if few and isinstance(drafter, SparingDrafter) else drafter.draft()
+            for number, tree in trees:
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, f"local:{drafter.name}")
             self._waited[drafter.name] = waited = perf_counter() - began
@@ -205,13 +219,16 @@ class Guessing:
     def _weigh(self, plan: Plan, prices: Prices) -> None:
         """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
         self._known |= self._heard
+        parts = {name: min(few / len(plan.decoding), 1.0) for name, few in self._few.items()}
         done = {
-            name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0))
+            name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0), parts.get(name, 1.0))
             for name in self._admitted(plan)
             if name in self._heard or name in self._waited or name in self.quiet
         }
         self._heard = set()
         self._worth.step(self._regime, done, prices)
         self.quiet = self._worth.quiet(self._regime)
+        few = max(_FEWEST, len(plan.decoding) // _PART)
+        self._few = {name: few for name in self._sparing if self._worth.tries_few(self._regime, name)}
         for sequence in plan.decoding if self.quiet else ():
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}

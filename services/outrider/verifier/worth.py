@@ -14,6 +14,7 @@ _TRIAL, _FADE = 48, 1 - 1 / 64
 _SHORTEST, _LONGEST = 384, 8192
 _LEAST = 0.01
 _GLANCE, _HARM = 12, -0.05
+_SAMPLE, _POOR, _MANY = 24, -0.15, 4
 _PLAIN, _SETTLING = 20, 4
 _OFTEN, _SELDOM, _AMPLE = 384, 2048, 0.3
 
@@ -43,11 +44,13 @@ class Yield:
         bought: of its guesses, how many were verified.
         accepted: of those, how many came true.
         drafting: seconds for which the step waited for it.
+        part: of the step's sequences, how many it was asked about.
     """
 
     bought: int = 0
     accepted: int = 0
     drafting: float = 0.0
+    part: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Prices:
 
 @dataclass(slots=True)
 class _Book:
+    many: bool = False
+    few: bool = False
     earned: float = 0.0
     time: float = 0.0
     steps: int = 0
@@ -89,13 +94,15 @@ class _Book:
         drafting = self._drafting(done.drafting)
         earned = done.accepted * prices.token - done.bought * prices.row - drafting
         self.earned = self.earned * _FADE + earned
-        self.sequences = self.sequences * _FADE + prices.sequences
+        self.sequences = self.sequences * _FADE + prices.sequences * done.part
         self.accepted = self.accepted * _FADE + done.accepted
         self.bought = self.bought * _FADE + done.bought
         self.drafting = self.drafting * _FADE + drafting
-        self.time = self.time * _FADE + prices.step
+        self.time = self.time * _FADE + prices.step * done.part
         self.steps += 1
-        if self.steps >= _TRIAL or (self.steps >= _GLANCE and self.share < _HARM):
+        if self.few:
+            self._judge_few()
+        elif self.steps >= _TRIAL or (self.steps >= _GLANCE and self.share < _HARM):
             self._judge()
 
     def would_harm(self, prices: Prices) -> bool:
@@ -112,19 +119,35 @@ class _Book:
         self.usual += (seconds - self.usual) / 8 if self.usual else seconds
         return seconds
 
+    def _judge_few(self) -> None:
+        """What a few sequences tell is enough to leave it alone, and else to ask it about all."""
+        if self.steps >= _GLANCE and self.share < _POOR:
+            self._leave()
+        elif self.steps >= _SAMPLE:
+            if self.share < _HARM:
+                self._leave()
+            else:
+                self._begin(few=False)
+
     def _judge(self) -> None:
         if self.share >= _LEAST:
             self.rest = _SHORTEST
-            return
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
         self.quiet, self.rest = self.rest, min(2 * self.rest, _LONGEST)
-        self.earned = self.time = 0.0
-        self.steps = 0
+        self._begin(few=self.many)
+
+    def _begin(self, few: bool) -> None:
+        self.few, self.earned, self.time, self.steps = few, 0.0, 0.0, 0
 
 
 @dataclass(slots=True)
 class _Ledger:
     """The books of one regime."""
 
+    many: bool = False
     books: dict[str, _Book] = field(default_factory=dict)
     plain: int = 0
     until_plain: int = _OFTEN
@@ -142,7 +165,7 @@ class _Ledger:
             self.plain -= 1
             return
         for name, each in done.items():
-            book = self.books.setdefault(name, _Book())
+            book = self.books.setdefault(name, _Book(self.many, few=self.many))
             if book.quiet:
                 book.quiet -= 1
             else:
@@ -167,6 +190,12 @@ class Worth:
         ledger = self._ledgers.get(regime)
         return ledger.quiet if ledger is not None else frozenset()
 
+    def tries_few(self, regime: Regime, drafter: str) -> bool:
+        """Whether a few sequences are enough to ask ``drafter`` about: it is on trial, and there are many."""
+        ledger = self._ledgers.get(regime)
+        book = ledger.books.get(drafter) if ledger is not None else None
+        return regime.size >= _MANY if book is None else book.few
+
     def is_plain(self, regime: Regime, admitted: frozenset[str]) -> bool:
         """Whether nobody of those that are known and ``admitted`` is asked, nor was a moment ago."""
         ledger = self._ledgers.get(regime)
@@ -181,12 +210,17 @@ class Worth:
         self._ledgers[regime].step(done, prices)
 
     def _begin(self, regime: Regime, prices: Prices) -> _Ledger:
-        """A ledger in which those rest at first that do not pay for fewer sequences, or would not for so many."""
+        """A ledger in which those rest at first that do not pay for fewer sequences, or would not for so many.
+
+        Others that pay for fewer are asked about all at once.
+        """
+        many = regime.size >= _MANY
         fewer = [known for known in self._ledgers if known.greedy == regime.greedy and known.size < regime.size]
         nearest = max(fewer, key=lambda known: known.size, default=None)
         books = self._ledgers[nearest].books if nearest else {}
+        begun = {name: _Book(many) for name, book in books.items() if book.steps >= _TRIAL}
         resting = [name for name, book in books.items() if book.quiet or book.would_harm(prices)]
-        return _Ledger({name: _Book(quiet=_SHORTEST, rest=2 * _SHORTEST) for name in resting})
+        return _Ledger(many, begun | {name: _Book(many, many, quiet=_SHORTEST, rest=2 * _SHORTEST) for name in resting})
 
 
 class Patience(Worth):
@@ -194,3 +228,7 @@ class Patience(Worth):
 
     def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
         """Takes nothing in."""
+
+    def tries_few(self, regime: Regime, drafter: str) -> bool:
+        """Never: all sequences are guessed at."""
+        return False

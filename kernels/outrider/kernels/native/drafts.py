@@ -143,14 +143,19 @@ class NativeDrafts:
         free: int = self._library.outrider_drafts_free_pages(self._handle)
         return free
 
-    def draft(self, rounds: int, most: int) -> list[Grown]:
-        """Runs the model up to ``rounds`` times; the trees that are better now, of up to ``most`` nodes each."""
+    def draft(self, rounds: int, most: int, sessions: int | None = None) -> list[Grown]:
+        """Runs the model up to ``rounds`` times; the trees that are better now, of up to ``most`` nodes each.
+
+        With ``sessions`` only so many are guessed at, those of the lowest numbers.
+        """
         room = len(self._open)
         trees = (_Tree * room)()
         tokens, parents = np.empty((2, room * most), np.int32)
         confidences = np.empty(room * most, np.float32)
         nodes = _Nodes(tokens.ctypes.data, parents.ctypes.data, confidences.ctypes.data)
-        count = self._library.outrider_drafts_draft(self._handle, rounds, most, trees, byref(nodes))
+        count = self._library.outrider_drafts_draft(
+            self._handle, rounds, room if sessions is None else sessions, most, trees, byref(nodes)
+        )
         return [
             Grown(
                 tree.number,
@@ -170,5 +175,5 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
-    loaded.outrider_drafts_draft.argtypes = (c_void_p, c_int32, c_int32, POINTER(_Tree), POINTER(_Nodes))
+    loaded.outrider_drafts_draft.argtypes = (*(c_void_p, c_int32, c_int32, c_int32, POINTER(_Tree), POINTER(_Nodes)),)
     return loaded

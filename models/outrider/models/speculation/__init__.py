@@ -1,7 +1,14 @@
 """Guesses: draft trees, what a drafter is, and how trees are merged and cut. No transport."""
 
 from outrider.models.speculation.acceptance import Acceptance, AcceptanceError, VerifiedTree
-from outrider.models.speculation.drafter import Drafter, DrafterContext, DrafterError, HiddenDrafter, Opening
+from outrider.models.speculation.drafter import (
+    Drafter,
+    DrafterContext,
+    DrafterError,
+    HiddenDrafter,
+    Opening,
+    SparingDrafter,
+)
 from outrider.models.speculation.proposals import Proposal
 from outrider.models.speculation.tree import NO_GUESSES, DraftTree, MergedTree, merge
 
@@ -17,6 +24,7 @@ __all__ = [
     "MergedTree",
     "Opening",
     "Proposal",
+    "SparingDrafter",
     "VerifiedTree",
     "merge",
 ]

@@ -132,9 +132,12 @@ class EagerTrees:
         return self._pages.available
 
     @torch.inference_mode()
-    def draft(self, most: int) -> list[tuple[int, DraftTree]]:
-        """One run of the model over the most promising nodes of all sequences; trees of up to ``most`` guesses."""
-        works = self._plan()
+    def draft(self, most: int, sessions: int | None = None) -> list[tuple[int, DraftTree]]:
+        """One run of the model over the most promising nodes of all sequences; trees of up to ``most`` guesses.
+
+        With ``sessions`` only so many are guessed at, those of the lowest numbers.
+        """
+        works = self._plan(sessions)
         if not works:
             return []
         batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device=self._model.device)
@@ -156,8 +159,9 @@ class EagerTrees:
             for s in improved
         ]
 
-    def _plan(self) -> list[_Work]:
-        live = [s for s in self._sessions.values() if not s.muted and len(s.tokens) < self._context_length]
+    def _plan(self, sessions: int | None) -> list[_Work]:
+        known = sorted(self._sessions.values(), key=lambda s: s.number)
+        live = [s for s in known if not s.muted and len(s.tokens) < self._context_length][:sessions]
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
         prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
         for session in live:
