@@ -152,6 +152,25 @@ def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     assert torch.equal(got[[0, 2]], wanted[[42, 43]])
 
 
+def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
+    library: ctypes.CDLL, tmp_path: Path
+) -> None:
+    theirs = _save(tmp_path, "llama 2", **_WIDE | {"num_key_value_heads": 2, "num_hidden_layers": 1})
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight.add_(3)
+        attention = theirs.model.layers[0].self_attn
+        attention.q_proj.weight.copy_(
+            attention.q_proj.weight.view(2, 2, 64, 256)[:, :1].expand(2, 2, 64, 256).flatten(0, 2)
+        )
+        attention.k_proj.weight.copy_(-attention.q_proj.weight.view(2, 2, 64, 256)[:, 0].flatten(0, 1))
+    theirs.save_pretrained(tmp_path)
+    model, ids, pages = LlamaModel.load(tmp_path, dtype="bfloat16"), tokens(60), range(20)
+    pool = model.new_pool(20, PAGE_SIZE)
+    chunks(model, pool, ids[:50], [50], pages)
+    got = step(model, pool, [(ids[50:], SequenceRows(10, 50, pages, range(-1, 9)))])[0]
+    assert torch.equal(got, whole(model, ids)[50:])
+
+
 def _poison(pool: KvPool) -> None:
     """Not-a-number where nothing was written: it must never be read."""
     pool.data.fill_(float("nan"))
