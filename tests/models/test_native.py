@@ -24,7 +24,7 @@ from tests.models.runs import PAGE_SIZE, chunks, step, whole
 Load = Callable[..., LlamaModel]
 
 _ABLE = [level for level in build.levels() if level.needs <= build._cpu_flags()]
-_TRIED = [_ABLE[0], *(level for level in _ABLE[1:] if level.name == "avx2")]
+_TRIED = [_ABLE[0], *(level for level in _ABLE[1:] if level.name in ("avx512bf16", "avx2"))]
 _LENGTH = 150
 _WIDE = {"hidden_size": 256, "intermediate_size": 208, "num_attention_heads": 4, "head_dim": 64}
 _tries = settings(max_examples=10, deadline=None)
@@ -80,8 +80,13 @@ def test_says_what_transformers_says_of_every_family(library: ctypes.CDLL, famil
 
 @pytest.mark.parametrize(
     "shape",
-    [_WIDE, _WIDE | {"head_dim": 16}, _WIDE | {"head_dim": 96, "num_key_value_heads": 1}, {"num_key_value_heads": 6}],
-    ids=["64", "16", "96 of one", "no group"],
+    [
+        _WIDE,
+        _WIDE | {"head_dim": 16},
+        _WIDE | {"head_dim": 96, "num_key_value_heads": 1},
+        {"num_key_value_heads": 6, "head_dim": 32},
+    ],
+    ids=["64", "16", "96 of one", "32, no group"],
 )
 def test_bfloat16_is_as_near_as_an_operator_at_a_time(
     library: ctypes.CDLL, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +128,17 @@ def test_a_row_has_the_same_bits_however_it_comes(load: Load, dtype: str, thread
     tried()
 
 
+@pytest.mark.parametrize(("dtype", "head_dim"), [("float32", 64), ("bfloat16", 64), ("bfloat16", 80)])
+def test_pages_are_narrow_where_pairs_are_multiplied(
+    library: ctypes.CDLL, request: pytest.FixtureRequest, dtype: str, head_dim: int, tmp_path: Path
+) -> None:
+    level = request.node.callspec.params["library"].name
+    _save(tmp_path, **_WIDE | {"head_dim": head_dim})
+    pool = LlamaModel.load(tmp_path, dtype=dtype).new_pool(1, PAGE_SIZE)
+    narrow = level in ("amx", "avx512bf16") and (dtype, head_dim) == ("bfloat16", 64)
+    assert pool.dtype == (torch.bfloat16 if narrow else torch.float32)
+
+
 def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     ids, pages = tokens(60), range(20)
     model = load("bfloat16")
@@ -134,6 +150,25 @@ def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     step(model, pool, [(nodes[:3], SequenceRows(3, 40, pages, parents[:3]))])
     got = step(model, pool, [(nodes[3:], SequenceRows(3, 40, pages, parents))])[0]
     assert torch.equal(got[[0, 2]], wanted[[42, 43]])
+
+
+def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
+    library: ctypes.CDLL, tmp_path: Path
+) -> None:
+    theirs = _save(tmp_path, "llama 2", **_WIDE | {"num_key_value_heads": 2, "num_hidden_layers": 1})
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight.add_(3)
+        attention = theirs.model.layers[0].self_attn
+        attention.q_proj.weight.copy_(
+            attention.q_proj.weight.view(2, 2, 64, 256)[:, :1].expand(2, 2, 64, 256).flatten(0, 2)
+        )
+        attention.k_proj.weight.copy_(-attention.q_proj.weight.view(2, 2, 64, 256)[:, 0].flatten(0, 1))
+    theirs.save_pretrained(tmp_path)
+    model, ids, pages = LlamaModel.load(tmp_path, dtype="bfloat16"), tokens(60), range(20)
+    pool = model.new_pool(20, PAGE_SIZE)
+    chunks(model, pool, ids[:50], [50], pages)
+    got = step(model, pool, [(ids[50:], SequenceRows(10, 50, pages, range(-1, 9)))])[0]
+    assert torch.equal(got, whole(model, ids)[50:])
 
 
 def _poison(pool: KvPool) -> None:

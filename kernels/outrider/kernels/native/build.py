@@ -45,6 +45,7 @@ _X86 = (
         ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"),
         _V4 | {"avx512_bf16", "amx_tile", "amx_bf16"},
     ),
+    Level("avx512bf16", ("-march=x86-64-v4", "-mavx512bf16"), _V4 | {"avx512_bf16"}),
     Level("avx512", ("-march=x86-64-v4",), _V4),
     Level("avx2", ("-march=x86-64-v3",), _V3),
 )

@@ -25,6 +25,15 @@ struct Cache {
     long slot = (long)s.pages[place / page_size] * page_size + place % page_size;
     return layer + slot * slot_stride + head * head_dim;
   }
+
+  // Keys of `count` positions from `from` on, a page at a time.
+  void keys(const Sequence& s, long from, int count, int head, const T** to) const {
+    for (int j = 0; j < count;) {
+      const T* at = key(s, from + j, head);
+      const int end = std::min<int>(count, j + page_size - (int)((from + j) % page_size));
+      for (; j < end; j++, at += slot_stride) to[j] = at;
+    }
+  }
 };
 
 struct Span {  // keys of up to 32 positions; values lie `values` floats behind
@@ -86,7 +95,8 @@ static void attend_rows(const Cache<float>& cache, const Sequence& s, int kv_hea
   long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions that all rows find at one place
   for (long base = 0; base < shared; base += SPAN) {
     long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : s.rows) - base);
-    for (int j = 0; j < SPAN; j++) span.keys[j] = cache.key(s, base + std::min<long>(j, known - 1), kv_head);
+    cache.keys(s, base, known, kv_head, span.keys);
+    std::fill(span.keys + known, span.keys + SPAN, span.keys[known - 1]);
     for (long row = begin; row < end; row++) {
       long seen = s.parents ? SPAN : std::min<long>(SPAN, s.context + row + 1 - base);
       for (int g = 0; g < group && seen > 0; g++)

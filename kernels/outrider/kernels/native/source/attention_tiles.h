@@ -7,37 +7,12 @@
 
 #if defined(__AMX_BF16__)
 
-typedef uint16_t u16x32 __attribute__((vector_size(64)));
-typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias));
-
 // Tiles 0 to 3: sums. 4, 5: rows. 6, 7: columns. All of 16 rows.
 static inline void configure_square_tiles() {
   TileConfig config;
   for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = 16;
   settle(&config);
   _tile_loadconfig(&config);
-}
-
-static inline void transpose(u32x16 v[16]) {
-  u32x16 t[16];
-  for (int i = 0; i < 8; i++) {
-    t[2 * i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-    t[2 * i + 1] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int j = 0; j < 2; j++) {
-      v[i + j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-      v[i + j + 2] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-    }
-  for (int i = 0; i < 16; i += 8)
-    for (int j = 0; j < 4; j++) {
-      t[i + j] = __builtin_shufflevector(v[i + j], v[i + j + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-      t[i + j + 4] = __builtin_shufflevector(v[i + j], v[i + j + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-    }
-  for (int j = 0; j < 8; j++) {
-    v[j] = __builtin_shufflevector(t[j], t[j + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-    v[j + 8] = __builtin_shufflevector(t[j], t[j + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-  }
 }
 
 // A block's keys as rows and its values as columns of tiles.

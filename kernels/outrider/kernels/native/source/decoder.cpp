@@ -34,23 +34,29 @@ int64_t outrider_packed_size(int64_t n, int64_t k, int is_bf16) {
 
 void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int is_bf16) {
   madvise((void*)round_up((long)to, 4096), outrider_packed_size(n, k, is_bf16) & ~4095L, MADV_HUGEPAGE);
-  if (!is_bf16) return pack_blocks((float*)to, (const float*)from, n, k);
+  if (!is_bf16) return pack_blocks<1>((float*)to, (const float*)from, n, k);
 #if defined(__AMX_BF16__)
   pack_tiles((bf16*)to, (const bf16*)from, n, k);
+#elif defined(__AVX512BF16__)
+  pack_blocks<2>((bf16*)to, (const bf16*)from, n, k);
 #else
-  pack_blocks((bf16*)to, (const bf16*)from, n, k);
+  pack_blocks<1>((bf16*)to, (const bf16*)from, n, k);
 #endif
 }
 
 // Whether the model's keys and values are kept in bfloat16; else in float32.
 int outrider_keeps_bf16(const Model* model) {
-  return TILES && model->is_bf16 && model->head_dim % 32 == 0 && model->heads / model->kv_heads <= 16;
+#if defined(__AVX512BF16__)
+  return model->is_bf16 && model->head_dim % 32 == 0 && model->heads / model->kv_heads <= 16;
+#else
+  return 0;
+#endif
 }
 
 void* outrider_new(const Model* model) {
   AnyDecoder* made;
   if (!model->is_bf16) made = new Some<float, float, float>(*model);
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
   else if (outrider_keeps_bf16(model)) made = new Some<bf16, bf16, bf16>(*model);
   else made = new Some<bf16, bf16, float>(*model);
 #else

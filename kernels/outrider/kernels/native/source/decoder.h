@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "attention_pairs.h"
 #include "attention_tiles.h"
 #include "linear.h"
 #include "model.h"
@@ -12,9 +13,11 @@
 #include "vector.h"
 
 #if defined(__AMX_BF16__)
-constexpr bool TILES = true;
-#else
-constexpr bool TILES = false;
+template <int D>
+using NarrowAttention = TileAttention<D>;
+#elif defined(__AVX512BF16__)
+template <int D>
+using NarrowAttention = PairAttention<D>;
 #endif
 
 // Memory that grows and is never filled anew.
@@ -171,12 +174,10 @@ class Decoder {
     long first, last, width = BLOCK;
     Team::share(round_up(linear.n, BLOCK) / BLOCK, member, m_.threads, first, last);
 #if defined(__AMX_BF16__)
-    if constexpr (!std::is_same_v<W, float>) {
+    if constexpr (!std::is_same_v<W, float>)
       linear_tiles(x, ldx, rows, (const bf16*)linear.weight, linear.k, out, ldo, 2 * first, 2 * last);
-      return biased(linear, rows, out, ldo, first * width, last * width);
-    }
+    else
 #endif
-    if constexpr (std::is_same_v<X, float>)
       linear_blocks(x, ldx, rows, (const W*)linear.weight, linear.k, out, ldo, first, last);
     biased(linear, rows, out, ldo, first * width, last * width);
   }
@@ -262,9 +263,9 @@ class Decoder {
       thread_local std::vector<Running<C>> running;
       attend_rows<C>(cache, s, kv_head, group, queries, qkv_width_, begin, end, running, write);
     }
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
     if constexpr (!std::is_same_v<K, float> && C % 2 == 0) {
-      thread_local TileAttention<C * 16> attention;
+      thread_local NarrowAttention<C * 16> attention;
       attention.run(cache, s, kv_head, group, queries, qkv_width_, begin, end, write);
     }
 #endif

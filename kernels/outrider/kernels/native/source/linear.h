@@ -6,7 +6,6 @@
 
 #include "vector.h"
 #if defined(__AMX_BF16__)
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -26,19 +25,19 @@ constexpr int MOST_ROWS = 2;
 
 static inline long round_up(long x, long to) { return (x + to - 1) / to * to; }
 
-// Packed as [n / 64][k][64], filled with zeros.
-template <class W>
+// Packed as [n / 64][k / TOGETHER][64][TOGETHER], filled with zeros; TOGETHER divides k.
+template <int TOGETHER, class W>
 static void pack_blocks(W* to, const W* from, long n, long k) {
   for (long block = 0; block * BLOCK < n; block++)
     for (long i = 0; i < k; i++)
       for (long j = 0; j < BLOCK; j++) {
-        long row = block * BLOCK + j;
-        to[(block * k + i) * BLOCK + j] = row < n ? from[row * k + i] : W(0);
+        long row = block * BLOCK + j, at = (block * k + i / TOGETHER * TOGETHER) * BLOCK + j * TOGETHER + i % TOGETHER;
+        to[at] = row < n ? from[row * k + i] : W(0);
       }
 }
 
-template <int ROWS, class X, class W>
-static inline void block_rows(const X* x, long ldx, const W* w, long k, float* out, long ldo) {
+template <int ROWS, class W>
+static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
   f32x16 sum[ROWS][4] = {};
   for (long i = 0; i < k; i++, w += BLOCK) {
     f32x16 w0 = load(w), w1 = load(w + 16), w2 = load(w + 32), w3 = load(w + 48);
@@ -54,9 +53,29 @@ static inline void block_rows(const X* x, long ldx, const W* w, long k, float* o
     for (int i = 0; i < 4; i++) store(out + r * ldo + i * LANES, sum[r][i]);
 }
 
-// Blocks [first, last) of the output for all rows: x float32 [rows, ldx], out float32 [rows, ldo].
-template <class W>
-static void linear_blocks(const float* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
+#if defined(__AVX512BF16__)
+// Of bfloat16 rows by weights packed in pairs of input features.
+template <int ROWS>
+static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo) {
+  f32x16 sum[ROWS][4] = {};
+  for (long i = 0; i < k; i += 2, w += 2 * BLOCK) {
+    u32x16 w0 = pairs(w), w1 = pairs(w + 32), w2 = pairs(w + 64), w3 = pairs(w + 96);
+    for (int r = 0; r < ROWS; r++) {
+      u32x16 a = splat_pair(x + r * ldx + i);
+      sum[r][0] = add_products(sum[r][0], a, w0);
+      sum[r][1] = add_products(sum[r][1], a, w1);
+      sum[r][2] = add_products(sum[r][2], a, w2);
+      sum[r][3] = add_products(sum[r][3], a, w3);
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < 4; i++) store(out + r * ldo + i * LANES, sum[r][i]);
+}
+#endif
+
+// Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo].
+template <class X, class W>
+static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
                           long first, long last) {
   for (long block = first; block < last; block++) {
     const W* w = weight + block * k * BLOCK;
