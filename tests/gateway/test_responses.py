@@ -120,11 +120,14 @@ async def test_a_function_that_has_to_be_called_is(
     asked: Any = {"model": MODEL, "tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
     asked |= {"extra_body": {"seed": 3}, "max_output_tokens": 400}
     told = [event async for event in await client.responses.create(input="paint", **asked, stream=True)]
-    assert [event.type.removeprefix("response.") for event in told] == [
+    kinds = [event.type.removeprefix("response.") for event in told]
+    pieces = kinds.count("function_call_arguments.delta")
+    assert pieces > 1
+    assert kinds == [
         "created",
         "in_progress",
         "output_item.added",
-        "function_call_arguments.delta",
+        *["function_call_arguments.delta"] * pieces,
         "function_call_arguments.done",
         "output_item.done",
         "completed",
@@ -156,7 +159,7 @@ async def test_a_call_that_is_cut_short_is_told_as_its_text(client: openai.Async
     assert kinds == [*TEXT_EVENTS, "output_text.delta", *TEXT_ENDS]
     last = told[-1]
     assert last.type == "response.incomplete"
-    assert '[{"name"'.startswith(last.response.output_text[:8].replace(" ", "").replace("\n", ""))
+    assert "<tool_call>".startswith(last.response.output_text[:11])
 
 
 async def test_parameters_that_leave_no_token_fail_the_response(
