@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import time
@@ -12,19 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from outrider.cli.settings import WIDTH, effective
-from outrider.mesh.bus import Bucket, Bus
+from outrider.cli.stores import print_table, run_with
+from outrider.mesh.bus import Bucket
 from outrider.mesh.config import fields
 from outrider.mesh.config.fields import nearest
-from outrider.mesh.errors import AlreadyExists, ConfigError, OutriderError
-from outrider.mesh.telemetry import configure_logs
+from outrider.mesh.errors import AlreadyExists, ConfigError
 from outrider.wire.tenants import BUCKET, NAME, Key, Limits, Tenant, key_entry, new_key, tenant_entry
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-FAILED = 3
-_WAIT_S = 2.0
 _SPAN = re.compile(r"(\d+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -33,28 +26,7 @@ R = TypeVar("R", Tenant, Key)
 
 def run(work: Callable[[Records], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
     """Does ``work`` with the records; the exit code."""
-    configure_logs("error", "console")
-    try:
-        url = nats_url or effective("gateway", config, {})["nats_url"].value
-        asyncio.run(_with_records(work, url))
-    except ConfigError as error:
-        print(f"outrider: {error}", file=sys.stderr)
-        return error.exit_code
-    except OutriderError as error:
-        print(f"outrider: {error.message}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-async def _with_records(work: Callable[[Records], Coroutine[Any, Any, None]], url: str) -> None:
-    bus = Bus()
-    try:
-        await bus.connect(url, "outrider keys", _WAIT_S)
-        bucket = Bucket(bus, BUCKET)
-        await bucket.open()
-        await work(Records(bucket))
-    finally:
-        await bus.close()
+    return run_with(BUCKET, "outrider keys", lambda bucket: work(Records(bucket)), nats_url, config)
 
 
 class Records:
@@ -80,7 +52,7 @@ class Records:
     async def list_tenants(self) -> None:
         """Prints all tenants."""
         tenants = await self._all(tenant_entry(""), Tenant)
-        _print(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
+        print_table(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
 
     async def create(self, tenant: str, label: str, expires: str | None, changes: Iterable[str]) -> None:
         """Makes a key."""
@@ -93,7 +65,7 @@ class Records:
     async def list_keys(self, tenant: str | None) -> None:
         """Prints keys, the newest last."""
         now = time.time()
-        _print(
+        print_table(
             ("id", "tenant", "label", "state", "created", "expires"),
             (
                 (k.id, k.tenant, k.label, k.state(now), _date(k.created), _date(k.expires))
@@ -200,7 +172,7 @@ def _show(record: Tenant | Key) -> None:
             shown[name] = _date(shown[name])
     if isinstance(record, Key):
         shown["state"] = record.state(time.time())
-    _print(("", ""), shown.items(), head=False)
+    print_table(("", ""), shown.items(), head=False)
 
 
 def _limits(limits: Limits) -> str:
@@ -210,10 +182,3 @@ def _limits(limits: Limits) -> str:
 
 def _date(seconds: float | None) -> str:
     return "never" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _print(columns: Iterable[str], rows: Iterable[Iterable[object]], head: bool = True) -> None:
-    table = Table(*columns, box=None, pad_edge=False, show_header=head)
-    for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)

@@ -10,14 +10,16 @@ import msgspec
 from outrider.gateway.errors import UnknownModel
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Member, Registry, State
+from outrider.wire.calls import CallStyle
 
 
 class Served(msgspec.Struct, frozen=True):
-    """A model that a tokenizer and a verifier of the same vocabulary serve."""
+    """A model that a tokenizer and a verifier of the same vocabulary serve; ``calls`` is how it writes calls."""
 
     name: str
     vocabulary: str
     context_length: int
+    calls: CallStyle = CallStyle()
 
     def by(self, member: Member) -> bool:
         """Whether ``member`` serves this very model."""
@@ -40,12 +42,13 @@ class Models:
         return self._served
 
     def _serving(self) -> list[Served]:
-        tokenizers = {(m.status.get("model"), m.status.get("vocabulary")) for m in self._ready("tokenizer")}
+        tokenizers = {_identity(m): m.status.get("calls", {}) for m in self._ready("tokenizer")}
         verifiers = [m for m in self._ready("verifier") if _identity(m) in tokenizers]
         best: dict[str, Served] = {}
         for (name, vocabulary), _ in reversed(Counter(map(_identity, verifiers)).most_common()):
             contexts = [m.status["context_length"] for m in verifiers if _identity(m) == (name, vocabulary)]
-            best[name] = Served(name, vocabulary, min(contexts))
+            style = msgspec.convert(tokenizers[name, vocabulary], CallStyle)
+            best[name] = Served(name, vocabulary, min(contexts), style)
         self._seen |= best.keys()
         return sorted(best.values(), key=lambda served: served.name)
 
