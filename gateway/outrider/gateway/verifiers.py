@@ -175,7 +175,8 @@ class Verifiers:
         self._in_flight[instance] += 1
         breakers.asked(instance)
         try:
-            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s)
+            lanes = member.status.get("lanes")
+            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s, lanes)
         except OutriderError as refusal:
             (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
             return refusal
