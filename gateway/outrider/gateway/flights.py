@@ -61,6 +61,7 @@ class Flights:
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
         self._pool = Pool(settings, mesh.bus, self._stream)
+        metrics.streams.set_function(lambda: len(self))
         mesh.bus.on_change(self._on_bus)
         mesh.tasks.spawn(self._renew_for_ever(), "leases")
 
@@ -179,7 +180,6 @@ class Flights:
     async def end(self, flight: Flight) -> None:
         """Closes a flight, wherever it stands, and charges it; its verifiers are told, unless another has taken it."""
         self._flights.discard(flight)
-        metrics.streams.set(len(self))
         await flight.close()
         if not flight.charge.shared:
             return await flight.settle()
@@ -209,7 +209,6 @@ class Flights:
         streams = [make(job, settled) for job in jobs]
         flight.streams = streams
         self._flights.add(flight)
-        metrics.streams.set(len(self))
         return streams
 
     def _stream(self, job: Job, settled: Callable[[], None]) -> TokenStream:
