@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import httpx
 import pytest
 from outrider.gateway.corked import Corked
+from outrider.gateway.edge import Edge
 from outrider.gateway.server import HttpServer
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
@@ -67,6 +70,31 @@ async def test_an_answer_leaves_in_one_piece_and_all_of_it_before_the_connection
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     assert (head[:12], len(body)) == (b"HTTP/1.1 200", sum(sizes))
     writer.close()
+    await server.stop()
+
+
+class Mark:
+    """Something that a request holds."""
+
+
+async def test_a_request_that_was_answered_leaves_nothing_to_collect() -> None:
+    held: list[weakref.ref[Mark]] = []
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["mark"] = mark = Mark()
+        held.append(weakref.ref(mark))
+        await PlainTextResponse("there")(scope, receive, send)
+
+    tasks, server = Tasks(), HttpServer(Edge(answer), "127.0.0.1", 0)
+    server.start(tasks)
+    gc.disable()
+    try:
+        while not held:
+            await heard(server.port)
+        await heard(server.port)
+        await eventually(lambda: held[0]() is None)
+    finally:
+        gc.enable()
     await server.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
@@ -203,8 +204,11 @@ class Flights:
         self._on_taken(flight.key, flight)
 
     def _add(self, flight: Flight, jobs: Iterable[Job], make: Callable[[Job, Callable[[], None]], S]) -> list[S]:
+        known = weakref.ref(flight)  # its streams hold what is called: held by them, it would wait for a collection
+
         def settled() -> None:
-            self._on_settled(flight)
+            if (placed := known()) is not None:
+                self._on_settled(placed)
 
         streams = [make(job, settled) for job in jobs]
         flight.streams = streams
