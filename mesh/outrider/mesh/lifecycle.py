@@ -165,7 +165,10 @@ class Lifecycle:
 
 
 def _spare_collections() -> None:
-    """Keeps what was loaded at start out of garbage collections, each of which would stop a step or a stream for it."""
+    """Keeps what was loaded at start out of garbage collections, each of which would stop a step or a stream for it.
+
+    They are rare, so what is made for every request should not need one: no cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
