@@ -34,6 +34,7 @@ class Models:
         self._in_flight = in_flight
         self._seen: set[str] = set()
         self._told, self._served = -1, list[Served]()
+        self._known, self._found = -1, dict[tuple[str, Served], list[Member]]()
 
     def all(self) -> list[Served]:
         """Every model that can be served now; of several vocabularies the one with the most verifiers."""
@@ -77,15 +78,23 @@ class Models:
 
     def tokenizers(self, served: Served) -> list[Member]:
         """Ready tokenizers for ``served``, in random order."""
-        found = [member for member in self._ready("tokenizer") if served.by(member)]
-        if len(found) > 1:
-            random.shuffle(found)
-        return found
+        found = self._serve("tokenizer", served)
+        return random.sample(found, len(found)) if len(found) > 1 else found
 
     def verifiers(self, served: Served) -> list[Member]:
         """Ready verifiers for ``served``: those that compute prompts for others only where there is nobody else."""
-        found = [member for member in self._ready("verifier") if served.by(member)]
+        found = self._serve("verifier", served)
         return [member for member in found if member.status.get("role") != "prefill"] or found
+
+    def _serve(self, kind: str, served: Served) -> list[Member]:
+        """The ready ones of ``kind`` for ``served``, which are looked for when the mesh has changed."""
+        if self._known != self._registry.changes:
+            self._known = self._registry.changes
+            self._found.clear()
+        if (found := self._found.get((kind, served))) is None:
+            found = [member for member in self._ready(kind) if served.by(member)]
+            self._found[kind, served] = found
+        return found
 
     def _ready(self, kind: str) -> list[Member]:
         return [member for member in self._registry.members(kind) if member.state == State.READY]
