@@ -18,7 +18,8 @@ from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import AlreadyExists, ConfigError
 from outrider.wire.tenants import BUCKET, NAME, Key, Limits, Tenant, key_entry, new_key, tenant_entry
 
-_SPAN = re.compile(r"(\d+)([smhd])")
+_SPAN = re.compile(r"([0-9]{1,12})([smhd])")
+_MOST_DAYS = 36500
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 R = TypeVar("R", Tenant, Key)
@@ -59,12 +60,14 @@ class Records:
         await self._tenant(tenant)
         limits = with_changes(Limits(), changes)
         now = time.time()
-        ends = None if expires is None else now + parse_span(expires, "--expires")
+        ends = None if expires is None else now + parse_span(expires, "--expires", least=1)
         await self._add(*new_key(tenant, now, label=label, expires=ends, limits=limits))
 
     async def list_keys(self, tenant: str | None) -> None:
         """Prints keys, the newest last."""
         now = time.time()
+        if tenant is not None:
+            await self._tenant(tenant)
         print_table(
             ("id", "tenant", "label", "state", "created", "expires"),
             (
@@ -84,10 +87,12 @@ class Records:
         old, revision = await self._key(id_)
         if old.state(now) != "active":
             raise ConfigError(f"the key {old.id} is {old.state(now)}: make another with `outrider keys create`")
+        if old.replaced is not None:
+            raise ConfigError(f"the key {old.id} was replaced at {_date(old.replaced)}: rotate the newer one")
         ends = None if old.expires is None else now + (old.expires - old.created)
         await self._add(*new_key(old.tenant, now, label=old.label, expires=ends, limits=old.limits))
         until = min(now + span, old.expires or now + span)
-        await self._write(key_entry(old.id), msgspec.structs.replace(old, expires=until), revision)
+        await self._write(key_entry(old.id), msgspec.structs.replace(old, expires=until, replaced=now), revision)
         print(f"The key {old.id} opens until {_date(until)}.", file=sys.stderr)
 
     async def revoke(self, id_: str) -> None:
@@ -117,7 +122,7 @@ class Records:
 
     async def _key(self, id_: str) -> tuple[Key, int]:
         bare = id_.removeprefix("sk-").partition("-")[0]
-        found = await self._read(key_entry(bare), Key) if bare.isalnum() else None
+        found = await self._read(key_entry(bare), Key) if bare.isascii() and bare.isalnum() else None
         if found is None:
             raise ConfigError(f"there is no key {bare}: `outrider keys list` shows all")
         return found
@@ -156,18 +161,21 @@ def with_changes(limits: Limits, changes: Iterable[str]) -> Limits:
         raise ConfigError(f"--limit networks: {error}") from None
 
 
-def parse_span(text: str, option: str) -> float:
-    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for anything else."""
+def parse_span(text: str, option: str, least: int = 0) -> float:
+    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for anything else, and what is out of bounds."""
     found = _SPAN.fullmatch(text)
     if found is None:
         raise ConfigError(f"{option} {text}: a time is written 90d, 12h, 30m or 45s")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    if not least <= seconds <= _MOST_DAYS * _SECONDS["d"]:
+        raise ConfigError(f"{option} {text}: a time is {least}s to {_MOST_DAYS}d")
+    return float(seconds)
 
 
 def _show(record: Tenant | Key) -> None:
     shown = msgspec.structs.asdict(record) | {"limits": _limits(record.limits)}
     shown.pop("digest", None)
-    for name in ("created", "expires", "revoked"):
+    for name in ("created", "expires", "revoked", "replaced"):
         if name in shown:
             shown[name] = _date(shown[name])
     if isinstance(record, Key):
