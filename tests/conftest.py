@@ -12,6 +12,7 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 
 from tests.broker import Broker
+from tests.gateway.calls import save_calling
 from tests.gateway.stack import Stack, save_model, stack
 from tests.gateway.streaming import Gateway
 from tests.reading import reading
@@ -64,6 +65,18 @@ async def bus(shared_nats: str) -> AsyncIterator[Bus]:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toy model's."""
     return save_model(tmp_path_factory.mktemp("models") / "toy")
+
+
+@pytest.fixture(scope="session")
+def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A mesh whose model has tokens of its own for calls of functions, and is guessed ahead."""
+    model = save_calling(tmp_path_factory.mktemp("models"))
+    with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port)
+        made.add_model("tokenizer")
+        made.add_model("verifier", drafters='["suffix", "ngram"]', asking="always")
+        made.wait_ready()
+        yield made
 
 
 @pytest.fixture(scope="session")

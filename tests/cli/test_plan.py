@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from outrider.cli.options import ONE_EACH, UpOptions
 from outrider.cli.plan import make_plan
+from outrider.mesh.errors import ConfigError
 
 
 def test_verifiers_that_compute_prompts_come_beside_those_that_are_asked_for(tmp_path: Path) -> None:
@@ -13,3 +15,26 @@ def test_verifiers_that_compute_prompts_come_beside_those_that_are_asked_for(tmp
     verifiers = [spec for spec in make_plan(options).services if spec.kind == "verifier"]
     assert ["--role=prefill" in spec.command for spec in verifiers] == [False, False, True]
     assert len({spec.log for spec in verifiers}) == 3
+
+
+def _gateways(tmp_path: Path, *sets: str) -> UpOptions:
+    return UpOptions(port=0, counts={**ONE_EACH, "gateway": 2}, sets=list(sets), log_dir=tmp_path)
+
+
+def test_gateways_share_the_port_and_nothing_else(tmp_path: Path) -> None:
+    plan = make_plan(_gateways(tmp_path, "gateway.metrics_port=9090"))
+    first, second = [set(spec.command) for spec in plan.services if spec.kind == "gateway"]
+    assert {f"--port={plan.port}", "--share_port=true"} <= first & second
+    grpc_port = plan.grpc.rpartition(":")[2]
+    assert first - second == {f"--grpc_port={grpc_port}", "--metrics_port=9090"}
+    assert second - first == {"--grpc_port=0", "--metrics_port=0"}
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [["gateway.share_port=false"], ["gateway.auth=keys", "gateway.limit_store=memory"]],
+)
+def test_what_several_gateways_cannot_have_is_refused(tmp_path: Path, sets: list[str]) -> None:
+    with pytest.raises(ConfigError, match="several gateways need"):
+        make_plan(_gateways(tmp_path, *sets))
+    make_plan(UpOptions(port=0, sets=sets, log_dir=tmp_path))

@@ -40,6 +40,13 @@ def test_spans_of_time_are_numbers_with_a_unit():
         parse_span("1w", "--grace")
 
 
+@pytest.mark.parametrize("text", ["0s", "36501d", "99999999999d"])
+def test_a_key_lives_for_a_second_to_a_hundred_years(text):
+    with pytest.raises(ConfigError, match=f"--expires {text}: a time is 1s to 36500d"):
+        parse_span(text, "--expires", least=1)
+    assert parse_span("36500d", "--expires", least=1) == 36500 * 86400
+
+
 def test_keys_without_a_broker_are_one_sentence_and_exit_code_3(unused_tcp_port):
     done = outrider("keys", "list", "--nats-url", f"nats://127.0.0.1:{unused_tcp_port}")
     assert done.returncode == 3
@@ -51,6 +58,32 @@ def test_a_key_for_a_tenant_that_is_not_there_is_refused_and_names_the_nearest(j
     done = outrider("keys", "create", "--tenant", "acne", "--nats-url", jetstream)
     assert done.returncode == 2
     assert "there is no tenant acne (did you mean acme?)" in done.stderr
+
+
+def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream):
+    def keys(*words):
+        return outrider("keys", *words, "--nats-url", jetstream)
+
+    assert outrider("tenants", "set", "rotating", "--nats-url", jetstream).returncode == 0
+    first = keys("create", "--tenant", "rotating", "--expires", "90d").stdout.strip()
+    second = keys("rotate", first, "--grace", "1h").stdout.strip()
+    again = keys("rotate", first)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "was replaced at" in again.stderr
+    third = keys("rotate", second)
+    assert third.returncode == 0
+
+
+@pytest.mark.parametrize("id_", ["é", "a.b"])
+def test_a_key_that_is_not_there_is_said_not_to_be(jetstream, id_):
+    done = outrider("keys", "show", id_, "--nats-url", jetstream)
+    assert (done.returncode, done.stderr) == (2, f"outrider: there is no key {id_}: `outrider keys list` shows all\n")
+
+
+def test_keys_of_a_tenant_that_is_not_there_are_not_an_empty_list(jetstream):
+    done = outrider("keys", "list", "--tenant", "nobody", "--nats-url", jetstream)
+    assert done.returncode == 2
+    assert "there is no tenant nobody" in done.stderr
 
 
 def test_a_mesh_that_asks_for_keys_says_where_they_are_made(tmp_path):

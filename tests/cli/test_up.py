@@ -60,7 +60,7 @@ class Up:
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory):
-    up = Up("--proposers", "1", "--kvcaches", "1", "--log-dir", str(tmp_path_factory.mktemp("logs")))
+    up = Up("--proposers", "1", "--kvcaches", "1", "--gateways", "2", "--log-dir", str(tmp_path_factory.mktemp("logs")))
     up.wait_for("Ctrl-C drains")
     yield up
     up.kill()
@@ -80,7 +80,7 @@ def alive(pid: int) -> bool:
 
 def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url):
     kinds = [found[1] for found in READY.finditer("".join(mesh.lines))]
-    assert sorted(kinds) == ["gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
+    assert sorted(kinds) == ["gateway", "gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
     assert httpx.get(f"{url}/readyz").status_code == 200
 
 
@@ -93,8 +93,8 @@ def test_the_other_doors_are_where_it_says(mesh):
 
 def test_processes_are_known_by_their_names(mesh):
     for kind in ("gateway", "kvcache", "proposer", "tokenizer", "verifier"):
-        (pid,) = mesh.pids(kind)
-        assert Path(f"/proc/{pid}/cmdline").read_text().startswith(f"outrider {kind}")
+        for pid in mesh.pids(kind):
+            assert Path(f"/proc/{pid}/cmdline").read_text().startswith(f"outrider {kind}")
 
 
 def complete(url: str, *options: str) -> tuple[str, int]:
@@ -134,6 +134,15 @@ def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
     mesh.wait_for("✓ proposer", count=2)
 
 
+def test_each_gateway_serves_the_port_while_the_other_is_started_again(mesh, url):
+    for count, pid in enumerate(mesh.pids("gateway"), 1):
+        os.kill(pid, signal.SIGKILL)
+        mesh.wait_for("gateway +ended \\(killed by SIGKILL\\)", count)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        mesh.wait_for("✓ gateway", count=2 + count)
+    assert complete(url, "--no-speculation")[1] == 128
+
+
 def test_a_broker_that_is_killed_is_there_again(mesh, url):
     os.kill(mesh.pids("nats")[-1], signal.SIGKILL)
     mesh.wait_for("✓ nats", count=2)
@@ -156,7 +165,7 @@ def test_a_load_test_reports_both_modes_and_their_ratio(url, tmp_path):
 
 def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     kinds = ("gateway", "nats", "proposer", "tokenizer", "verifier")
-    running = [mesh.pids(kind)[-1] for kind in kinds]
+    running = [*mesh.pids("gateway")[-2:], *(mesh.pids(kind)[-1] for kind in kinds[1:])]
     assert all(map(alive, running))
     mesh.process.terminate()
     assert mesh.process.wait(60) == 0

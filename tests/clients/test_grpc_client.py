@@ -83,7 +83,7 @@ async def test_every_parameter_of_http_means_the_same(
 
 
 async def test_chats_and_calls_of_functions_are_those_of_http(one: Gateway, client: over_grpc.AsyncClient) -> None:
-    asked: dict[str, Any] = {"seed": 7, "max_tokens": 60, "n": 2, "tools": [TOOL], "tool_choice": NAMED}
+    asked: dict[str, Any] = {"seed": 7, "max_tokens": 200, "n": 2, "tools": [TOOL], "tool_choice": NAMED}
     told = await client.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)
     async with AsyncClient(one.url) as http:
         whole = await http.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)

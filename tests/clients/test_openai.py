@@ -7,9 +7,10 @@ from typing import Any
 
 import openai
 import pytest
+from outrider.models.text import Tokenizer
 
 from tests.gateway.responding import ASKED, Paint
-from tests.gateway.stack import CONTEXT, MODEL
+from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway
 from tests.waiting import eventually
 
@@ -47,6 +48,26 @@ async def test_helpers_of_the_beta_read_the_same(client: openai.AsyncOpenAI) -> 
     (call,) = (await stream.get_final_completion()).choices[0].message.tool_calls or []
     assert "tool_calls.function.arguments.done" in kinds
     assert isinstance(call.function.parsed_arguments, Paint)
+
+
+async def test_a_tool_that_may_be_called_is_told_while_it_comes(calling: Stack) -> None:
+    mark = Tokenizer.load(calling.directory).added_token("<tool_call>")
+    tools: Any = [openai.pydantic_function_tool(Paint)]
+    async with openai.AsyncOpenAI(base_url=f"{calling.url}/v1", api_key="none", max_retries=0) as client:
+        async with client.chat.completions.stream(
+            model=MODEL, messages=SAID, tools=tools, parallel_tool_calls=False, logit_bias={str(mark): 100}
+        ) as stream:
+            kinds = [event.type async for event in stream]
+        message = (await stream.get_final_completion()).choices[0].message
+        (call,) = message.tool_calls or []
+        assert isinstance(call.function.parsed_arguments, Paint)
+        assert kinds.count("tool_calls.function.arguments.delta") > 1
+        assert "tool_calls.function.arguments.done" in kinds
+        result: Any = {"role": "tool", "tool_call_id": call.id, "content": "done"}
+        after = await client.chat.completions.create(
+            model=MODEL, messages=[*SAID, message, result], tools=tools, max_tokens=3, logit_bias={str(mark): -100}
+        )
+        assert (after.choices[0].finish_reason, after.choices[0].message.tool_calls) == ("length", None)
 
 
 async def test_a_response_is_followed_by_its_id(client: openai.AsyncOpenAI) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway
 
 HERE = Path(__file__).parent
@@ -18,19 +19,29 @@ PACKAGES = HERE / "npm" / "node_modules"
 pytestmark = pytest.mark.timeout(300)
 
 
-def run(*command: str | Path, gateway: Gateway) -> None:
+def run(*command: str | Path, gateway: Gateway, **given: str) -> None:
     """Runs checks against a gateway; fails with what they print if one of them does."""
-    given = os.environ | {"ONE": gateway.url}
+    given = os.environ | {"ONE": gateway.url} | given
     given.pop("PYTHONPATH", None)
     done = subprocess.run(command, cwd=HERE, env=given, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("package", ["instructor", "langchain", "litellm"])
-def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str) -> None:
+def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str, request: pytest.FixtureRequest) -> None:
     if not PYTHON.exists():
         pytest.skip(f"{package} is not installed: make clients-check")
-    run(PYTHON, "-m", "pytest", "-c", "python/pytest.ini", f"python/{package}_checks.py", gateway=one)
+    calling: Stack = request.getfixturevalue("calling")
+    run(
+        PYTHON,
+        "-m",
+        "pytest",
+        "-c",
+        "python/pytest.ini",
+        f"python/{package}_checks.py",
+        gateway=one,
+        CALLING=calling.url,
+    )
 
 
 @pytest.mark.parametrize("package", ["ai", "openai"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from secrets import token_hex
 
 from outrider.gateway.tenants.memory import MemoryStore
 from outrider.gateway.tenants.nats import NatsStore
 from outrider.gateway.tenants.store import GROUP, Demand, LimitReached, LimitStore
 from outrider.mesh import plugins
 from outrider.mesh.bus import Bus
+from outrider.mesh.errors import Unavailable
 
 STORES: dict[str, Callable[..., LimitStore]] = {"memory": MemoryStore, "nats": NatsStore} | plugins.available(GROUP)
 DAY = 86400
@@ -64,3 +67,14 @@ async def drain(store: LimitStore, demand: Demand) -> int:
         except LimitReached:
             return count
         count += 1
+
+
+async def eventually_answers(store: LimitStore) -> None:
+    """Returns when the store's broker is back."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await store.reserve([tokens(token_hex(4), 1)])
+                return
+            except Unavailable:
+                await asyncio.sleep(0.05)

@@ -124,14 +124,17 @@ async def test_the_answer_is_that_of_http(
 async def test_chats_choices_calls_and_ids_are_those_of_http(shared: Stack, stub: Any) -> None:
     tool = '[{"type": "function", "function": {"name": "f", "parameters": {"enum": [{"a": 12345}]}}}]'
     request = pb.GenerateRequest(messages_json='[{"role": "user", "content": "a"}]', n=2, tools_json=tool)
-    request.sampling.CopyFrom(SamplingParams(seed=7, max_tokens=60))
+    request.parallel_tool_calls = False
+    request.sampling.CopyFrom(SamplingParams(seed=7, max_tokens=200))
     request.tool_choice_json = '"required"'
     answer = await stub.Complete(pb.CompleteRequest(request=request))
-    body = {"messages": [{"role": "user", "content": "a"}], "n": 2, "seed": 7, "max_tokens": 60}
+    body = {"messages": [{"role": "user", "content": "a"}], "n": 2, "seed": 7, "max_tokens": 200}
+    body["parallel_tool_calls"] = False
     made = await asyncio.to_thread(
         _http, shared, "chat/completions", **body, tools=httpx.Response(200, text=tool).json(), tool_choice="required"
     )
     told = made.json()
+    assert {choice.finish for choice in answer.choices} == {"tool_calls"}
     said = [[(call.name, call.arguments) for call in choice.tool_calls] for choice in answer.choices]
     assert said == [
         [(call["function"]["name"], call["function"]["arguments"]) for call in choice["message"].get("tool_calls", [])]
@@ -146,6 +149,7 @@ async def test_chats_choices_calls_and_ids_are_those_of_http(shared: Stack, stub
     assert answers[0].choices[0].tokens == answers[1].choices[0].tokens
     assert (await stub.Detokenize(pb.DetokenizeRequest(tokens=tokens))).text == PROMPT
     request.tools_json = request.tool_choice_json = ""
+    request.ClearField("parallel_tool_calls")
     bare = await stub.Complete(pb.CompleteRequest(request=request))
     rendered = await stub.Tokenize(pb.TokenizeRequest(messages_json=request.messages_json))
     assert (len(rendered.tokens), rendered.context_length) == (bare.usage.prompt_tokens, CONTEXT)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import httpx
 import pytest
+from outrider.gateway.choices import merged
 from outrider.gateway.flights import Flights
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.request import Sampling
@@ -95,6 +99,29 @@ async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generat
     with pytest.raises(NotFound):
         await flights.resume(key, *found, _admission())
     assert len(flights) == 0
+
+
+@pytest.mark.parametrize("coalesce", [False, True], ids=["its own", "shared"])
+async def test_a_flight_that_has_ended_leaves_nothing_to_collect(flights: Flights, coalesce: bool) -> None:
+    gc.disable()
+    try:
+        held = await _flown(flights, Key(Caller().tenant, f"freed-{coalesce}"), coalesce)
+        await eventually(lambda: all(each() is None for each in held))
+    finally:
+        gc.enable()
+
+
+async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref[object]]:
+    served = flights.verifiers.models.find(MODEL)
+    sampling = Sampling(seed=3).to_proto(8, 0)
+    job = Job(key.request, served, [1, 2, 3], sampling, Speculation(), Caller(), coalesce=coalesce)
+    record = Record.of([job], created=1, seed=3, lingers=False, shape=b"")
+    flight = await flights.begin(key, [job], record, _admission(), resumable=True)
+    async with aclosing(merged(flight.streams)) as batches:
+        async for _ in batches:
+            pass
+    await flights.end(flight)
+    return [weakref.ref(each) for each in (flight, *flight.streams)]
 
 
 def _admission() -> Admission:

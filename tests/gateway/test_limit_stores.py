@@ -10,7 +10,7 @@ from secrets import token_hex
 import pytest
 from outrider.gateway.tenants.store import LimitReached, LimitStore
 
-from tests.gateway.limits import STORES, Clock, drain, gateway_store, refused, streams, tokens
+from tests.gateway.limits import DAY, STORES, Clock, drain, gateway_store, refused, streams, tokens
 
 
 @pytest.fixture
@@ -71,14 +71,18 @@ async def test_of_several_limits_all_are_taken_or_none(store: LimitStore, bucket
     assert not await refused(store, tokens(bucket, 1000))
 
 
+@pytest.mark.parametrize("period_s", [60, DAY])
 async def test_a_new_period_begins_with_the_whole_limit_and_owes_the_last_one_nothing(
-    store: LimitStore, bucket: str, clock: Clock
+    store: LimitStore, bucket: str, clock: Clock, period_s: int
 ) -> None:
-    reservation = await store.reserve([tokens(bucket, 1000)])
-    clock.now += 60
-    assert await drain(store, tokens(bucket, 100)) == 10
+    reservation = await store.reserve([tokens(bucket, 1000, period_s=period_s)])
+    clock.now += period_s - 1
+    await store.upkeep()
+    assert await refused(store, tokens(bucket, 1, period_s=period_s))
+    clock.now += 1
+    assert await drain(store, tokens(bucket, 100, period_s=period_s)) == 10
     reservation.settle([0])
-    assert await refused(store, tokens(bucket, 1))
+    assert await refused(store, tokens(bucket, 1, period_s=period_s))
 
 
 async def test_a_stream_comes_back_when_it_ends_and_never_by_the_clock(

@@ -56,7 +56,6 @@ def test_what_is_not_stored_or_no_response_is_not_found(http: httpx.Client) -> N
         ({"reasoning": {"effort": "high"}}, "reasoning", "not supported"),
         ({"truncation": "auto"}, "truncation", "not supported"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
-        ({"tools": [TOOL]}, "tool_choice", "tool_choice auto is not supported"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}}, "tool_choice", "there are: paint"),
         ({"top_logprobs": 2}, "top_logprobs", "include"),
         ({"include": ["file_search_call.results"]}, "include[0]", "message.output_text.logprobs"),

@@ -120,11 +120,14 @@ async def test_a_function_that_has_to_be_called_is(
     asked: Any = {"model": MODEL, "tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
     asked |= {"extra_body": {"seed": 3}, "max_output_tokens": 400}
     told = [event async for event in await client.responses.create(input="paint", **asked, stream=True)]
-    assert [event.type.removeprefix("response.") for event in told] == [
+    kinds = [event.type.removeprefix("response.") for event in told]
+    pieces = kinds.count("function_call_arguments.delta")
+    assert pieces > 1
+    assert kinds == [
         "created",
         "in_progress",
         "output_item.added",
-        "function_call_arguments.delta",
+        *["function_call_arguments.delta"] * pieces,
         "function_call_arguments.done",
         "output_item.done",
         "completed",
@@ -149,6 +152,47 @@ async def test_a_function_that_has_to_be_called_is(
     assert after.usage.input_tokens == told_again.usage.input_tokens
 
 
+async def test_what_a_response_was_asked_with_is_listed_anywhere(
+    client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
+) -> None:
+    called: Any = {"type": "function_call", "call_id": "c", "name": "paint", "arguments": "{}"}
+    result: Any = {"type": "function_call_output", "call_id": "c", "output": "done"}
+    said: Any = [{"role": "developer", "content": "a"}, {"role": "user", "content": "b"}, called, result]
+    first = await client.responses.create(model=MODEL, input=said, instructions="i", max_output_tokens=2)
+    made = await client.responses.create(model=MODEL, input="c", previous_response_id=first.id, max_output_tokens=2)
+    pages = elsewhere.responses.input_items.list(made.id, limit=2, order="asc")
+    items: list[Any] = [item async for item in pages]
+    assert [item.type for item in items] == ["message"] * 2 + ["function_call", "function_call_output"] + [
+        "message"
+    ] * 2
+    texts = [item.content[0].text for item in items if item.type == "message"]
+    assert texts == ["a", "b", first.output_text, "c"]
+    assert [item.role for item in items if item.type == "message"] == ["system", "user", "assistant", "user"]
+    assert (items[2].arguments, items[3].output) == ("{}", "done")
+    latest = await elsewhere.responses.input_items.list(made.id)
+    assert [item.id for item in latest.data] == [item.id for item in reversed(items)]
+    assert len({item.id for item in items}) == len(items)
+    with pytest.raises(openai.BadRequestError, match="after is the id of no item"):
+        await client.responses.input_items.list(made.id, after="x")
+    with pytest.raises(openai.NotFoundError):
+        await client.responses.input_items.list("resp_x")
+
+
+async def test_the_tokens_of_an_input_are_counted_as_it_would_be_asked_with(client: openai.AsyncOpenAI) -> None:
+    asked: Any = {"model": MODEL, "input": "b", "instructions": "a", "tools": [TOOL]}
+    counted = await client.responses.input_tokens.count(**asked)
+    made = await client.responses.create(**asked, max_output_tokens=2)
+    assert made.usage is not None
+    assert counted.input_tokens == made.usage.input_tokens
+    going_on: Any = {"model": MODEL, "input": "c", "previous_response_id": made.id}
+    after = await client.responses.create(**going_on, max_output_tokens=2)
+    assert after.usage is not None
+    assert (await client.responses.input_tokens.count(**going_on)).input_tokens == after.usage.input_tokens
+    with pytest.raises(openai.BadRequestError, match="input") as caught:
+        await client.responses.input_tokens.count(model=MODEL, input="a" * 5000)
+    assert caught.value.param == "input"
+
+
 async def test_a_call_that_is_cut_short_is_told_as_its_text(client: openai.AsyncOpenAI) -> None:
     asked: Any = {"model": MODEL, "tools": [TOOL], "tool_choice": "required", "max_output_tokens": 5}
     told = [event async for event in await client.responses.create(input="paint", **asked, stream=True)]
@@ -156,7 +200,7 @@ async def test_a_call_that_is_cut_short_is_told_as_its_text(client: openai.Async
     assert kinds == [*TEXT_EVENTS, "output_text.delta", *TEXT_ENDS]
     last = told[-1]
     assert last.type == "response.incomplete"
-    assert '[{"name"'.startswith(last.response.output_text[:8].replace(" ", "").replace("\n", ""))
+    assert "<tool_call>".startswith(last.response.output_text[:11])
 
 
 async def test_parameters_that_leave_no_token_fail_the_response(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import httpx
 import pytest
+from outrider.gateway.corked import Corked
+from outrider.gateway.edge import Edge
 from outrider.gateway.server import HttpServer
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from tests.waiting import eventually
 
@@ -47,3 +52,77 @@ async def test_a_port_that_is_not_shared_is_taken() -> None:
         with pytest.raises(Unavailable, match="cannot listen"):
             HttpServer(PlainTextResponse("other"), "127.0.0.1", one.port, share=share).start(tasks)
     await one.stop()
+
+
+async def test_an_answer_leaves_in_one_piece_and_all_of_it_before_the_connection_is_closed() -> None:
+    sizes = [10, 20, 70_000]
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", str(sum(sizes)).encode()), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for size in sizes:
+            await send({"type": "http.response.body", "body": b"x" * size, "more_body": size != sizes[-1]})
+
+    tasks, server = Tasks(), HttpServer(answer, "127.0.0.1", 0)
+    server.start(tasks)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert (head[:12], len(body)) == (b"HTTP/1.1 200", sum(sizes))
+    writer.close()
+    await server.stop()
+
+
+class Mark:
+    """Something that a request holds."""
+
+
+async def test_a_request_that_was_answered_leaves_nothing_to_collect() -> None:
+    held: list[weakref.ref[Mark]] = []
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["mark"] = mark = Mark()
+        held.append(weakref.ref(mark))
+        await PlainTextResponse("there")(scope, receive, send)
+
+    tasks, server = Tasks(), HttpServer(Edge(answer), "127.0.0.1", 0)
+    server.start(tasks)
+    gc.disable()
+    try:
+        while not held:
+            await heard(server.port)
+        await heard(server.port)
+        await eventually(lambda: held[0]() is None)
+    finally:
+        gc.enable()
+    await server.stop()
+
+
+class Written(asyncio.Transport):
+    """Remembers what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.heard.append(bytes(data))
+
+    def close(self) -> None:
+        self.heard.append(b"closed")
+
+
+async def test_writes_of_one_turn_are_one_unless_they_are_many() -> None:
+    written = Written()
+    corked = Corked(written)
+    for data in (b"head", b"body"):
+        corked.write(data)
+    assert written.heard == []
+    await asyncio.sleep(0)
+    corked.write(b"more")
+    corked.write(bytes(1 << 16))
+    assert [len(data) for data in written.heard] == [8, 4 + (1 << 16)]
+    corked.write(b"last")
+    corked.close()
+    await asyncio.sleep(0)
+    assert written.heard[2:] == [b"last", b"closed"]

@@ -16,7 +16,8 @@ from outrider.gateway.tenants.store import LimitReached, LimitStore
 from outrider.mesh.errors import Unavailable
 
 from tests.broker import Broker
-from tests.gateway.limits import Clock, drain, gateway_store, refused, streams, tokens
+from tests.gateway.limits import Clock, drain, eventually_answers, gateway_store, refused, streams, tokens
+from tests.gateway.misfortunes import TOKENS, World
 
 LIMIT = 20_000
 
@@ -196,12 +197,34 @@ async def test_a_broker_that_freezes_in_the_middle_of_a_write_costs_nothing_and_
     assert granted == 1000
 
 
-async def eventually_answers(store: LimitStore) -> None:
-    """Returns when the store's broker is back."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await store.reserve([tokens(token_hex(4), 1)])
-                return
-            except Unavailable:
-                await asyncio.sleep(0.05)
+async def test_upkeep_between_two_requests_that_wait_leaves_their_slices_in_one_place(
+    pair: tuple[LimitStore, LimitStore], bucket: str
+) -> None:
+    one, other = pair
+    await other.reserve([tokens(bucket, 900)])
+    refusal, _, granted = await asyncio.gather(
+        refused(one, tokens(bucket, 200)), one.upkeep(), refused(one, tokens(bucket, 60))
+    )
+    assert (refusal, granted) == (True, False)
+    assert await refused(one, tokens(bucket, 60))
+
+
+async def test_a_request_at_the_very_end_of_a_minute_is_served_out_of_the_next_one(
+    pair: tuple[LimitStore, LimitStore], bucket: str, clock: Clock
+) -> None:
+    one, other = pair
+    assert not await refused(other, tokens(bucket, 1000))
+    asking = asyncio.create_task(one.reserve([tokens(bucket, 10)]))
+    await asyncio.sleep(0)
+    clock.now += 60
+    (standing,) = (await asking).standings
+    assert (standing.remaining, standing.reset_s) == (990, 60)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clients(
+    own_broker: Broker, tmp_path: Path, bucket: str, clock: Clock, seed: int
+) -> None:
+    async with World(own_broker, tmp_path, clock, bucket, seed) as world:
+        await world.run(minutes=3)
+    assert max(world.counted.most.values()) > TOKENS / 2

@@ -128,11 +128,11 @@ async def test_choices_are_resumed_each_from_its_own_place(one: Gateway, other: 
         assert rest.events[-1] == made.events[-1]
 
 
-async def test_a_call_of_a_function_is_told_again_whole(one: Gateway, other: Gateway) -> None:
+async def test_a_call_of_a_function_is_told_again_in_the_same_pieces(one: Gateway, other: Gateway) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [{"a": 12345}]}}}
     made = await Raw(one.url).begin(
         chat=True,
-        max_tokens=60,
+        max_tokens=200,
         ignore_eos=False,
         tools=[tool],
         tool_choice={"type": "function", "function": {"name": "f"}},

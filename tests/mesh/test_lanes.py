@@ -18,9 +18,10 @@ from outrider.mesh.errors import (
     OutriderError,
     Overloaded,
     Unavailable,
+    Unreachable,
 )
 from outrider.mesh.rpc import Server, ask, close_channels
-from outrider.mesh.rpc.calls import Batches, Call, decode_calls
+from outrider.mesh.rpc.calls import FAREWELL, Batches, Call, decode_calls, decode_outcomes, encode
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
 
@@ -28,6 +29,7 @@ from tests.broker import free_port
 from tests.waiting import eventually
 
 Context = grpc.aio.ServicerContext
+DECODE = "/outrider.v1.Tokenizer/Decode"
 
 
 class Scripted(rpc.TokenizerServicer):
@@ -69,7 +71,8 @@ async def servicer(server: Server) -> Scripted:
 
 async def decode(server: Server, said: str = "x", timeout: float = 20.0) -> str:
     address, request = f"127.0.0.1:{server.port}", pb.DecodeRequest(ids=[said.encode()])
-    answer = await ask(address, "/outrider.v1.Tokenizer/Decode", request, pb.DecodeResponse, timeout)
+    lanes = f"127.0.0.1:{server.lane_port}"
+    answer = await ask(address, DECODE, request, pb.DecodeResponse, timeout, lanes)
     return str(answer.texts[0])
 
 
@@ -159,7 +162,7 @@ async def test_calls_end_where_their_caller_is_lost(server: Server, servicer: Sc
 
 
 async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(servicer: Scripted) -> None:
-    later = Server(port=free_port())
+    later = Server(port=free_port(), lane_port=free_port())
     assert isinstance(await failure(later), Unavailable)
     rpc.add_TokenizerServicer_to_server(servicer, later)
     await later.start()
@@ -193,6 +196,7 @@ async def test_what_is_no_unary_method_is_not_found(server: Server, servicer: Sc
                 pb.DecodeRequest(),
                 pb.DecodeResponse,
                 20,
+                f"127.0.0.1:{server.lane_port}",
             )
 
 
@@ -210,3 +214,87 @@ async def test_an_invalid_request_is_told_from_a_lost_one(server: Server, servic
     servicer.behaviour = raising(InvalidRequest("no"))
     assert type(await failure(server)) is InvalidRequest
     assert await asyncio.gather(failure(server), failure(server))
+
+
+async def test_a_call_goes_by_itself_where_there_is_no_lane(server: Server, servicer: Scripted) -> None:
+    servicer.behaviour = raising(Overloaded("full", retry_after=2.0))
+    for lanes in (None, "", f"127.0.0.1:{free_port()}"):
+        with pytest.raises(Overloaded, match="full"):
+            await ask(f"127.0.0.1:{server.port}", DECODE, pb.DecodeRequest(ids=[b"x"]), pb.DecodeResponse, 20, lanes)
+    assert servicer.begun == 3
+
+
+async def test_what_is_longer_than_sockets_hold_comes_whole(server: Server, servicer: Scripted) -> None:
+    said = ["x" * (5 << 20), "short", "y" * (3 << 20)]
+    assert await asyncio.gather(*(decode(server, each) for each in said)) == said
+
+
+async def test_what_is_too_long_for_a_lane_goes_by_itself(
+    server: Server, servicer: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.mesh.rpc.calling.LONGEST", 1000)
+    monkeypatch.setattr("outrider.mesh.rpc.framing.MESSAGE_BYTES", 1500)
+    assert await decode(server, "x" * 2000) == "x" * 2000
+
+
+async def test_a_message_may_come_byte_by_byte(server: Server, servicer: Scripted) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.lane_port)
+    message = encode([Call(7, DECODE, pb.DecodeRequest(ids=[b"slow"]).SerializeToString())])
+    for byte in len(message).to_bytes(4, "big") + message:
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    outcomes = decode_outcomes(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
+    assert [(each.number, pb.DecodeResponse.FromString(each.data).texts) for each in outcomes] == [(7, ["slow"])]
+    writer.close()
+
+
+@pytest.mark.parametrize("sent", [(65 << 20).to_bytes(4, "big"), b"\0\0\0\1\xc1"], ids=["too long", "no calls"])
+async def test_who_sends_what_is_no_message_is_cut_off(sent: bytes, server: Server, servicer: Scripted) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.lane_port)
+    writer.write(sent)
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    writer.close()
+
+
+@pytest.mark.parametrize("last", [b"", b"\0\0\0\1" + FAREWELL], ids=["killed", "stopped"])
+async def test_a_service_that_is_lost_is_told_from_one_that_ends(last: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4)
+        writer.write(last)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        error = await lost(listening)
+    assert isinstance(error, Unreachable) == (not last)
+    assert getattr(error, "broke", False) == (not last)
+
+
+async def test_a_service_that_answers_nothing_any_more_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.mesh.rpc.lane._PING_S", 0.05)
+    heard = bytearray()
+
+    async def freeze(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            heard.extend(data)
+        writer.close()
+
+    async with await asyncio.start_server(freeze, "127.0.0.1", 0) as listening:
+        error = await lost(listening)
+    assert isinstance(error, Unreachable)
+    assert heard.endswith(b"\0\0\0\0" * 2), "it was not asked whether it is there"
+
+
+async def test_a_service_that_is_slow_but_there_is_not_lost(
+    server: Server, servicer: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.mesh.rpc.lane._PING_S", 0.02)
+    servicer.behaviour = lambda: asyncio.sleep(0.3)
+    assert await decode(server) == "x"
+
+
+async def lost(listening: asyncio.Server) -> OutriderError:
+    port = listening.sockets[0].getsockname()[1]
+    with pytest.raises(Unavailable) as caught:
+        await ask("127.0.0.1:1", DECODE, pb.DecodeRequest(), pb.DecodeResponse, 20, f"127.0.0.1:{port}")
+    return caught.value

@@ -50,6 +50,7 @@ def up(
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
     kvcaches: Annotated[int, typer.Option(min=0, help="KV cache processes.")] = 0,
+    gateways: Annotated[int, typer.Option(min=1, help="Gateway processes, which share the port.")] = 1,
     nats_url: Annotated[str | None, typer.Option(help="A NATS that runs; else one is started.")] = None,
     nats_store: Annotated[
         Path | None, typer.Option(help="Where the NATS that is started keeps tenants, keys and limits.")
@@ -63,7 +64,7 @@ def up(
     from outrider.cli.options import UpOptions
     from outrider.cli.up import run
 
-    counts = {"verifier": verifiers, "tokenizer": tokenizers, "kvcache": kvcaches, "gateway": 1}
+    counts = {"verifier": verifiers, "tokenizer": tokenizers, "kvcache": kvcaches, "gateway": gateways}
     _exit(
         run(
             UpOptions(

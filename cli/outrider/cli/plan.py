@@ -32,7 +32,7 @@ Known = dict[str, dict[str, Effective]]
 
 @dataclass(frozen=True)
 class Plan:
-    """Processes to run; ``grpc`` is where the gateway listens for gRPC.
+    """Processes to run; ``grpc`` is where the gateway, or the first of them, listens for gRPC.
 
     ``patience_s`` is how long each kind may take to drain and end.
     """
@@ -63,7 +63,7 @@ def make_plan(options: UpOptions) -> Plan:
     """The plan for ``options``.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is wrong, or does not go with several gateways.
         StartError: the gateway's port is taken or a model's directory is missing.
     """
     flags = _flags(options)
@@ -71,6 +71,9 @@ def make_plan(options: UpOptions) -> Plan:
     host, port = _gateway_address(known)
     grpc_host, grpc_port = _grpc_address(known, host, port)
     flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
+    if options.counts["gateway"] > 1:
+        _require_sharing(known["gateway"])
+        flags["gateway"]["share_port"] = "true"
     counts, notes = _counts(options, known)
     if counts["proposer"] and known["verifier"]["drafters"].source == "default":
         flags["verifier"]["drafters"] = WITH_PROPOSERS
@@ -139,6 +142,15 @@ def _grpc_address(known: Known, host: str, http_port: int) -> tuple[str, int]:
     return host, port or min(http_port + 1, _LAST_PORT)
 
 
+def _require_sharing(settings: dict[str, Effective]) -> None:
+    """`ConfigError` where settings do not let several gateways serve one port as one."""
+    sharing = settings["share_port"]
+    if sharing.source != "default" and not sharing.value:
+        raise ConfigError("gateway.share_port = false: several gateways need it true, or left out")
+    if settings["auth"].value == "keys" and settings["limit_store"].value == "memory":
+        raise ConfigError("gateway.limit_store = memory counts in one process: several gateways need nats")
+
+
 def _reachable(host: str) -> str:
     """How clients of this machine name an address that is listened on."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -187,6 +199,8 @@ def _spec(
     values = dict(flags.get(kind, {}))
     if kind == "verifier" and number > options.counts[kind]:
         values["role"] = "prefill"
+    if kind == "gateway" and number > 1:
+        values |= {"grpc_port": "0", "metrics_port": "0"}
     environment = {}
     if threads is not None:
         values["threads"] = environment["OMP_NUM_THREADS"] = str(threads)

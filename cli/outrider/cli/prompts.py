@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -11,19 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from outrider.cli.settings import WIDTH, effective
-from outrider.mesh.bus import Bucket, Bus
+from outrider.cli.stores import print_table, run_with
+from outrider.mesh.bus import Bucket
 from outrider.mesh.config.fields import nearest
-from outrider.mesh.errors import ConfigError, OutriderError
-from outrider.mesh.telemetry import configure_logs
+from outrider.mesh.errors import ConfigError
 from outrider.wire import tenants
 from outrider.wire.prompts import BUCKET, MOST_BYTES, MOST_PROMPTS, NAME, NamedPrompt, prompt_entry
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-FAILED = 3
-_WAIT_S = 2.0
 
 
 class _Message(msgspec.Struct):
@@ -33,28 +24,7 @@ class _Message(msgspec.Struct):
 
 def run(work: Callable[[Shelf], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
     """Does ``work`` with the prompts; the exit code."""
-    configure_logs("error", "console")
-    try:
-        url = nats_url or effective("gateway", config, {})["nats_url"].value
-        asyncio.run(_with_shelf(work, url))
-    except ConfigError as error:
-        print(f"outrider: {error}", file=sys.stderr)
-        return error.exit_code
-    except OutriderError as error:
-        print(f"outrider: {error.message}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-async def _with_shelf(work: Callable[[Shelf], Coroutine[Any, Any, None]], url: str) -> None:
-    bus = Bus()
-    try:
-        await bus.connect(url, "outrider prompts", _WAIT_S)
-        bucket = Bucket(bus, BUCKET)
-        await bucket.open()
-        await work(Shelf(bucket))
-    finally:
-        await bus.close()
+    return run_with(BUCKET, "outrider prompts", lambda bucket: work(Shelf(bucket)), nats_url, config)
 
 
 class Shelf:
@@ -77,18 +47,18 @@ class Shelf:
             text=None if chat else text,
             messages=messages,
         )
-        data, names = msgspec.json.encode(prompt), await self._names(tenant)
+        data = msgspec.json.encode(prompt)
         if not text or len(data) > MOST_BYTES:
             raise ConfigError(f"the prompt takes {len(data)} bytes: it has to hold something, and at most {MOST_BYTES}")
-        if name not in names and len(names) >= MOST_PROMPTS:
+        entry, others = prompt_entry(tenant, name), prompt_entry(tenant, "")
+        if await self._bucket.put_among(entry, data, others, MOST_PROMPTS) is None:
             raise ConfigError(f"{tenant} has {MOST_PROMPTS} prompts already, the most that are kept: evict one")
-        await self._bucket.put(prompt_entry(tenant, name), data)
         print(f"The prompt {name} of {tenant} is stored: verifiers compute it within seconds.")
 
     async def list_all(self, tenant: str) -> None:
         """Prints all prompts of a tenant."""
         prompts = [await self._prompt(name, tenant) for name in await self._names(tenant)]
-        _print(("name", "model", "bytes", "created"), [_row(prompt) for prompt in prompts])
+        print_table(("name", "model", "bytes", "created"), [_row(prompt) for prompt in prompts])
 
     async def show(self, name: str, tenant: str) -> None:
         """Prints one."""
@@ -128,10 +98,3 @@ def _messages(text: str) -> list[dict[str, Any]]:
 def _row(prompt: NamedPrompt) -> tuple[str, str, str, str]:
     created = datetime.fromtimestamp(prompt.created, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return prompt.name, prompt.model or "any", str(len(msgspec.json.encode(prompt))), created
-
-
-def _print(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)

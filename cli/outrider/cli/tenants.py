@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import time
@@ -12,20 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from outrider.cli.settings import WIDTH, effective
-from outrider.mesh.bus import Bucket, Bus
+from outrider.cli.stores import print_table, run_with
+from outrider.mesh.bus import Bucket
 from outrider.mesh.config import fields
 from outrider.mesh.config.fields import nearest
-from outrider.mesh.errors import AlreadyExists, ConfigError, OutriderError
-from outrider.mesh.telemetry import configure_logs
+from outrider.mesh.errors import AlreadyExists, ConfigError
 from outrider.wire.tenants import BUCKET, NAME, Key, Limits, Tenant, key_entry, new_key, tenant_entry
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-FAILED = 3
-_WAIT_S = 2.0
-_SPAN = re.compile(r"(\d+)([smhd])")
+_SPAN = re.compile(r"([0-9]{1,12})([smhd])")
+_MOST_DAYS = 36500
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 R = TypeVar("R", Tenant, Key)
@@ -33,28 +27,7 @@ R = TypeVar("R", Tenant, Key)
 
 def run(work: Callable[[Records], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
     """Does ``work`` with the records; the exit code."""
-    configure_logs("error", "console")
-    try:
-        url = nats_url or effective("gateway", config, {})["nats_url"].value
-        asyncio.run(_with_records(work, url))
-    except ConfigError as error:
-        print(f"outrider: {error}", file=sys.stderr)
-        return error.exit_code
-    except OutriderError as error:
-        print(f"outrider: {error.message}", file=sys.stderr)
-        return FAILED
-    return 0
-
-
-async def _with_records(work: Callable[[Records], Coroutine[Any, Any, None]], url: str) -> None:
-    bus = Bus()
-    try:
-        await bus.connect(url, "outrider keys", _WAIT_S)
-        bucket = Bucket(bus, BUCKET)
-        await bucket.open()
-        await work(Records(bucket))
-    finally:
-        await bus.close()
+    return run_with(BUCKET, "outrider keys", lambda bucket: work(Records(bucket)), nats_url, config)
 
 
 class Records:
@@ -80,20 +53,22 @@ class Records:
     async def list_tenants(self) -> None:
         """Prints all tenants."""
         tenants = await self._all(tenant_entry(""), Tenant)
-        _print(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
+        print_table(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
 
     async def create(self, tenant: str, label: str, expires: str | None, changes: Iterable[str]) -> None:
         """Makes a key."""
         await self._tenant(tenant)
         limits = with_changes(Limits(), changes)
         now = time.time()
-        ends = None if expires is None else now + parse_span(expires, "--expires")
+        ends = None if expires is None else now + parse_span(expires, "--expires", least=1)
         await self._add(*new_key(tenant, now, label=label, expires=ends, limits=limits))
 
     async def list_keys(self, tenant: str | None) -> None:
         """Prints keys, the newest last."""
         now = time.time()
-        _print(
+        if tenant is not None:
+            await self._tenant(tenant)
+        print_table(
             ("id", "tenant", "label", "state", "created", "expires"),
             (
                 (k.id, k.tenant, k.label, k.state(now), _date(k.created), _date(k.expires))
@@ -112,10 +87,12 @@ class Records:
         old, revision = await self._key(id_)
         if old.state(now) != "active":
             raise ConfigError(f"the key {old.id} is {old.state(now)}: make another with `outrider keys create`")
+        if old.replaced is not None:
+            raise ConfigError(f"the key {old.id} was replaced at {_date(old.replaced)}: rotate the newer one")
         ends = None if old.expires is None else now + (old.expires - old.created)
         await self._add(*new_key(old.tenant, now, label=old.label, expires=ends, limits=old.limits))
         until = min(now + span, old.expires or now + span)
-        await self._write(key_entry(old.id), msgspec.structs.replace(old, expires=until), revision)
+        await self._write(key_entry(old.id), msgspec.structs.replace(old, expires=until, replaced=now), revision)
         print(f"The key {old.id} opens until {_date(until)}.", file=sys.stderr)
 
     async def revoke(self, id_: str) -> None:
@@ -145,7 +122,7 @@ class Records:
 
     async def _key(self, id_: str) -> tuple[Key, int]:
         bare = id_.removeprefix("sk-").partition("-")[0]
-        found = await self._read(key_entry(bare), Key) if bare.isalnum() else None
+        found = await self._read(key_entry(bare), Key) if bare.isascii() and bare.isalnum() else None
         if found is None:
             raise ConfigError(f"there is no key {bare}: `outrider keys list` shows all")
         return found
@@ -184,23 +161,26 @@ def with_changes(limits: Limits, changes: Iterable[str]) -> Limits:
         raise ConfigError(f"--limit networks: {error}") from None
 
 
-def parse_span(text: str, option: str) -> float:
-    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for anything else."""
+def parse_span(text: str, option: str, least: int = 0) -> float:
+    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for anything else, and what is out of bounds."""
     found = _SPAN.fullmatch(text)
     if found is None:
         raise ConfigError(f"{option} {text}: a time is written 90d, 12h, 30m or 45s")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    if not least <= seconds <= _MOST_DAYS * _SECONDS["d"]:
+        raise ConfigError(f"{option} {text}: a time is {least}s to {_MOST_DAYS}d")
+    return float(seconds)
 
 
 def _show(record: Tenant | Key) -> None:
     shown = msgspec.structs.asdict(record) | {"limits": _limits(record.limits)}
     shown.pop("digest", None)
-    for name in ("created", "expires", "revoked"):
+    for name in ("created", "expires", "revoked", "replaced"):
         if name in shown:
             shown[name] = _date(shown[name])
     if isinstance(record, Key):
         shown["state"] = record.state(time.time())
-    _print(("", ""), shown.items(), head=False)
+    print_table(("", ""), shown.items(), head=False)
 
 
 def _limits(limits: Limits) -> str:
@@ -210,10 +190,3 @@ def _limits(limits: Limits) -> str:
 
 def _date(seconds: float | None) -> str:
     return "never" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _print(columns: Iterable[str], rows: Iterable[Iterable[object]], head: bool = True) -> None:
-    table = Table(*columns, box=None, pad_edge=False, show_header=head)
-    for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)

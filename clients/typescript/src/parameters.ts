@@ -78,7 +78,7 @@ export type ChatParameters = Maybe<
     logprobs: boolean;
     top_logprobs: number;
     tools: Tool[];
-    tool_choice: "none" | "required" | { type: "function"; function: { name: string } };
+    tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
     parallel_tool_calls: boolean;
   }
 >;

@@ -29,7 +29,7 @@ export type ResponseParameters = Maybe<
     max_output_tokens: number;
     text: { format?: Record<string, unknown> };
     tools: FunctionTool[];
-    tool_choice: "none" | "required" | { type: "function"; name: string };
+    tool_choice: "auto" | "none" | "required" | { type: "function"; name: string };
     parallel_tool_calls: boolean;
     include: "message.output_text.logprobs"[];
     top_logprobs: number;

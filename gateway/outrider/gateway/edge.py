@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = get_logger("http")
 _CLIENT_LEFT = 499
+_RAISING = object()
+"""Has starlette's routes raise what they refuse; it must not lead back to the request, whose memory then waits for a
+collection."""
 
 
 class Edge:
@@ -51,7 +54,7 @@ class _Exchange:
         self.id = token_hex(16)
         self._headers: dict[str, str] = {}
         scope["state"] = {**scope.get("state", {}), "request_id": self.id, "headers": self._headers}
-        scope["app"] = self  # has starlette's routes raise what they refuse
+        scope["app"] = _RAISING
 
     @property
     def route(self) -> str:

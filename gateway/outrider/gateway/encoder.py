@@ -55,7 +55,8 @@ class Encoder:
         failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):
             try:
-                return await ask(member.address, f"{_SERVICE}/{method}", request, answer, _ENCODE_S)
+                lanes = member.status.get("lanes")
+                return await ask(member.address, f"{_SERVICE}/{method}", request, answer, _ENCODE_S, lanes)
             except TRANSIENT as error:
                 failure = error
         raise failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
@@ -61,6 +62,7 @@ class Flights:
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
         self._pool = Pool(settings, mesh.bus, self._stream)
+        metrics.streams.set_function(lambda: len(self))
         mesh.bus.on_change(self._on_bus)
         mesh.tasks.spawn(self._renew_for_ever(), "leases")
 
@@ -179,7 +181,6 @@ class Flights:
     async def end(self, flight: Flight) -> None:
         """Closes a flight, wherever it stands, and charges it; its verifiers are told, unless another has taken it."""
         self._flights.discard(flight)
-        metrics.streams.set(len(self))
         await flight.close()
         if not flight.charge.shared:
             return await flight.settle()
@@ -203,13 +204,15 @@ class Flights:
         self._on_taken(flight.key, flight)
 
     def _add(self, flight: Flight, jobs: Iterable[Job], make: Callable[[Job, Callable[[], None]], S]) -> list[S]:
+        known = weakref.ref(flight)  # its streams hold what is called: held by them, it would wait for a collection
+
         def settled() -> None:
-            self._on_settled(flight)
+            if (placed := known()) is not None:
+                self._on_settled(placed)
 
         streams = [make(job, settled) for job in jobs]
         flight.streams = streams
         self._flights.add(flight)
-        metrics.streams.set(len(self))
         return streams
 
     def _stream(self, job: Job, settled: Callable[[], None]) -> TokenStream:

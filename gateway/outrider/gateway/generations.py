@@ -6,14 +6,16 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+import msgspec
 from outrider.gateway.attempts import TRANSIENT, persist
+from outrider.gateway.calls.grammar import call_structure
 from outrider.gateway.encoder import Encoder
 from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt
+from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt, Sampling
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.caller import Caller
@@ -81,7 +83,7 @@ class Generations:
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         served = await self.find(generation.model, caller)
         prompt = await self.encode(served, generation.prompt)
-        most, sampling = longest_answer(served, generation, len(prompt), caller), generation.sampling
+        most, sampling = longest_answer(served, generation, len(prompt), caller), _sampling(generation, served)
         words = await self._bad_words(served, sampling.bad_words)
         return [
             Job(
@@ -108,6 +110,14 @@ class Generations:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
 
 
+def _sampling(generation: Generation, served: Served) -> Sampling:
+    """How the target draws; calls are written as the model writes them."""
+    calling, sampling = generation.calling, generation.sampling
+    if calling is None:
+        return sampling
+    return msgspec.structs.replace(sampling, structure=call_structure(calling, served.calls, sampling.structure))
+
+
 def _priority(generation: Generation, caller: Caller) -> int:
     """Of its own, a request of a known tenant can only let others pass: else all would be in a hurry."""
     asked = min(generation.priority, 0) if caller.bounds else generation.priority
@@ -116,7 +126,7 @@ def _priority(generation: Generation, caller: Caller) -> int:
 
 def _named(error: OutriderError, generation: Generation) -> OutriderError:
     """``error``, by the client's own name of the parameter where a verifier has something against its grammar."""
-    structure = generation.sampling.structure
-    if structure is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
+    asked = generation.calling or generation.sampling.structure
+    if asked is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
-    return InvalidRequest(structure.param + error.message.removeprefix("grammar"), param=structure.param)
+    return InvalidRequest(asked.param + error.message.removeprefix("grammar"), param=asked.param)

@@ -24,11 +24,15 @@ async def read_body(request: Request, limit: int) -> bytes:
     too_large = TooLarge(f"the body is larger than {limit} bytes")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
-    body = bytearray()
+    body, more = bytearray(), True
     try:
         async with asyncio.timeout(_BODY_S):
-            async for chunk in request.stream():
-                body += chunk
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
                 if len(body) > limit:
                     raise too_large
     except TimeoutError:

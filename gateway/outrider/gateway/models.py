@@ -10,14 +10,16 @@ import msgspec
 from outrider.gateway.errors import UnknownModel
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Member, Registry, State
+from outrider.wire.calls import CallStyle
 
 
 class Served(msgspec.Struct, frozen=True):
-    """A model that a tokenizer and a verifier of the same vocabulary serve."""
+    """A model that a tokenizer and a verifier of the same vocabulary serve; ``calls`` is how it writes calls."""
 
     name: str
     vocabulary: str
     context_length: int
+    calls: CallStyle = CallStyle()
 
     def by(self, member: Member) -> bool:
         """Whether ``member`` serves this very model."""
@@ -32,6 +34,7 @@ class Models:
         self._in_flight = in_flight
         self._seen: set[str] = set()
         self._told, self._served = -1, list[Served]()
+        self._known, self._found = -1, dict[tuple[str, Served], list[Member]]()
 
     def all(self) -> list[Served]:
         """Every model that can be served now; of several vocabularies the one with the most verifiers."""
@@ -40,12 +43,13 @@ class Models:
         return self._served
 
     def _serving(self) -> list[Served]:
-        tokenizers = {(m.status.get("model"), m.status.get("vocabulary")) for m in self._ready("tokenizer")}
+        tokenizers = {_identity(m): m.status.get("calls", {}) for m in self._ready("tokenizer")}
         verifiers = [m for m in self._ready("verifier") if _identity(m) in tokenizers]
         best: dict[str, Served] = {}
         for (name, vocabulary), _ in reversed(Counter(map(_identity, verifiers)).most_common()):
             contexts = [m.status["context_length"] for m in verifiers if _identity(m) == (name, vocabulary)]
-            best[name] = Served(name, vocabulary, min(contexts))
+            style = msgspec.convert(tokenizers[name, vocabulary], CallStyle)
+            best[name] = Served(name, vocabulary, min(contexts), style)
         self._seen |= best.keys()
         return sorted(best.values(), key=lambda served: served.name)
 
@@ -74,15 +78,23 @@ class Models:
 
     def tokenizers(self, served: Served) -> list[Member]:
         """Ready tokenizers for ``served``, in random order."""
-        found = [member for member in self._ready("tokenizer") if served.by(member)]
-        if len(found) > 1:
-            random.shuffle(found)
-        return found
+        found = self._serve("tokenizer", served)
+        return random.sample(found, len(found)) if len(found) > 1 else found
 
     def verifiers(self, served: Served) -> list[Member]:
         """Ready verifiers for ``served``: those that compute prompts for others only where there is nobody else."""
-        found = [member for member in self._ready("verifier") if served.by(member)]
+        found = self._serve("verifier", served)
         return [member for member in found if member.status.get("role") != "prefill"] or found
+
+    def _serve(self, kind: str, served: Served) -> list[Member]:
+        """The ready ones of ``kind`` for ``served``, which are looked for when the mesh has changed."""
+        if self._known != self._registry.changes:
+            self._known = self._registry.changes
+            self._found.clear()
+        if (found := self._found.get((kind, served))) is None:
+            found = [member for member in self._ready(kind) if served.by(member)]
+            self._found[kind, served] = found
+        return found
 
     def _ready(self, kind: str) -> list[Member]:
         return [member for member in self._registry.members(kind) if member.state == State.READY]

@@ -91,10 +91,11 @@ class Prompts:
         data = msgspec.json.encode(made)
         if len(data) > MOST_BYTES:
             raise TooLarge(f"the prompt takes {len(data)} bytes; at most {MOST_BYTES} are kept")
-        names = await self._names(tenant)
-        if name not in names and len(names) >= MOST_PROMPTS:
+        await self._bucket.open()
+        entry = prompt_entry(tenant, name)
+        revision = await self._bucket.put_among(entry, data, prompt_entry(tenant, ""), MOST_PROMPTS)
+        if revision is None:
             raise InvalidRequest(f"there are {MOST_PROMPTS} prompts already, the most that are kept: delete one")
-        revision = await self._bucket.put(prompt_entry(tenant, name), data)
         return json_response(self._told(made, revision))
 
     async def _made(self, body: PromptBody, tenant: str, name: str, admission: Admission) -> NamedPrompt:

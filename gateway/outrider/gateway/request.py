@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from outrider.gateway.calls.calling import Calling
 from outrider.gateway.deadlines import Deadlines
 from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
 from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
@@ -151,7 +152,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
     `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
     ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
-    seed that was given or by a temperature of 0.
+    seed that was given or by a temperature of 0. Where there is a ``calling``, the sampling's structure is what the
+    answer's text has to be.
     """
 
     model: str | None
@@ -164,3 +166,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     deadlines: Deadlines = Deadlines()
     coalesce: bool = False
+    calling: Calling | None = None

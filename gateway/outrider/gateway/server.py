@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack, nullcontext
+from typing import Any
 
 import uvicorn
+from outrider.gateway.corked import Corked
 from outrider.mesh.addresses import require_free
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _BACKLOG = 2048
 _KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle connections
+
+
+class _Protocol(HttpToolsProtocol):
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(Corked(transport))  # type: ignore[arg-type] # it has what a transport has
 
 
 class HttpServer:
@@ -28,7 +36,7 @@ class HttpServer:
             uvicorn.Config(
                 app,
                 loop="none",
-                http="httptools",
+                http=_Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

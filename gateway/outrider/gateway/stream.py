@@ -200,16 +200,17 @@ class TokenStream:
         return None if self.failed else self._fresh(frame)
 
     def _fresh(self, frame: Frame) -> Frame | None:
-        first = not self._tokens.generated
+        first = self._tokens.next_index <= 0
         fresh = self._tokens.take(frame)
         if fresh is not None:
             self._stuck_since = None
             self.finished = fresh.finish is not None
-            metrics.tokens.inc(sum(fresh.first_index + place >= 0 for place in range(len(fresh.tokens))))
-            if fresh.first_index + len(fresh.tokens) > 0:
+            end = fresh.first_index + len(fresh.tokens)
+            if end > 0:
+                metrics.tokens.inc(min(end, len(fresh.tokens)))
                 self._casualties.clear()
-            if first and self._tokens.generated:
-                metrics.first_token.observe(time.monotonic() - self._began)
+                if first:
+                    metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
     def _on_message(self, data: bytes) -> None:

@@ -102,6 +102,7 @@ class Verifiers:
         self._in_flight: Counter[str] = Counter()
         self.ward = asyncio.Lock()
         self.models = Models(registry, self._in_flight.__getitem__)
+        registry.on_change("verifier", lambda found: routes.breakers.keep(member.instance for member in found))
 
     async def submit(
         self,
@@ -119,7 +120,6 @@ class Verifiers:
         """
         message, ask = job.submission(emitted, self._lease_s), job.ask
         failure: OutriderError | None = None
-        self._routes.breakers.keep(member.instance for member in self._registry.members("verifier"))
         for member in self._routes.order(ask, self.models.verifiers(job.served), self.models.load, avoid):
             tried(member)
             refusal = await self._offer(message, member)
@@ -175,7 +175,8 @@ class Verifiers:
         self._in_flight[instance] += 1
         breakers.asked(instance)
         try:
-            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s)
+            lanes = member.status.get("lanes")
+            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s, lanes)
         except OutriderError as refusal:
             (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
             return refusal

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
+import msgspec
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter
@@ -17,6 +18,7 @@ from outrider.tokenizer.encoding import encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
+from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
 from outrider.wire.ids import unpack_ids
 
 _INLINE_BYTES = 8 << 10  # under a millisecond: cheaper than handing it to a thread
@@ -48,6 +50,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             self._tokenizer = Tokenizer.load(directory)
         except (TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
+        self._calls = msgspec.to_builtins(call_style(self._tokenizer, self._settings.calls))
         self._name = self._settings.served_name or ("pocket" if model == "pocket" else directory.name)
 
     def status(self) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             "vocabulary": self._tokenizer.fingerprint,
             "context_length": self._tokenizer.context_length,
             "chat": self._tokenizer.has_chat_template,
+            "calls": self._calls,
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
@@ -113,6 +117,14 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         except TextError as error:
             raise InvalidRequest(str(error), param="ids") from None
         return ids
+
+
+def call_style(tokenizer: Tokenizer, wanted: str) -> CallStyle:
+    """How the model writes calls: as ``wanted``, or for ``auto`` as its chat template shows, else as most models do."""
+    name = wanted if wanted != "auto" else tokenizer.call_format or DEFAULT
+    silent = tokenizer.silent_ids(keep_special=False)
+    known = [(mark, tokenizer.added_token(mark)) for mark in FORMATS[name].marks]
+    return CallStyle(name, tuple(Mark(mark, token, token in silent) for mark, token in known if token is not None))
 
 
 def _ids(data: bytes) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from outrider.mesh.config import Settings
@@ -13,3 +13,7 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
 
     model: Annotated[str, Meta(description="directory with tokenizer.json, or `pocket` for the shipped one")] = "pocket"
     served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
+    calls: Annotated[
+        Literal["auto", "hermes", "llama3"],
+        Meta(description="how the model writes calls of functions; auto goes by the chat template, else hermes"),
+    ] = "auto"

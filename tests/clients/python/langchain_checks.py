@@ -1,4 +1,4 @@
-"""LangChain as it is published, against the gateway at $ONE."""
+"""LangChain as it is published, against the gateway at $ONE, and that of a model that writes calls at $CALLING."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Any, Literal
 
+import httpx
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError
@@ -65,6 +66,25 @@ def test_a_tool_is_called_streamed_or_not_and_its_result_sent_back(choice: str) 
     Paint.model_validate(streamed.tool_calls[0]["args"])
     said += [answer, paint.invoke(call)]
     assert CHAT.invoke(said).content
+
+
+def test_a_tool_that_may_be_called_is_or_is_not() -> None:
+    url = os.environ["CALLING"]
+    (mark,) = httpx.post(f"{url}/v1/tokenize", json={"prompt": "<tool_call>"}).json()["tokens"]
+    model = ChatOpenAI(**HOW | {"base_url": f"{url}/v1"}, seed=3)
+    calling = model.bind_tools([paint], parallel_tool_calls=False).bind(logit_bias={str(mark): 100})
+    said: list[BaseMessage] = [HumanMessage("def f(")]
+    answer = calling.invoke(said)
+    streamed: Any = None
+    for chunk in calling.stream(said):
+        streamed = chunk if streamed is None else streamed + chunk
+    (call,) = answer.tool_calls
+    Paint.model_validate(call["args"])
+    assert [(each["name"], each["args"]) for each in streamed.tool_calls] == [(call["name"], call["args"])]
+    said += [answer, paint.invoke(call)]
+    silent = model.bind_tools([paint], tool_choice="auto").bind(logit_bias={str(mark): -100}, max_tokens=9)
+    assert silent.invoke(said).content
+    assert not silent.invoke(said).tool_calls
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])

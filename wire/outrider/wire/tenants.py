@@ -57,7 +57,10 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970."""
+    """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970.
+
+    ``replaced`` is when another took its place; since then it ends when the grace period does.
+    """
 
     id: str
     tenant: str
@@ -66,6 +69,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     expires: float | None = None
     revoked: float | None = None
+    replaced: float | None = None
     limits: Limits = Limits()
 
     def opens(self, secret: str) -> bool:

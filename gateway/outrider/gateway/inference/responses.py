@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from outrider.gateway.calls.reading import Piece, Reading
 from outrider.gateway.choices import merged
 from outrider.gateway.flight import Flight
 from outrider.gateway.openai.answers import fingerprint
 from outrider.gateway.openai.shape import decode_shape
+from outrider.gateway.openai.tools import read_calls
 from outrider.gateway.reassembly import join, split
 from outrider.gateway.request import choice_seed
 from outrider.v1 import inference_pb2 as pb
@@ -23,8 +25,10 @@ class Responses:
     def __init__(self, flight: Flight, had: Sequence[int]) -> None:
         self._flight, self._had = flight, had
         shape = decode_shape(flight.record.shape)
-        self._calling, self._return_tokens = shape.calling, shape.return_tokens
-        self._said = [""] * flight.record.choices
+        self._functions, self._return_tokens = shape.functions, shape.return_tokens
+        style = flight.record.served.calls
+        self._readings = [Reading(style, shape.functions) for _ in range(flight.record.choices)]
+        self._calls: list[list[Piece]] = [[] for _ in self._readings]
 
     async def run(self) -> AsyncGenerator[pb.GenerateResponse, None]:
         """The responses; errors are those of `TokenStream.frames`."""
@@ -49,18 +53,16 @@ class Responses:
         known = min(self._had[choice] - frame.first_index, len(frame.tokens))
         if known > 0:
             head, frame = split(frame, known)
-            self._said[choice] += "".join(head.texts)
+            self._read(head, choice)
         return self._told(frame, choice) if frame.tokens or frame.finish else None
 
     def _told(self, frame: Frame, choice: int) -> pb.GenerateResponse:
-        text = "".join(frame.texts)
-        self._said[choice] += text
         told = pb.GenerateResponse(
             request_id=self._flight.key.request,
             choice=choice,
             first_index=frame.first_index,
             tokens=frame.tokens,
-            text=text,
+            text=self._read(frame, choice),
             logprobs=[_likelihood(entry) for entry in frame.likelihoods or []],
             drafts=[_draft(draft) for draft in frame.drafts or []],
         )
@@ -75,14 +77,19 @@ class Responses:
         told.finish = "length" if frame.finish == "length" else "stop"
         told.usage.CopyFrom(_usage(frame.usage or Usage(0, 0)))
         told.detail.CopyFrom(self._detail(frame, choice))
-        if self._calling is None:
-            return
-        calls = self._calling.calls(self._said[choice], f"{self._flight.key.request}_{choice}")
-        for call in calls or []:
+        for call in read_calls(self._calls[choice], f"{self._flight.key.request}_{choice}"):
             name, arguments = str(call.function.name), call.function.arguments
             told.tool_calls.append(pb.FunctionCall(id=str(call.id), name=name, arguments=arguments))
-        if calls and told.finish == "stop":
+        if self._readings[choice].whole and told.finish == "stop":
             told.finish = "tool_calls"
+
+    def _read(self, frame: Frame, choice: int) -> str:
+        """The text of a frame; what it says of calls is kept until they are told."""
+        if not self._functions:
+            return "".join(frame.texts)
+        pieces = self._readings[choice].take(frame)
+        self._calls[choice] += [piece for piece in pieces if piece.place is not None]
+        return "".join(piece.text for piece in pieces if piece.place is None)
 
     def _detail(self, frame: Frame, choice: int) -> pb.GenerationDetail:
         record, usage = self._flight.record, frame.usage or Usage(0, 0)

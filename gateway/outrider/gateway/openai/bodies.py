@@ -6,11 +6,12 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.calls.calling import Calling
 from outrider.gateway.openai.common import INT32, Asked, Count, Flag
 from outrider.gateway.openai.parameters import ANY, read
 from outrider.gateway.openai.prompts import chat, prompt
 from outrider.gateway.openai.structure import ResponseFormat, of_format, structure
-from outrider.gateway.openai.tools import Calling, Tool, ToolChoice, calling, shown
+from outrider.gateway.openai.tools import Tool, ToolChoice, calling, shown
 from outrider.gateway.request import Generation, Prompt, Sampling
 from outrider.mesh.errors import InvalidRequest
 
@@ -97,8 +98,13 @@ class ChatBody(Body, frozen=True, kw_only=True):
 
     @property
     def calling(self) -> Calling | None:
-        """What has to be called, if anything."""
+        """What may or has to be called, if anything."""
         return calling(self.tools, self.tool_choice, self.parallel_tool_calls)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of what may be called."""
+        return () if self.calling is None else self.calling.names
 
     def _prompt(self) -> Prompt:
         tools = shown(self.tools) if self.calling is not None else ""
@@ -108,7 +114,11 @@ class ChatBody(Body, frozen=True, kw_only=True):
         asked = msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
         if self.calling is None:
             return asked
-        return msgspec.structs.replace(asked, structure=self._called(self.calling))
+        return msgspec.structs.replace(asked, structure=self._spoken(self.calling, asked.structure))
+
+    def generation(self) -> Generation:
+        """As any other, with what may be called."""
+        return msgspec.structs.replace(super().generation(), calling=self.calling)
 
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {

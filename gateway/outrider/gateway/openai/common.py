@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.calls.calling import Calling
 from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.openai.structure import StructuredOutputs
-from outrider.gateway.openai.tools import Calling
 from outrider.gateway.request import Sampling, Speculation, Structure
 from outrider.mesh.errors import InvalidRequest
 
@@ -100,12 +100,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             structure=structure,
         )
 
-    def _called(self, calling: Calling) -> Structure:
-        """What an answer has to be that has to be calls; a format of text says nothing there."""
+    def _spoken(self, calling: Calling, asked: Structure | None) -> Structure | None:
+        """What of ``asked`` holds where functions may be called: of answers that have to be calls, nothing."""
         if self.structured_outputs is not None:
             name = "structured_outputs"
-            raise InvalidRequest(f"{name} may not be given where a function has to be called", param=name)
-        return calling.structure
+            raise InvalidRequest(f"{name} may not be given where functions may be called", param=name)
+        return asked if calling.may_talk else None
 
     def _deadlines(self) -> Deadlines:
         return Deadlines.within(self.ttft_ms, self.timeout_ms)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 import msgspec
+from outrider.gateway.calls.reading import Piece, Reading
 from outrider.gateway.openai.logprobs import chat_logprobs, text_logprobs
 from outrider.gateway.openai.shapes import (
     AssistantMessage,
@@ -15,7 +17,8 @@ from outrider.gateway.openai.shapes import (
     MessageChoice,
     TextChoice,
 )
-from outrider.gateway.openai.tools import Calling, ToolCall
+from outrider.gateway.openai.tools import CalledFunction, ToolCall, call_id, read_calls
+from outrider.wire.calls import CallStyle
 from outrider.wire.frames import Frame
 
 
@@ -57,42 +60,50 @@ COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choi
 CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
 
 
-def calls_form(calling: Calling, answer: str) -> Form:
-    """The form of one chat whose answer is calls; ``answer`` is its id. Chunks tell them whole, once they are.
+def calls_form(style: CallStyle, names: Sequence[str], answer: str) -> Form:
+    """The form of one chat that may be calls of ``names``; ``answer`` is its id.
 
     The openai package misses that a call is whole where the same chunk says that the answer has ended.
     """
-    said: dict[int, str] = {}
-    told: set[int] = set()
-
-    def finish(frame: Frame, called: bool) -> Finish | None:
-        return "tool_calls" if called and frame.finish == "stop" else _finish(frame)
+    readings: defaultdict[int, Reading] = defaultdict(lambda: Reading(style, names))
 
     def whole(frame: Frame, index: int, offset: int) -> Choice:
-        text = "".join(frame.texts)
-        calls = calling.calls(text, f"{answer}_{index}")
-        message = AssistantMessage(text) if calls is None else AssistantMessage(None, tool_calls=calls)
-        return MessageChoice(message, finish(frame, calls is not None), index, chat_logprobs(frame))
+        reading = Reading(style, names)
+        message = _message(reading.take(frame), f"{answer}_{index}")
+        return MessageChoice(message, _ending(frame, reading), index, chat_logprobs(frame))
 
     def part(frame: Frame, index: int, offset: int) -> Choice:
-        text = said[index] = said.get(index, "") + "".join(frame.texts)
-        delta = Delta()
-        if index not in told and (frame.finish is not None or text.rstrip().endswith(("}", "]"))):
-            calls = calling.calls(text, f"{answer}_{index}")
-            if calls is not None:
-                told.add(index)
-                delta = Delta(tool_calls=_numbered(calls))
-            elif frame.finish is not None:
-                delta = Delta(content=text)
-        return DeltaChoice(delta, finish(frame, index in told), index, chat_logprobs(frame))
+        reading = readings[index]
+        delta = _delta(reading.take(frame), f"{answer}_{index}")
+        return DeltaChoice(delta, _ending(frame, reading), index, chat_logprobs(frame))
 
     return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)
 
 
-def _numbered(calls: list[ToolCall]) -> list[ToolCall]:
-    for place, call in enumerate(calls):
-        call.index = place
-    return calls
+def _message(pieces: Sequence[Piece], answer: str) -> AssistantMessage:
+    text = "".join(piece.text for piece in pieces if piece.place is None)
+    calls = read_calls(pieces, answer)
+    return AssistantMessage(text or None, tool_calls=calls) if calls else AssistantMessage(text)
+
+
+def _delta(pieces: Sequence[Piece], answer: str) -> Delta:
+    delta = Delta()
+    if text := "".join(piece.text for piece in pieces if piece.place is None):
+        delta.content = text
+    if calls := [_addition(piece, answer) for piece in pieces if piece.place is not None]:
+        delta.tool_calls = calls
+    return delta
+
+
+def _addition(piece: Piece, answer: str) -> ToolCall:
+    place = piece.place or 0
+    if piece.name is None:
+        return ToolCall(CalledFunction(piece.text), index=place)
+    return ToolCall(CalledFunction(piece.text, piece.name), call_id(answer, place), "function", place)
+
+
+def _ending(frame: Frame, reading: Reading) -> Finish | None:
+    return "tool_calls" if frame.finish == "stop" and reading.whole else _finish(frame)
 
 
 def _finish(frame: Frame) -> Finish | None:

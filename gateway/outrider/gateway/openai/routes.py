@@ -58,11 +58,11 @@ class OpenAi:
 
     async def _completions(self, request: Request) -> Response:
         body = read_completion(await read_body(request, self._settings.max_body_bytes))
-        return await self._generate(request, body, Shape("completion", None, body.return_tokens, body.include_usage))
+        return await self._generate(request, body, Shape("completion", (), body.return_tokens, body.include_usage))
 
     async def _chat(self, request: Request) -> Response:
         body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        shape = Shape("chat", body.calling, body.return_tokens, body.include_usage)
+        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage)
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:

@@ -6,30 +6,30 @@ from typing import Literal
 
 import msgspec
 from outrider.gateway.ledger import Key, Record
+from outrider.gateway.models import Served
 from outrider.gateway.openai.answers import Writer
 from outrider.gateway.openai.forms import CHAT, COMPLETION, Form, calls_form
-from outrider.gateway.openai.tools import Calling
 from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be; ``calling`` is what a chat has to call, if anything."""
+    """What the client asked its chunks to be; ``functions`` are those that a chat may call."""
 
     kind: Literal["completion", "chat"]
-    calling: Calling | None
+    functions: tuple[str, ...]
     return_tokens: bool
     include_usage: bool
 
-    def form(self, request_id: str) -> Form:
-        """The form of chunks of the request of that id."""
-        if self.calling is not None:
-            return calls_form(self.calling, request_id)
+    def form(self, request_id: str, served: Served) -> Form:
+        """The form of chunks of the request of that id, which the model ``served`` answers."""
+        if self.functions:
+            return calls_form(served.calls, self.functions, request_id)
         return CHAT if self.kind == "chat" else COMPLETION
 
     def writer(self, key: Key, record: Record) -> Writer:
         """A writer of the request's chunks, the same wherever and whenever it is made."""
         return Writer(
-            self.form(key.request),
+            self.form(key.request, record.served),
             key.request,
             record.served,
             record.seed,

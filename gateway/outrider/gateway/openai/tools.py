@@ -1,15 +1,18 @@
-"""Calls of functions: ``tools`` and ``tool_choice``, and what becomes of an answer that is a call."""
+"""Calls of functions: ``tools`` and ``tool_choice``, and how calls are told."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.request import Structure
+from outrider.gateway.calls.calling import Callee, Calling
+from outrider.gateway.calls.reading import Piece
 from outrider.mesh.errors import InvalidRequest
 
-_MOST_CALLS = 8
+MOST_CALLS = 8
+"""Of one answer."""
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,19 +51,19 @@ class NamedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 ToolChoice = Annotated[
     Literal["none", "auto", "required"] | NamedTool,
-    Meta(description='"none", "required", or {"type": "function", "function": {"name": ...}}'),
+    Meta(description='"auto", "none", "required", or {"type": "function", "function": {"name": ...}}'),
 ]
 
 
 class CalledFunction(msgspec.Struct):
-    """What is called, with arguments as JSON."""
+    """What is called, with arguments as JSON, or the next piece of them."""
 
     arguments: str
     name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolCall(msgspec.Struct):
-    """One call, whole or what a chunk adds to it. Only chunks have an ``index``."""
+    """One call, whole or what a chunk adds to it; only chunks have an ``index``, and id, type and name come first."""
 
     function: CalledFunction
     id: str | msgspec.UnsetType = msgspec.UNSET
@@ -68,43 +71,27 @@ class ToolCall(msgspec.Struct):
     index: int | msgspec.UnsetType = msgspec.UNSET
 
 
-class Calling(msgspec.Struct, frozen=True):
-    """An answer that has to be calls: of ``named``, or of any of the functions where that is None."""
-
-    structure: Structure
-    named: str | None = None
-
-    def calls(self, text: str, answer: str) -> list[ToolCall] | None:
-        """The calls in an answer; None where it was cut short of being any. ``answer`` makes their ids."""
-        try:
-            said = (
-                [(self.named, text)]
-                if self.named
-                else [(call.name, bytes(call.arguments).decode()) for call in _said(text)]
-            )
-            msgspec.json.decode(said[-1][1])
-        except (msgspec.DecodeError, IndexError):
-            return None
-        return [call(answer, place, name, arguments) for place, (name, arguments) in enumerate(said)]
+def call_id(answer: str, place: int) -> str:
+    """Names the ``place``-th call of an answer."""
+    return f"call_{answer}_{place}"
 
 
-class _Said(msgspec.Struct):
-    name: str
-    arguments: msgspec.Raw
-
-
-_said = msgspec.json.Decoder(list[_Said]).decode
-
-
-def call(answer: str, place: int, name: str, arguments: str) -> ToolCall:
-    """A whole call, the ``place``-th of an answer."""
-    return ToolCall(CalledFunction(arguments, name), f"call_{answer}_{place}", "function")
+def read_calls(pieces: Sequence[Piece], answer: str) -> list[ToolCall]:
+    """The calls in the pieces of an answer of that name, each as far as it goes."""
+    calls: list[ToolCall] = []
+    for piece in pieces:
+        if piece.place is None:
+            continue
+        if piece.name is not None:
+            calls.append(ToolCall(CalledFunction("", piece.name), call_id(answer, piece.place), "function"))
+        calls[piece.place].function.arguments += piece.text
+    return calls
 
 
 def calling(
     tools: list[Tool], choice: ToolChoice | None, parallel: bool, where: str = "function.parameters"
 ) -> Calling | None:
-    """What has to be called, if anything; `InvalidRequest` for a choice that cannot be honoured.
+    """What may or has to be called, if anything; `InvalidRequest` for a choice that cannot be honoured.
 
     ``where`` is the place of a function's parameters in a tool, as the client writes it.
     """
@@ -114,42 +101,22 @@ def calling(
         raise InvalidRequest("tool_choice may only be given with tools", param="tool_choice")
     if choice == "none":
         return None
-    if choice in (None, "auto"):
-        raise InvalidRequest(
-            "tool_choice auto is not supported: no served model has a format for calls of its own; set it to required, "
-            "to a function, or to none",
-            param="tool_choice",
-        )
     if isinstance(choice, NamedTool):
         return _one(tools, choice.function.name, where)
-    return Calling(Structure("json_schema", "tools", msgspec.json.encode(_schema(tools, parallel, where)).decode()))
+    callees = tuple(map(_callee, tools))
+    return Calling(callees, choice != "required", MOST_CALLS if parallel else 1, "tools")
 
 
 def _one(tools: list[Tool], name: str, where: str) -> Calling:
     for place, tool in enumerate(tools):
         if tool.function.name == name:
-            param = f"tools[{place}].{where}"
-            return Calling(Structure("json_schema", param, msgspec.json.encode(tool.function.schema).decode()), name)
+            return Calling((_callee(tool),), may_talk=False, most=1, param=f"tools[{place}].{where}")
     there = ", ".join(tool.function.name for tool in tools)
     raise InvalidRequest(f"tool_choice names {name}; there are: {there}", param="tool_choice")
 
 
-def _schema(tools: list[Tool], parallel: bool, where: str) -> dict[str, Any]:
-    """A list of calls. Definitions move to the top, where references look for them."""
-    definitions: dict[str, Any] = {}
-    kinds = []
-    for place, tool in enumerate(tools):
-        schema = dict(tool.function.schema)
-        for name, definition in schema.pop("$defs", {}).items():
-            if definitions.setdefault(name, definition) != definition:
-                param = f"tools[{place}].{where}"
-                raise InvalidRequest(f"{param}: $defs.{name} is another than in a tool before it", param=param)
-        called = {"name": {"const": tool.function.name}, "arguments": schema}
-        kinds.append(
-            {"type": "object", "properties": called, "required": ["name", "arguments"], "additionalProperties": False}
-        )
-    most = _MOST_CALLS if parallel else 1
-    return {"type": "array", "items": {"anyOf": kinds}, "minItems": 1, "maxItems": most, "$defs": definitions}
+def _callee(tool: Tool) -> Callee:
+    return Callee(tool.function.name, msgspec.json.encode(tool.function.schema).decode())
 
 
 def shown(tools: list[Tool]) -> str:

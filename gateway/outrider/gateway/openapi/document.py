@@ -71,10 +71,11 @@ class _Schemas:
 
     def body(self, given: Given) -> dict[str, Any]:
         required = [field.name for field in msgspec.structs.fields(given.kind) if field.required]
-        made = {"type": "object", "properties": self.parameters(given), "additionalProperties": False}
-        for name in given.untyped:
-            self.components[name]["required"].remove("type")
-        self.components[given.kind.__name__] = made | ({"required": required} if required else {})
+        if given.kind.__name__ not in self.components:
+            made = {"type": "object", "properties": self.parameters(given), "additionalProperties": False}
+            for name in given.untyped:
+                self.components[name]["required"].remove("type")
+            self.components[given.kind.__name__] = made | ({"required": required} if required else {})
         return {"$ref": _REFERENCE.format(name=given.kind.__name__)}
 
 

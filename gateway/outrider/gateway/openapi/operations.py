@@ -17,6 +17,7 @@ from outrider.gateway.readiness import Health, Ready
 from outrider.gateway.responses import query
 from outrider.gateway.responses.body import NEUTRAL, ResponseBody
 from outrider.gateway.responses.events import Event
+from outrider.gateway.responses.inputs import InputItems, InputQuery, InputTokens
 from outrider.gateway.responses.items import Item
 from outrider.gateway.responses.shapes import Deleted, Response
 from outrider.gateway.tenants.entrance import InvalidKey, WrongNetwork
@@ -84,6 +85,8 @@ _CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
 _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
 _ITEMS = {"input": str | list[Item]}
 
+_RESPONSE = Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",))
+
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
@@ -105,7 +108,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/v1/responses"): Operation(
         "Makes a response, in the foreground or in the background.",
-        Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",)),
+        _RESPONSE,
         headers=_HEADERS,
         answer=Response,
         events=(Event,),
@@ -121,6 +124,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("DELETE", "/v1/responses/{id}"): Operation("Ends and forgets a response.", answer=Deleted, errors=(NotFound,)),
     ("POST", "/v1/responses/{id}/cancel"): Operation(
         "Ends a background response.", answer=Response, errors=(InvalidRequest, NotFound)
+    ),
+    ("GET", "/v1/responses/{id}/input_items"): Operation(
+        "What was said before a response.",
+        query=Given(InputQuery),
+        answer=InputItems,
+        errors=(InvalidRequest, NotFound),
+    ),
+    ("POST", "/v1/responses/input_tokens"): Operation(
+        "The tokens that a response would be asked with.", _RESPONSE, answer=InputTokens, errors=_READ + _SERVED
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.calls.calling import Calling
 from outrider.gateway.openai.common import Asked, Count, Flag
 from outrider.gateway.openai.parameters import ANY, read
 from outrider.gateway.openai.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
-from outrider.gateway.openai.tools import Calling, Function, FunctionName, NamedTool, Tool, calling, shown
+from outrider.gateway.openai.tools import Function, FunctionName, NamedTool, Tool, calling, shown
 from outrider.gateway.request import Generation, Messages, Sampling, Structure
 from outrider.gateway.responses.items import Message
 from outrider.mesh.errors import InvalidRequest
@@ -72,7 +73,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     tool_choice: (
         Annotated[
             Literal["none", "auto", "required"] | NamedFunction,
-            Meta(description='"none", "required", or {"type": "function", "name": ...}'),
+            Meta(description='"auto", "none", "required", or {"type": "function", "name": ...}'),
         ]
         | None
     ) = None
@@ -87,10 +88,15 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
 
     @property
     def calling(self) -> Calling | None:
-        """What has to be called, if anything."""
+        """What may or has to be called, if anything."""
         choice = self.tool_choice
         wanted = NamedTool("function", FunctionName(choice.name)) if isinstance(choice, NamedFunction) else choice
         return calling(self._tools, wanted, self.parallel_tool_calls, "parameters")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of what may be called."""
+        return () if self.calling is None else self.calling.names
 
     def generation(self, messages: list[Message]) -> Generation:
         """What is asked for, where the conversation so far is ``messages``."""
@@ -106,6 +112,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
             deadlines=self._deadlines(),
             coalesce=self._coalesces(),
             session=self._session(),
+            calling=self.calling,
         )
 
     @property
@@ -117,7 +124,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     def _sampling(self) -> Sampling:
         asked = structure(self.text.structure(), self.structured_outputs, "text.format")
         if self.calling is not None:
-            asked = self._called(self.calling)
+            asked = self._spoken(self.calling, asked)
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
         return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
 

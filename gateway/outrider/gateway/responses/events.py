@@ -88,7 +88,7 @@ class TextDone(_OfItem, tag="response.output_text.done"):
 
 
 class ArgumentsDelta(_OfItem, tag="response.function_call_arguments.delta"):
-    """Arguments of a call; they are told whole."""
+    """The next piece of a call's arguments."""
 
     delta: str
 

@@ -83,32 +83,29 @@ Item = Annotated[
 
 
 def messages(value: str | list[dict[str, Any]]) -> list[Message]:
-    """``input`` as messages; calls that follow one another are one message's. `InvalidRequest` names a bad item."""
+    """``input`` as messages; calls join the message before them. `InvalidRequest` names a bad item."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     made: list[Message] = []
     for place, raw in enumerate(value):
         for message in _item(raw, f"input[{place}]").messages():
-            if "tool_calls" in message and made and "tool_calls" in made[-1]:
-                made[-1]["tool_calls"] += message["tool_calls"]
+            if "tool_calls" in message and made and made[-1]["role"] == "assistant":
+                made[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
             else:
                 made.append(message)
     return made
 
 
 def spoken(output: list[OutputItem]) -> list[Message]:
-    """What a response said, as messages of the conversation that goes on."""
+    """What a response said, as a message of the conversation that goes on."""
     calls = [
         {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
         for item in output
         if isinstance(item, OutputCall)
     ]
-    told: list[Message] = [
-        {"role": "assistant", "content": "".join(part.text for part in item.content)}
-        for item in output
-        if isinstance(item, OutputMessage)
-    ]
-    return [*told, {"role": "assistant", "content": "", "tool_calls": calls}] if calls else told
+    text = "".join(part.text for item in output if isinstance(item, OutputMessage) for part in item.content)
+    told: Message = {"role": "assistant", "content": text}
+    return [told | {"tool_calls": calls} if calls else told] if output else []
 
 
 def _item(raw: dict[str, Any], name: str) -> InputMessage | FunctionCall | FunctionCallOutput:

@@ -14,6 +14,7 @@ from outrider.gateway.models import require_allowed
 from outrider.gateway.openai.headers import routed, timed
 from outrider.gateway.replay import replay
 from outrider.gateway.responses.body import ResponseBody, read_response
+from outrider.gateway.responses.inputs import InputTokens, input_items
 from outrider.gateway.responses.items import Message, messages, spoken
 from outrider.gateway.responses.query import Query, read_query
 from outrider.gateway.responses.shape import (
@@ -50,6 +51,8 @@ class Responses:
             Route("/v1/responses/{id}", self._read, methods=["GET"]),
             Route("/v1/responses/{id}", self._delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
+            Route("/v1/responses/{id}/input_items", self._list, methods=["GET"]),
+            Route("/v1/responses/input_tokens", self._count, methods=["POST"]),
         ]
 
     async def _create(self, request: Request) -> Response:
@@ -159,6 +162,25 @@ class Responses:
             await self._flights.stop(key, record, verifiers)
             telling, _ = await self._heard(key, record, shape)
         return json_response(telling.response())
+
+    async def _list(self, request: Request) -> Response:
+        """What was said before a response, instructions left out."""
+        key = _key(request)
+        record, _, shape = await self._find(key)
+        require_allowed(record.served.name, request.state.admission.caller.may_use)
+        return json_response(input_items(key.request, shape.messages(), request.query_params))
+
+    async def _count(self, request: Request) -> Response:
+        """The tokens that a response would be asked with."""
+        body = read_response(await read_body(request, self._settings.max_body_bytes))
+        admission: Admission = request.state.admission
+        prompt = body.generation(await self._conversation(body, admission)).prompt
+        served = await self._generations.find(body.model, admission.caller)
+        try:
+            ids = await until_gone(request.receive, self._generations.encode(served, prompt))
+        except InvalidRequest as error:
+            raise renamed(error) from None
+        return json_response(InputTokens(len(ids)))
 
     async def _delete(self, request: Request) -> Response:
         key = _key(request)

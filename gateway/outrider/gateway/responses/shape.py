@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import msgspec
+from outrider.gateway.calls.reading import Reading
 from outrider.gateway.ledger import Key, Record
-from outrider.gateway.openai.tools import Calling
 from outrider.gateway.responses.body import ResponseBody
 from outrider.gateway.responses.items import Message
 from outrider.gateway.responses.shapes import Echo
@@ -21,21 +21,21 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it."""
 
     echo: Echo
-    calling: Calling | None
+    functions: tuple[str, ...]
     return_tokens: bool
     conversation: bytes
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message]) -> ResponseShape:
         """The form that ``body`` asks for."""
-        return cls(_echo(body), body.calling, body.return_tokens, msgspec.json.encode(conversation))
+        return cls(_echo(body), body.functions, body.return_tokens, msgspec.json.encode(conversation))
 
     def telling(self, key: Key, record: Record) -> Telling:
         """Tells the response, the same wherever and whenever."""
         return Telling(
             self.echo,
             key.request,
-            calling=self.calling,
+            reading=Reading(record.served.calls, self.functions) if self.functions else None,
             model=record.served.name,
             seed=record.seed,
             created=record.created,

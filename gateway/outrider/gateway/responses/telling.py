@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET
+from outrider.gateway.calls.reading import Reading
 from outrider.gateway.openai.answers import extra
-from outrider.gateway.openai.logprobs import TokenLogprob, chat_logprobs
 from outrider.gateway.openai.shapes import Extra
-from outrider.gateway.openai.tools import Calling
 from outrider.gateway.reassembly import join
 from outrider.gateway.responses import events as to
+from outrider.gateway.responses.output import Output
 from outrider.gateway.responses.shapes import (
     Echo,
     IncompleteDetails,
     InputDetails,
     ItemStatus,
-    OutputCall,
     OutputDetails,
     OutputItem,
-    OutputMessage,
     Response,
     ResponseError,
     ResponseUsage,
     Status,
-    TextPart,
 )
 from outrider.mesh.errors import Cancelled, InvalidRequest, OutriderError
 from outrider.wire.frames import Frame, Usage
@@ -34,9 +31,10 @@ _ENDS: dict[str, type[to.Completed] | type[to.Incomplete]] = {"completed": to.Co
 
 
 class Telling:
-    """Tells one response, frame by frame. Its calls, if it has to be any, are told whole at the end.
+    """Tells one response, frame by frame.
 
-    ``request`` is the request's id, ``created`` is in seconds since 1970.
+    ``request`` is the request's id, ``reading`` tells its calls, where it may be any, ``created`` is in seconds
+    since 1970.
     """
 
     def __init__(
@@ -44,13 +42,14 @@ class Telling:
         echo: Echo,
         request: str,
         *,
-        calling: Calling | None,
+        reading: Reading | None,
         model: str,
         seed: int,
         created: int,
         return_tokens: bool,
     ) -> None:
-        self._echo, self._request, self._calling = echo, request, calling
+        self._echo, self._request = echo, request
+        self._output = Output(request, reading)
         self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
         self._frames: list[Frame] = []
         self._failure: OutriderError | None = None
@@ -63,13 +62,11 @@ class Telling:
 
     def take(self, frame: Frame) -> list[to.Event]:
         """The events of a frame."""
-        first = not self._frames
         self._frames.append(frame)
-        if self._calling is not None:
-            return self._numbered([*self._end()]) if frame.finish is not None else []
-        events = [*(self._open() if first else ()), *self._delta(frame)]
+        told = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
+        events = [*self._output.take(frame, extra(frame, self._seed, self._return_tokens) if told else UNSET)]
         if frame.finish is not None:
-            events += self._end_message()
+            events += [*self._output.end(self._item_status), _ENDS[self._status](response=self.response())]
         return self._numbered(events)
 
     def fail(self, error: OutriderError) -> list[to.Event]:
@@ -94,12 +91,7 @@ class Telling:
 
     def response(self) -> Response:
         """The response as it stands."""
-        return self._response(self._status, self._items())
-
-    @property
-    def text(self) -> str:
-        """All text so far."""
-        return "".join(text for frame in self._frames for text in frame.texts)
+        return self._response(self._status, self._output.items(self._item_status))
 
     @property
     def _last(self) -> Frame | None:
@@ -119,64 +111,10 @@ class Telling:
             self._next += 1
         return list(events)
 
-    def _open(self) -> Iterator[to.Event]:
-        yield to.ItemAdded(output_index=0, item=OutputMessage(self._message_id, "in_progress", []))
-        yield to.PartAdded(output_index=0, item_id=self._message_id, part=TextPart(""))
-
-    def _delta(self, frame: Frame) -> Iterator[to.Event]:
-        text, logprobs = "".join(frame.texts), _logprobs([frame])
-        told = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
-        if text or logprobs or told:
-            more = extra(frame, self._seed, self._return_tokens) if told else UNSET
-            yield to.TextDelta(output_index=0, item_id=self._message_id, delta=text, logprobs=logprobs, outrider=more)
-
-    def _end_message(self) -> Iterator[to.Event]:
-        items = self._items()
-        message = items[0]
-        assert isinstance(message, OutputMessage)
-        part = message.content[0]
-        yield to.TextDone(output_index=0, item_id=message.id, text=part.text, logprobs=part.logprobs)
-        yield to.PartDone(output_index=0, item_id=message.id, part=part)
-        yield to.ItemDone(output_index=0, item=message)
-        yield self._finish(items)
-
-    def _end(self) -> Iterator[to.Event]:
-        """What is told of an answer that had to be calls: those, or its text where it was cut short of them."""
-        items = self._items()
-        if isinstance(items[0], OutputMessage):
-            yield from self._open()
-            yield from self._delta(join(self._frames))
-            yield from self._end_message()
-            return
-        for place, item in enumerate(items):
-            if isinstance(item, OutputCall):
-                yield from _call(item, place)
-        yield self._finish(items)
-
-    def _finish(self, items: list[OutputItem]) -> to.Event:
-        return _ENDS[self._status](response=self._response(self._status, items))
-
-    def _items(self) -> list[OutputItem]:
-        """The output so far. Of an answer that has to be calls it is known at the end; its text, where it is none."""
-        if not self._frames or (self._calling is not None and not self.over):
-            return []
-        part = TextPart(self.text, logprobs=_logprobs(self._frames))
-        return [*self._calls()] or [OutputMessage(self._message_id, self._item_status, [part])]
-
-    def _calls(self) -> Iterator[OutputCall]:
-        calls = self._calling.calls(self.text, self._request) if self._calling is not None else None
-        for place, call in enumerate(calls or ()):
-            name, arguments = str(call.function.name), call.function.arguments
-            yield OutputCall(f"fc_{self._request}_{place}", str(call.id), name, arguments, self._item_status)
-
     @property
     def _item_status(self) -> ItemStatus:
         status = self._status
         return status if status in ("in_progress", "completed") else "incomplete"
-
-    @property
-    def _message_id(self) -> str:
-        return f"msg_{self._request}"
 
     def _response(self, status: Status, output: list[OutputItem]) -> Response:
         last = self._last
@@ -195,19 +133,6 @@ class Telling:
 
     def _extra(self) -> Extra | msgspec.UnsetType:
         return extra(join(self._frames), self._seed, self._return_tokens) if self._last is not None else UNSET
-
-
-def _call(item: OutputCall, place: int) -> Iterator[to.Event]:
-    began = msgspec.structs.replace(item, arguments="", status="in_progress")
-    yield to.ItemAdded(output_index=place, item=began)
-    yield to.ArgumentsDelta(output_index=place, item_id=item.id, delta=item.arguments)
-    yield to.ArgumentsDone(output_index=place, item_id=item.id, arguments=item.arguments, name=item.name)
-    yield to.ItemDone(output_index=place, item=item)
-
-
-def _logprobs(frames: list[Frame]) -> list[TokenLogprob]:
-    told = [logprobs for frame in frames if (logprobs := chat_logprobs(frame)) is not None]
-    return [entry for each in told for entry in each.content]
 
 
 def _error(failure: OutriderError | None) -> ResponseError | None:

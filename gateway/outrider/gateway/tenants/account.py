@@ -93,6 +93,10 @@ class Account:
             self.left += amount - gone
             self.refused = _NEVER
 
+    def lacks(self, demand: Demand) -> bool:
+        """Whether ``demand`` is more than all that is left, here and in the ledger, as far as is known."""
+        return demand.amount > self.left + self.free
+
     def despair(self, demand: Demand, now: float) -> None:
         """Notes that ``demand`` cannot be had."""
         self.refused = demand.amount, now
@@ -155,6 +159,7 @@ class Account:
     def _begin(self, window: int) -> None:
         self.window, self.until = window, float((window + 1) * self.period_s)
         self.left = self.reserved = self.consumed = self.recent = 0
+        self.free = self.limit
         self.refused = _NEVER
         self._doubts.clear()
 

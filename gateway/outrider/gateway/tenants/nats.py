@@ -42,14 +42,16 @@ class NatsStore:
     async def reserve(self, demands: Sequence[Demand]) -> Reservation:
         """As `LimitStore.reserve`; the broker is asked only where a slice has not enough left."""
         taken: list[Slice] = []
+        standings: list[Standing] = []
         try:
             for demand in demands:
                 taken.append(await self._take(demand))
+                standings.append(self._standing(taken[-1].account, demand))
         except BaseException:
             for piece in taken:
                 piece.settle(0)
             raise
-        return Reservation(taken, [self._standing(demand) for demand in demands])
+        return Reservation(taken, standings)
 
     async def upkeep(self) -> None:
         """Gives back what nobody has asked for lately, and renews leases, as far as the broker answers."""
@@ -62,26 +64,29 @@ class NatsStore:
     async def close(self) -> None:
         """Gives back everything that is not in use."""
         with suppress(Unavailable):
-            for bucket, account in self._accounts.items():
+            for bucket, account in list(self._accounts.items()):
                 await self._tend(bucket, account, 0)
 
     async def _take(self, demand: Demand) -> Slice:
-        account = self._account(demand)
-        piece = account.take(demand, self._clock())
-        if piece is not None:
-            return piece
-        async with account.lock:
-            return account.take(demand, self._clock()) or await self._refill(account, demand)
+        while True:
+            account = self._account(demand)
+            piece = account.take(demand, self._clock())
+            if piece is not None:
+                return piece
+            async with account.lock:
+                if self._account(demand) is account:  # else `upkeep` has forgotten it while this waited
+                    return account.take(demand, self._clock()) or await self._refill(account, demand)
 
     async def _refill(self, account: Account, demand: Demand) -> Slice:
-        if account.hopeless(demand, self._clock()):
-            raise LimitReached(self._standing(demand))
-        await self._write(demand.bucket, account, lambda seen: account.ask(seen, demand, self._clock()))
-        piece = account.take(demand, self._clock())
-        if piece is None:
-            account.despair(demand, self._clock())
-            raise LimitReached(self._standing(demand))
-        return piece
+        """Asks again where another request has had the units, or a period has ended, before the ledger answered."""
+        while not account.hopeless(demand, self._clock()):
+            await self._write(demand.bucket, account, lambda seen: account.ask(seen, demand, self._clock()))
+            piece = account.take(demand, self._clock())
+            if piece is not None:
+                return piece
+            if account.lacks(demand):
+                account.despair(demand, self._clock())
+        raise LimitReached(self._standing(account, demand))
 
     async def _tend(self, bucket: str, account: Account, keep: int) -> None:
         """Writes only where there is something to give back or a lease is a third over."""
@@ -117,6 +122,7 @@ class NatsStore:
             account = self._accounts[demand.bucket] = Account(self._holder, demand.period_s, self._serials)
         return account
 
-    def _standing(self, demand: Demand) -> Standing:
-        account = self._account(demand)
-        return Standing(demand, max(0, account.left + account.free), demand.reset_s(self._clock()))
+    def _standing(self, account: Account, demand: Demand) -> Standing:
+        now = self._clock()
+        reset_s = account.until - now if demand.period_s else demand.reset_s(now)
+        return Standing(demand, max(0, account.left + account.free), reset_s)

@@ -50,6 +50,7 @@ class Bus:
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
         self._attached: dict[Attached, None] = {}
+        _subscriptions.set_function(lambda: len(self._attached))
         self._listeners: list[Callable[[bool], None]] = []
         self._tasks = tasks or Tasks()
         self._sender: asyncio.Task[None] | None = None
@@ -108,7 +109,6 @@ class Bus:
     async def adopt(self, listener: Attached) -> None:
         """Attaches ``listener`` to this connection and to all that come after it."""
         self._attached[listener] = None
-        _subscriptions.set(len(self._attached))
         with suppress(*_AWAY, TimeoutError):
             if self._open:
                 await listener.attach(self._client)
@@ -120,7 +120,6 @@ class Bus:
         self._check(subject)
         listening = Listening(self, subject, take)
         self._attached[listening] = None
-        _subscriptions.set(len(self._attached))
         if self._open:
             listening.listen(self._client)
         return listening
@@ -133,7 +132,6 @@ class Bus:
     def forget(self, listener: Attached) -> None:
         """Leaves ``listener`` out of later connections."""
         self._attached.pop(listener, None)
-        _subscriptions.set(len(self._attached))
 
     async def request(self, subject: str, data: bytes, timeout: float) -> Message:
         """One answer to ``data``.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import nats.errors
 import nats.js.errors as js_errors
-from nats.js.api import KeyValueConfig
+from nats.js.api import Header, KeyValueConfig
 from nats.js.kv import KeyValue
 from outrider.mesh.errors import AlreadyExists, Unavailable
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
 
 _NO_JETSTREAM = "NATS has no JetStream, or has lost what it stored: start nats-server with --jetstream, then this again"
+
+_WRONG_LAST_SEQUENCE = 10071  # JetStream's code of an error
+_ATTEMPTS = 64
 
 
 class Entry(NamedTuple):
@@ -69,6 +72,21 @@ class Bucket:
             except js_errors.KeyWrongLastSequenceError:
                 raise AlreadyExists(f"{key} has been written by another") from None
 
+    async def put_among(self, key: str, value: bytes, prefix: str, most: int) -> int | None:
+        """Writes whatever is there, unless ``most`` other keys begin with ``prefix``; the revision, or None if they do.
+
+        Whoever else writes to the bucket meanwhile has it looked at anew, so that no two pass the limit together.
+        `Unavailable` where that does not end.
+        """
+        for _ in range(_ATTEMPTS):
+            async with self._asking():
+                last, keys = await self._keys()
+                if sum(each.startswith(prefix) for each in keys if each != key) >= most:
+                    return None
+                if (revision := await self._put_behind(key, value, last)) is not None:
+                    return revision
+        raise Unavailable(f"{self._name} is being written by too many others", retry_after=1.0)
+
     async def forget(self, key: str) -> None:
         """Drops ``key`` and its value, if it has one."""
         async with self._asking():
@@ -86,10 +104,25 @@ class Bucket:
 
     async def keys(self) -> list[str]:
         """All keys that have a value, in order."""
-        prefix = f"$KV.{self._name}."
         async with self._asking():
-            info = await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}", f"{prefix}>")
-        return sorted(subject.removeprefix(prefix) for subject in info.state.subjects or {})
+            return sorted((await self._keys())[1])
+
+    async def _keys(self) -> tuple[int, list[str]]:
+        """The last revision of the bucket, and its keys at that time."""
+        prefix = f"$KV.{self._name}."
+        info = await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}", f"{prefix}>")
+        return info.state.last_seq, [subject.removeprefix(prefix) for subject in info.state.subjects or {}]
+
+    async def _put_behind(self, key: str, value: bytes, last: int) -> int | None:
+        """Writes if nothing of the bucket was since its revision ``last``; the new one, or None."""
+        headers = {Header.EXPECTED_LAST_SEQUENCE.value: str(last)}
+        try:
+            js = self._bus.jetstream(self._timeout_s)
+            return (await js.publish(f"$KV.{self._name}.{key}", value, headers=headers)).seq
+        except js_errors.BadRequestError as error:
+            if error.err_code == _WRONG_LAST_SEQUENCE:
+                return None
+            raise
 
     def _inner(self) -> KeyValue:
         """Through the connection of now; its reads are not direct ones, which a replica that lags may answer."""

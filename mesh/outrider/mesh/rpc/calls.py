@@ -8,7 +8,10 @@ from typing import Generic, TypeVar
 import msgspec
 from outrider.mesh.errors import OutriderError, kind_name, named
 
-METHOD = "/outrider.mesh.Lanes/Open"
+FAREWELL = b"\x90"
+"""The last message of a service that ends its lanes: no outcomes."""
+PING = b""
+"""Is answered by the same."""
 _BATCH_BYTES = 1 << 20
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import grpc
-from outrider.mesh.rpc.server import MESSAGE_BYTES
+from outrider.mesh.rpc.framing import MESSAGE_BYTES
 from outrider.mesh.telemetry import current_headers, tracing
 
 _OPTIONS = (
@@ -43,7 +43,7 @@ def channel(address: str) -> grpc.aio.Channel:
     return channels[address]
 
 
-async def close_channels() -> None:
+async def close_grpc() -> None:
     """Closes the running loop's channels; calls in flight are cancelled."""
     for open_channel in _channels.pop(asyncio.get_running_loop(), {}).values():
         await open_channel.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from outrider.mesh.addresses import join, require_free
-from outrider.mesh.rpc.calls import METHOD
+from outrider.mesh.rpc.framing import MESSAGE_BYTES
 from outrider.mesh.rpc.handlers import guarded, starting
 from outrider.mesh.rpc.lanes import Lanes
 
-MESSAGE_BYTES = 64 << 20
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -34,12 +34,14 @@ class Server:
 
     It is what the generated ``add_<Service>Servicer_to_server(servicer, server)`` functions take. Until
     `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added. Where a path
-    is given for a Unix ``socket``, it listens there as well.
+    is given for a Unix ``socket``, it listens there as well. Lanes have a port of their own.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
+    def __init__(
+        self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None, *, lane_port: int = 0
+    ) -> None:
         self.host = host
-        self.port = port
+        self.port, self.lane_port = port, lane_port
         self.socket = socket
         self._router = _Router()
         self._health = health.aio.HealthServicer()
@@ -54,27 +56,28 @@ class Server:
         return sorted(named | {g.service_name() for g in self._router.generic if hasattr(g, "service_name")})
 
     async def start(self) -> None:
-        """Listens, not serving yet; `Unavailable` when the port is taken. ``port`` is then the true one."""
+        """Listens, not serving yet; `Unavailable` when a port is taken. The ports are then the true ones."""
         await self._health.set("", _STATUS.NOT_SERVING)
         require_free(self.host, self.port)
         self.port = self._server.add_insecure_port(join(self.host, self.port))
         if self.socket is not None:
             self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
+        require_free(self.host, self.lane_port)
+        self.lane_port = await self._router.lanes.listen(self.host, self.lane_port)
 
     async def set_serving(self, serving: bool) -> None:
         """Answers health checks accordingly; the first True opens the methods, which then stay open."""
         if serving and not self._router.open:
             self._enable_reflection()
-            self._router.open = True
+            self._router.open = self._router.lanes.serve = True
         for name in ("", *self.services):
             await self._health.set(name, _STATUS.SERVING if serving else _STATUS.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
         """Refuses new calls and gives those in flight ``grace`` seconds."""
         await self._health.enter_graceful_shutdown()
-        self._router.lanes.drain()
-        await self._server.stop(grace)
+        await asyncio.gather(self._router.lanes.stop(grace), self._server.stop(grace))
         if self.socket is not None:
             self.socket.unlink(missing_ok=True)
 
@@ -111,8 +114,6 @@ class _Router:
         method = details.method
         if not self.open:
             return starting(method)
-        if method == METHOD:
-            return self.lanes.handler
         if (handler := self.methods.get(method)) is not None:
             return handler
         for generic in self.generic:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import tokenizers
 from outrider.models.text import files, pieces
+from outrider.models.text.calls import shown_format
 from outrider.models.text.chat import Chat, Part
 from outrider.models.text.errors import TextError
 
@@ -18,7 +19,8 @@ from outrider.models.text.errors import TextError
 class Tokenizer:
     """Text to ids and back, for one vocabulary. Thread-safe.
 
-    ``eos_token_ids`` are the model's own end-of-text ids; ``context_length`` is None where no file states it.
+    ``eos_token_ids`` are the model's own end-of-text ids; ``context_length`` is None where no file states it;
+    ``call_format`` is that in which the chat template has calls written, None where it is none that is known.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Tokenizer:
         }
         self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
         self.context_length = context_length
+        self.call_format = shown_format(template)
         self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
 
     @classmethod
@@ -74,6 +77,11 @@ class Tokenizer:
         """SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
         pairs = json.dumps(sorted(self._vocabulary.items()), ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(pairs.encode()).hexdigest()
+
+    def added_token(self, text: str) -> int | None:
+        """Id of the token that was added to the vocabulary for just this text; None where there is none."""
+        added = self._parsing.get_added_tokens_decoder()
+        return next((number for number, token in added.items() if token.content == text), None)
 
     @property
     def has_chat_template(self) -> bool:

@@ -1,0 +1,56 @@
+"""What commands on the mesh's key-value store have in common: the way there, and how they print."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from outrider.cli.settings import WIDTH, effective
+from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.errors import ConfigError, OutriderError
+from outrider.mesh.telemetry import configure_logs
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+FAILED = 3
+_WAIT_S = 2.0
+
+Work = Callable[[Bucket], Coroutine[Any, Any, None]]
+
+
+def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config: Path | None) -> int:
+    """Does ``work`` with the bucket of that name, known to NATS as ``client``; the exit code."""
+    configure_logs("error", "console")
+    try:
+        url = nats_url or effective("gateway", config, {})["nats_url"].value
+        asyncio.run(_connected(bucket, client, work, url))
+    except ConfigError as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return error.exit_code
+    except OutriderError as error:
+        print(f"outrider: {error.message}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+async def _connected(name: str, client: str, work: Work, url: str) -> None:
+    bus = Bus()
+    try:
+        await bus.connect(url, client, _WAIT_S)
+        bucket = Bucket(bus, name)
+        await bucket.open()
+        await work(bucket)
+    finally:
+        await bus.close()
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], *, head: bool = True) -> None:
+    """Prints rows, under the columns' names where there is a ``head``."""
+    table = Table(*columns, box=None, pad_edge=False, show_header=head)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)

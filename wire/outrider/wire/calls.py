@@ -1,0 +1,72 @@
+"""How models write calls of functions: tokenizers tell which way a model knows, gateways ask for it and read it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class CallFormat(msgspec.Struct, frozen=True):
+    """The text of calls: ``first``, a name as JSON, ``middle``, arguments as JSON, ``tail``; ``later`` begins others.
+
+    Attributes:
+        trigger: what ``first`` begins with; where it has been said, a call follows.
+        anywhere: whether text may stand before the first call; else an answer is text or calls.
+        most: calls of one answer.
+        marks: parts of it for which a vocabulary may have tokens of their own.
+    """
+
+    trigger: str
+    first: str
+    later: str
+    middle: str
+    tail: str
+    anywhere: bool
+    most: int
+    marks: tuple[str, ...] = ()
+
+
+FORMATS = {
+    "hermes": CallFormat(
+        trigger="<tool_call>",
+        first='<tool_call>\n{"name": ',
+        later='\n<tool_call>\n{"name": ',
+        middle=', "arguments": ',
+        tail="}\n</tool_call>",
+        anywhere=True,
+        most=8,
+        marks=("<tool_call>", "</tool_call>"),
+    ),
+    "llama3": CallFormat(
+        trigger='{"name": ',
+        first='{"name": ',
+        later="",
+        middle=', "parameters": ',
+        tail="}",
+        anywhere=False,
+        most=1,
+    ),
+}
+"""By name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), which Qwen's
+took over, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
+
+DEFAULT = "hermes"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A part of a format that is one token of the vocabulary; a ``silent`` one leaves no text behind."""
+
+    text: str
+    token: int
+    silent: bool
+
+
+class CallStyle(msgspec.Struct, frozen=True):
+    """How one model writes calls, as its tokenizer's status says under ``calls``."""
+
+    name: str = DEFAULT
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def format(self) -> CallFormat:
+        """The text; that of the default where a tokenizer of a later version names one that is not known here."""
+        return FORMATS.get(self.name, FORMATS[DEFAULT])
