@@ -209,12 +209,11 @@ def _spec(
 
 
 def _threads(kind: str, counts: Mapping[str, int], options: UpOptions, known: Known) -> int | None:
-    """CPU threads of an engine process: as set; else one for the shipped models, which more would slow down,
-    and an equal share of the cores for larger ones. None for other processes."""
+    """CPU threads of an engine process: as set, else an equal share of the cores. None for other processes."""
     setting = known[kind].get("threads")
     if setting is None:
         return None
-    if setting.source != "default" or options.model is None:
+    if setting.source != "default":
         return int(setting.value)
     engines = _all(counts, options)["verifier"] + counts["proposer"]
     return max(1, len(os.sched_getaffinity(0)) // engines)

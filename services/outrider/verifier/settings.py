@@ -31,7 +31,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; on a CPU there are none")] = (
         True
     )
-    threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
+    threads: Annotated[
+        int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core")
+    ] = 0
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
     pinned_share: Annotated[

@@ -54,7 +54,7 @@ class Decoder {
   int forward(const Step& step) {
     if (int fault = check(step)) return fault;
     prepare(step.rows);
-    Team::Help help(team_, step.rows * products_ >= SHARED);
+    Team::Help help(team_, step.rows * products_ >= m_.shared);
     run(step);
     return NONE;
   }
@@ -63,7 +63,7 @@ class Decoder {
     long inner = round_up(m_.hidden, 32);
     X* narrow = narrow_.need(rows * inner);
     for (long r = 0; r < rows; r++) narrowed(hidden + r * m_.hidden, narrow + r * inner, m_.hidden);
-    Team::Help help(team_, rows * m_.logits.n * m_.logits.k >= SHARED);
+    Team::Help help(team_, rows * m_.logits.n * m_.logits.k >= m_.shared);
     if (m_.logits.n % BLOCK == 0) {
       multiply(m_.logits, narrow, inner, rows, out, m_.logits.n);
       return;
@@ -291,12 +291,9 @@ class Decoder {
     fill(to, m_.intermediate);
   }
 
-  // Products from which on a step, of so many rows times weights, is worth waking other threads for.
-  static constexpr long SHARED = 16 << 20;
-
   const Model m_;
   Team team_;
-  long products_ = 0;  // for each row
+  long products_ = 0;  // of each row of a step
   long qkv_width_ = 0, hidden_width_ = 0, gate_width_ = 0, inner_ = 0;
   float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr;
   X* a_ = nullptr;

@@ -16,6 +16,7 @@ struct Model {
   int32_t hidden, heads, kv_heads, head_dim, intermediate, layers, is_bf16, threads;
   float eps, query_scale;
   int64_t vocabulary, positions;
+  int64_t shared;  // a run of so many products or more is shared among the threads
   const void* embedding;  // [vocabulary, hidden]
   const float* turns;     // [positions, head_dim / 2, 2]: cosine and sine
   const float* norm;      // [hidden]
