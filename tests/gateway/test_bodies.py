@@ -145,6 +145,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("logit_bias", [], "logit_bias must be an object of up to 1024 token ids with numbers from -100 to 100"),
         ("bad_words", "no", "bad_words must be an array of up to 512 strings or arrays of token ids"),
         ("max_token", 5, "max_token is no parameter (did you mean max_tokens?)"),
+        ("max_token", None, "max_token is no parameter (did you mean max_tokens?)"),
         ("model", 5, "model must be the name of a model, not 5"),
         ("model", "", 'model must be the name of a model, not ""'),
         ("prompt", {"a": 1}, "prompt must be a string, an array with one string, or an array of token ids"),

@@ -39,14 +39,14 @@ def _read_each(raw: Mapping[str, Any], kind: type[T], neutral: Mapping[str, tupl
     hints = _hints(kind)
     values: dict[str, Any] = {}
     for name, value in raw.items():
+        if name not in hints and name not in neutral:
+            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
         if value is None:
             continue
         if name in hints:
             values[name] = convert(name, value, hints[name])
-        elif name in neutral:
-            _require_neutral(name, value, neutral[name])
         else:
-            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
+            _require_neutral(name, value, neutral[name])
     for name in _required(kind):
         if name not in values:
             raise InvalidRequest(f"{name} is required: {_description(hints[name])}", param=name)
