@@ -83,25 +83,23 @@ class NativeDrafts:
 
     Args:
         decoder: the model.
-        pool: empty pages for it.
+        pool: empty pages of its kind.
         shape: how trees grow.
 
     Raises:
-        ValueError: the pool is not of the decoder's dtype, or the shape has more children than there is room for.
+        ValueError: the pool is not of the decoder's kind, or the shape has more children than there is room for.
     """
 
     def __init__(self, decoder: NativeDecoder, pool: KvPool, shape: DraftShape) -> None:
-        if pool.dtype != decoder.kv_dtype:
-            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {decoder.kv_dtype}")
+        decoder.check(pool)
         if not 1 <= shape.children <= MOST_CHILDREN:
             raise ValueError(f"{shape.children} children; there may be 1 to {MOST_CHILDREN}")
         self._decoder, self._pool = decoder, pool
         self._library = _typed(decoder.library)
         *counts, context_length, least_value = astuple(shape)
         inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value)
-        strides = [stride * pool.data.element_size() for stride in pool.data.stride()[:2]]
         self._handle = self._library.outrider_drafts_new(
-            decoder.handle, decoder.model, inner, pool.data.data_ptr(), *strides
+            decoder.handle, decoder.model, inner, pool.data.data_ptr(), pool.data.stride(0)
         )
         weakref.finalize(self, self._library.outrider_drafts_free, self._handle)
         self._open: set[int] = set()
@@ -168,7 +166,7 @@ class NativeDrafts:
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     """The library with the types of what is called here."""
-    loaded.outrider_drafts_new.argtypes = (c_void_p, POINTER(Model), POINTER(_Shape), c_void_p, c_int64, c_int64)
+    loaded.outrider_drafts_new.argtypes = (c_void_p, POINTER(Model), POINTER(_Shape), c_void_p, c_int64)
     loaded.outrider_drafts_new.restype = c_void_p
     loaded.outrider_drafts_free.argtypes = (c_void_p,)
     loaded.outrider_drafts_open.argtypes = (c_void_p, POINTER(_Opening))

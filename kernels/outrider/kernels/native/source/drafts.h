@@ -5,6 +5,7 @@
 
 #include "guess_tree.h"
 #include "model.h"
+#include "pages.h"
 #include "race.h"
 
 struct DraftShape {
@@ -33,9 +34,10 @@ struct DraftTree {
 
 class Drafts {
  public:
-  // `pool` is [layers, slots], of `layer` and `slot` bytes each.
-  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer, long slot)
-      : decoder_(decoder), model_(model), shape_(shape), pool_((char*)pool), layer_(layer), slot_(slot) {
+  // `pool` is of the decoder's kind, its layers `layer_stride` elements apart.
+  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer_stride, bool keeps_bf16)
+      : decoder_(decoder), model_(model), shape_(shape), pool_(pool), layer_stride_(layer_stride),
+        keeps_bf16_(keeps_bf16) {
     for (int32_t page = shape.pages; page-- > 0;) free_.push_back(page);
   }
 
@@ -115,16 +117,22 @@ class Drafts {
     s.cached = 0;
   }
 
-  // Rows only ever move down, and in their order: none is overwritten before it was moved.
   void move(const Session& s, const std::vector<int32_t>& rows) const {
-    for (long to = 0; to < (long)rows.size(); to++)
-      for (int layer = 0; rows[to] != to && layer < model_.layers; layer++)
-        std::memcpy(slot(s, layer, s.cached + to), slot(s, layer, s.cached + rows[to]), slot_);
+    std::vector<int64_t> sources, places;
+    for (long to = 0; to < (long)rows.size(); to++) {
+      if (rows[to] == to) continue;
+      sources.push_back(slot(s, s.cached + rows[to]));
+      places.push_back(slot(s, s.cached + to));
+    }
+    const auto all = [&](auto pages) {
+      move_tokens(pool_, model_.layers, layer_stride_, pages, (long)places.size(), sources.data(), places.data());
+    };
+    if (keeps_bf16_) all(PackedPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
+    else all(PlainPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
   }
 
-  char* slot(const Session& s, int layer, long place) const {
-    long slot = (long)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
-    return pool_ + layer * layer_ + slot * slot_;
+  int64_t slot(const Session& s, long place) const {
+    return (int64_t)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
   }
 
   bool room(Session& s, long tokens) {
@@ -184,8 +192,7 @@ class Drafts {
     sequences_.clear();
     for (const Work& work : works_) lay_out(work);
     hidden_.resize(ids_.size() * model_.hidden);
-    const long element = slot_ / (2L * model_.kv_heads * model_.head_dim);
-    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_ / element,
+    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_stride_,
               (int32_t)sequences_.size(), (int32_t)ids_.size(), shape_.page_size, shape_.pages};
     if (decoder_.forward(step) == NONE) return hang();
     for (Work& work : works_) {  // an id or a position that the model does not have
@@ -245,8 +252,9 @@ class Drafts {
   AnyDecoder& decoder_;
   const Model model_;
   const DraftShape shape_;
-  char* const pool_;
-  const long layer_, slot_;
+  void* const pool_;
+  const long layer_stride_;
+  const bool keeps_bf16_;
   std::map<int64_t, Session> sessions_;
   std::vector<int32_t> free_;
   std::vector<Work> works_;
