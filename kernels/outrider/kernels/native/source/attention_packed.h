@@ -187,10 +187,8 @@ class PackedAttention {
         store(queries_[first + i].out + d, load(queries_[first + i].out + d) * fades_[i]);
     settle(queries_.data());
     for (int d = 0; d < D; d += 2 * LANES) {
-      for (int t = 0; t < 2; t++) {
-        if (t) _tile_loadd(1, queries_[first].out + d + LANES, sizeof(Query));
-        else _tile_loadd(0, queries_[first].out + d, sizeof(Query));
-      }
+      _tile_loadd(0, queries_[first].out + d, sizeof(Query));
+      _tile_loadd(1, queries_[first].out + d + LANES, sizeof(Query));
       for (int half = 0; half < halves; half++) {
         _tile_loadd(4, weights_[0] + half * HALF, sizeof weights_[0]);
         _tile_loadd(5, values_[half] + 2 * d, 4 * D);
