@@ -189,6 +189,24 @@ def test_accepted_rows_are_found_where_they_were_moved(
     assert torch.equal(got, wanted[48:60])
 
 
+@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_branch_of_no_numbers_spoils_no_other(library: ctypes.CDLL, dtype: str, size: int, tmp_path: Path) -> None:
+    theirs, broken = _save(tmp_path, **_WIDE), 5
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight[broken] = float("nan")
+    theirs.save_pretrained(tmp_path)
+    model, ids = LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH)
+    ids = ids.where(ids != broken, 6)
+    wanted = whole(model, ids)
+    pool, pages = model.new_pool(96 // size, size), range(96 // size)
+    chunks(model, pool, ids[:45], [45], pages)
+    nodes = torch.tensor([broken, broken, broken, int(ids[45]), broken])
+    got = step(model, pool, [(nodes, SequenceRows(5, 45, pages, [-1, 0, 1, -1, 0]))])[0]
+    assert torch.equal(got[3], wanted[45])
+    assert got[2].isnan().all()
+
+
 def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
     library: ctypes.CDLL, tmp_path: Path
 ) -> None:
