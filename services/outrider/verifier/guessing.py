@@ -20,6 +20,7 @@ from outrider.models.speculation import (
 )
 from outrider.verifier.accept import Accepted
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.going_rate import GoingRate
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
@@ -64,7 +65,7 @@ class Guessing:
         self._sparing = [drafter.name for drafter in drafters if isinstance(drafter, SparingDrafter)]
         self._few: dict[str, int] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._pace, self._worth = Pace(), worth
+        self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
         self._known = {drafter.name for drafter in drafters}
         self._heard: set[str] = set()
         self._bought: Counter[str] = Counter()
@@ -204,6 +205,9 @@ class Guessing:
             expected = self._cost(rows) * self._pace(regime, guessing)
             if guessing or self._worth.is_plain(regime, self._admitted(plan)):
                 self._pace.learn(regime, guessing, self._cost(rows), max(seconds - waited, 0.0))
+            tokens = len(plan.decoding) + sum(self._accepted.values())
+            next_row = (self._cost(rows + 1) - self._cost(rows)) * self._pace(regime, guessing)
+            self._rate.learn(regime, tokens, seconds, next_row)
             plain = self._cost(plan.rows) * self._pace(regime, False)
             row = max(self._cost(rows) * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
             self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))

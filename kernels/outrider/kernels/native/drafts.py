@@ -40,6 +40,21 @@ class DraftShape:
     least_value: float
 
 
+class DraftPrice(NamedTuple):
+    """What guesses have to bring so that they pay, in tokens; zeros where drafting costs nothing.
+
+    Attributes:
+        guess: of a guess that is verified: a node less likely than this is not grown.
+        second: of a second spent on drafting: a run is made where the nodes that it grows are together likely enough.
+    """
+
+    guess: float = 0.0
+    second: float = 0.0
+
+
+FREE = DraftPrice()
+
+
 class Grown(NamedTuple):
     """A session's tree behind the first ``length`` tokens of its sequence, parents before their children."""
 
@@ -72,6 +87,10 @@ class _Opening(Structure):
 
 class _Tree(Structure):
     _fields_ = (("number", c_int64), *((name, c_int32) for name in ("length", "first", "count")))
+
+
+class _Price(Structure):
+    _fields_ = (("guess", c_float), ("second", c_float))
 
 
 class _Nodes(Structure):
@@ -141,8 +160,8 @@ class NativeDrafts:
         free: int = self._library.outrider_drafts_free_pages(self._handle)
         return free
 
-    def draft(self, rounds: int, most: int, sessions: int | None = None) -> list[Grown]:
-        """Runs the model up to ``rounds`` times; the trees that are better now, of up to ``most`` nodes each.
+    def draft(self, rounds: int, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[Grown]:
+        """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
 
         With ``sessions`` only so many are guessed at, those of the lowest numbers.
         """
@@ -151,8 +170,9 @@ class NativeDrafts:
         tokens, parents = np.empty((2, room * most), np.int32)
         confidences = np.empty(room * most, np.float32)
         nodes = _Nodes(tokens.ctypes.data, parents.ctypes.data, confidences.ctypes.data)
+        few = room if sessions is None else sessions
         count = self._library.outrider_drafts_draft(
-            self._handle, rounds, room if sessions is None else sessions, most, trees, byref(nodes)
+            self._handle, rounds, few, most, byref(_Price(*price)), trees, byref(nodes)
         )
         return [
             Grown(
@@ -173,5 +193,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
-    loaded.outrider_drafts_draft.argtypes = (*(c_void_p, c_int32, c_int32, c_int32, POINTER(_Tree), POINTER(_Nodes)),)
+    loaded.outrider_drafts_draft.argtypes = (
+        c_void_p, c_int32, c_int32, c_int32, POINTER(_Price), POINTER(_Tree), POINTER(_Nodes),
+    )  # fmt: skip
     return loaded
