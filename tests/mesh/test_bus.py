@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from outrider.mesh.bus import Bus, Message
+from outrider.mesh.bus.client import OUTBOX_BYTES
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
 
@@ -44,6 +45,26 @@ async def test_messages_arrive_in_the_order_in_which_they_were_published(bus: Bu
     for number in range(2000):
         bus.publish("order", str(number).encode())
     assert [int(await received.get()) for _ in range(2000)] == list(range(2000))
+
+
+async def test_more_than_the_broker_takes_at_once_arrives_in_order_too(bus: Bus) -> None:
+    received = await collect(bus, "much")
+    for number in range(500):
+        bus.publish("much", b"%d %b" % (number, bytes(10_000 if number < 400 else 0)))
+        if number > 400:
+            await asyncio.sleep(0)
+    assert [int((await received.get()).split()[0]) for _ in range(500)] == list(range(500))
+
+
+async def test_the_oldest_of_far_too_much_gives_way(bus: Bus) -> None:
+    received = await collect(bus, "flood")
+    for number in range(300):
+        bus.publish("flood", b"%d %b" % (number, bytes(100_000)))
+    numbers = [int((await received.get()).split()[0])]
+    while numbers[-1] != 299:
+        numbers.append(int((await received.get()).split()[0]))
+    assert numbers == sorted(numbers)
+    assert OUTBOX_BYTES < len(numbers) * 100_000 < OUTBOX_BYTES + (2 << 20)
 
 
 async def test_members_of_a_queue_share_the_messages(bus: Bus) -> None:

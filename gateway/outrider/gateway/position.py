@@ -64,5 +64,5 @@ class Position(msgspec.Struct):
             return f"{request}:{self.tail.name.lower()}"
         if self.openings < openings:
             return f"{request}:o{self.openings}"
-        places = (f"{place}{'e' if end else ''}" for place, end in zip(self.places, self.ended, strict=True))
+        places = [f"{place}e" if end else str(place) for place, end in zip(self.places, self.ended, strict=True)]
         return f"{request}:{'.'.join(places)}"

@@ -54,6 +54,7 @@ class TokenStream:
         self.job, self._settled = job, settled
         self._verifiers, self._bus, self._settings = verifiers, bus, settings
         self._inbox = Inbox()
+        self._hear: Callable[[Frame], None] | None = None
         self._tokens = Reassembly(len(job.prompt) if job.sampling.echo else 0)
         self._member: Member | None = None
         self._leave: Callable[[], None] = lambda: None
@@ -124,17 +125,20 @@ class TokenStream:
             self._tried = {member.instance: member}
         self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in frames), Replayed()])
 
-    async def frames(self) -> AsyncGenerator[list[Frame], None]:
+    async def frames(self, hear: Callable[[Frame], None] | None = None) -> AsyncGenerator[list[Frame], None]:
         """Frames without gap or repeat up to the one with ``finish``; those that are ready come together.
+
+        Frames with which nothing is the matter go to ``hear``, where it is given, as soon as they are there.
 
         `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Fatal` when
         one after another died, `Cancelled` when somebody ended the stream for all its readers, `Late` when its time is
         over.
         """
+        self._hear = hear
         while not self.finished:
             if self._lost is not None:
                 await self._resume(self._lost)
-            item = await self._inbox.get(min(self._settings.silence_s, max(self._until_late(), 0.0)))
+            item = await self._inbox.get(self._settings.silence_s, self._late_at)
             if item is None and self._until_late() <= 0:
                 self.failed = self.job.deadlines.late(bool(self.spent))
             elif item is None:
@@ -152,7 +156,8 @@ class TokenStream:
         self._leave = lambda: None
         self._casualties.leave()
         self._unfollow()
-        self._settled = _nothing
+        self._settled, self._hear = _nothing, None
+        self._inbox.close()
         if self._listening is not None:
             self._listening.stop()
             self._listening = None
@@ -214,7 +219,17 @@ class TokenStream:
         return fresh
 
     def _on_message(self, data: bytes) -> None:
-        self._inbox.put(Arrival(Source.BUS, decode_frame(data)))
+        frame = decode_frame(data)
+        if self._hear is not None and self._goes_on(frame) and (fresh := self._fresh(frame)) is not None:
+            self._inbox.heard()
+            self._hear(fresh)
+        else:
+            self._inbox.put(Arrival(Source.BUS, frame))
+
+    def _goes_on(self, frame: Frame) -> bool:
+        """Whether ``frame`` is the next, and not the last, of an answer that has begun and that nothing disturbs."""
+        undisturbed = self._follower is None and self._inbox.awaited
+        return undisturbed and frame.finish is None and frame.first_index == self._tokens.next_index > 0
 
     def _on_replayed(self) -> None:
         if self._member is None:
@@ -273,9 +288,13 @@ class TokenStream:
         self._lost = None
         self._settle(member)
 
+    @property
+    def _late_at(self) -> float:
+        """When the gateway itself gives up on a deadline, on the monotonic clock."""
+        return self.job.deadlines.due(bool(self.spent)) + GRACE_S
+
     def _until_late(self) -> float:
-        """Seconds until the gateway itself gives up on a deadline."""
-        return self.job.deadlines.due(bool(self.spent)) + GRACE_S - time.monotonic()
+        return self._late_at - time.monotonic()
 
     async def _submit(self) -> Member:
         return await self._verifiers.submit(

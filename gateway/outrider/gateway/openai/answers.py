@@ -48,7 +48,7 @@ class Writer:
         self._form, self._seed, self._return_tokens = form, seed, return_tokens
         self._id = f"{form.prefix}-{request_id}"
         self._created = created
-        self._served = served
+        self._model, self._fingerprint = served.name, fingerprint(served)
         self._written = [0] * choices
 
     @property
@@ -98,9 +98,7 @@ class Writer:
     def _answer(
         self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
     ) -> Answer:
-        return AnswerOf(
-            self._id, name, self._created, self._served.name, fingerprint(self._served), choices, usage, extra
-        )
+        return AnswerOf(self._id, name, self._created, self._model, self._fingerprint, choices, usage, extra)
 
     def _extra(self, frame: Frame, index: int) -> Extra:
         return extra(frame, choice_seed(self._seed, index), self._return_tokens)

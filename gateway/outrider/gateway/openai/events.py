@@ -36,29 +36,30 @@ class Events:
         self._openings = writer.opening
         self._at = msgspec.structs.replace(had, places=list(had.places), ended=list(had.ended))
         self._ends: dict[int, Frame] = {}
+        self._told = False
 
     async def run(self) -> AsyncGenerator[bytes, None]:
         """The events, those together that are ready together; a failure is one of them."""
-        first = True
-        async with aclosing(self._all()) as batches:
-            async for events in batches:
-                data = [with_retry(events[0], _RETRY_MS), *events[1:]] if first and events else events
-                if data:
-                    first = False
-                    yield b"".join(data)
-
-    async def _all(self) -> AsyncGenerator[list[bytes], None]:
-        yield list(self._open())
         try:
+            if opening := [*self._open()]:
+                yield self._joined(opening)
             async with aclosing(merged(self._flight.streams)) as batches:
                 async for place, frames in batches:
-                    yield [event for frame in frames for event in self._chunk(frame, place)]
-            yield list(self._last())
+                    if events := [event for frame in frames for event in self._chunk(frame, place)]:
+                        yield self._joined(events)
+            yield self._joined([*self._last()])
         except OutriderError as error:
-            yield self._fail(error)
+            yield self._joined(self._fail(error))
         except Exception:
             _log.exception("a stream failed", request=self._flight.key.request)
-            yield self._fail(Internal())
+            yield self._joined(self._fail(Internal()))
+
+    def _joined(self, events: list[bytes]) -> bytes:
+        """``events`` as they are sent; the first of all tells how long to wait before one comes back."""
+        if self._told:
+            return b"".join(events)
+        self._told = True
+        return b"".join([with_retry(events[0], _RETRY_MS), *events[1:]])
 
     def _open(self) -> Iterator[bytes]:
         for opening in self._openings[self._had.openings :]:

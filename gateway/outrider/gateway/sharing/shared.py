@@ -26,9 +26,10 @@ class Shared:
         self.frames: list[Frame] = []
         self.error: OutriderError | None = None
         self.done = False
-        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[None]] = []
         self._readers = 0
-        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -66,21 +67,29 @@ class Shared:
 
     def wake(self) -> None:
         """Has all readers look again."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        waiting, self._waiting = self._waiting, []
+        for reader in waiting:
+            if not reader.done():
+                reader.set_result(None)
 
     async def news(self) -> None:
         """Returns when there is more than before, or the end."""
-        await self._news.wait()
+        reader: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(reader)
+        await reader
+
+    def _hear(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self.wake()
 
     async def _run(self) -> None:
         try:
             await self.stream.open()
             self._opened.set_result(None)
-            async with aclosing(self.stream.frames()) as batches:
+            async with aclosing(self.stream.frames(self._hear)) as batches:
                 async for frames in batches:
-                    self.frames += frames
-                    self.wake()
+                    for frame in frames:
+                        self._hear(frame)
         except OutriderError as error:
             self.error = error
         except Exception:

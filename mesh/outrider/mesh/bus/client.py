@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 
 import nats.errors
 from nats.js import JetStreamContext
@@ -22,6 +23,8 @@ _RETRY_S = 0.25
 _SAY_EVERY_S = 5.0
 _CLOSE_S = 3.0
 _SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
+_SUBJECTS = 1024
+"""Of so many subjects it is remembered what they are: a running request's is asked about with every token."""
 _AWAY = (
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
@@ -38,8 +41,8 @@ _errors = counter("bus_errors", "Errors that NATS or its client reported.", ["er
 class Bus:
     """Publish, subscribe and request over core NATS; it reconnects for ever.
 
-    `publish` never waits: messages go to a bounded outbox that one task empties, and the oldest give way when
-    the broker stays away. Subscriptions outlive any connection.
+    `publish` never waits: while the broker does not keep up, messages go to a bounded outbox that one task empties, and
+    the oldest give way when it stays away. Subscriptions outlive any connection.
     """
 
     def __init__(self, tasks: Tasks | None = None) -> None:
@@ -92,6 +95,8 @@ class Bus:
         `InvalidRequest` for more bytes than the broker takes in one message, `ValueError` for a malformed subject.
         """
         self._check(subject, data)
+        if not self._outbox and self.connected and not tracing() and self._client.keeps_up:
+            return self._client.post(subject, data)
         self._outbox.put(Outgoing(subject, data, current_headers() if tracing() else None))
         self._wake.set()
 
@@ -265,9 +270,14 @@ class Bus:
             listener(up)
 
     def _check(self, subject: str, data: bytes = b"") -> None:
-        if not _SUBJECT.fullmatch(subject):
+        if not _is_subject(subject):
             raise ValueError(f"{subject!r} is no NATS subject")
         if len(data) > self.max_payload:
             raise InvalidRequest(
                 f"{len(data)} bytes on {subject} are over NATS's limit of {self.max_payload} bytes a message"
             )
+
+
+@lru_cache(_SUBJECTS)
+def _is_subject(text: str) -> bool:
+    return _SUBJECT.fullmatch(text) is not None

@@ -1,7 +1,7 @@
-"""A connection to NATS that hands messages of some subscriptions from the socket straight to a function.
+"""A connection to NATS on which messages go from the socket straight to a function, and out without a queue in between.
 
 nats-py's own way, a queue and a task for each subscription and a regular expression or two for each message, costs more
-than all else that a gateway does with a token.
+than all else that a gateway does with a token, or a verifier beside its model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription as Inner
-from nats.protocol.command import sub_cmd, unsub_cmd
+from nats.aio.transport import TcpTransport
+from nats.protocol.command import pub_cmd, sub_cmd, unsub_cmd
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 from outrider.mesh.telemetry import get_logger
 
@@ -24,20 +25,23 @@ Take = Callable[[bytes], None]
 
 _PATIENCE_S = 2.0
 _FAREWELL_S = 0.02
+_BEHIND = 1 << 20
+"""Bytes on their way to the broker beyond which it does not keep up."""
 _END, _PING = b"\r\n", b"PING\r\n"
 
 _log = get_logger("bus")
 
 
 class DirectClient(Client):
-    """nats-py's client, with `listen` beside ``subscribe``."""
+    """nats-py's client, with `listen` beside ``subscribe`` and `post` beside ``publish``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.takers: dict[int, Take] = {}
         self._ps = _Parser(self)
         self._commands: list[bytes] = []
-        self._sending: asyncio.TimerHandle | None = None
+        self._posted = 0
+        self._sending: asyncio.Handle | None = None
         self._patient = False
         self._asked: asyncio.Future[None] | None = None
 
@@ -49,6 +53,20 @@ class DirectClient(Client):
         self._commands.append(sub_cmd(subject, "", self._sid))
         self._send_within(0.0)
         return self._sid
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether what is posted now is sent in this turn of the loop, behind all that was published."""
+        if not self.is_connected or self._pending_data_size or not isinstance(self._transport, TcpTransport):
+            return False
+        writer = self._transport._io_writer
+        return writer is not None and writer.transport.get_write_buffer_size() + self._posted < _BEHIND
+
+    def post(self, subject: str, data: bytes) -> None:
+        """Publishes ``data``, with all else that is posted in this turn of the loop."""
+        self._commands.append(pub_cmd(subject, "", data))
+        self._posted += len(data)
+        self._send_within(0.0)
 
     def leave(self, number: int) -> None:
         """Ends what `listen` began."""
@@ -70,12 +88,13 @@ class DirectClient(Client):
             if self._sending is not None:
                 self._sending.cancel()
             self._patient = bool(seconds)
-            self._sending = asyncio.get_running_loop().call_later(seconds, self._send)
+            loop = asyncio.get_running_loop()
+            self._sending = loop.call_later(seconds, self._send) if seconds else loop.call_soon(self._send)
 
     def _send(self) -> None:
         """Sends at once, or has nats-py send it when there is a connection."""
         self._sending = None
-        commands, self._commands = b"".join(self._commands), []
+        commands, self._commands, self._posted = b"".join(self._commands), [], 0
         asked, self._asked = self._asked, None
         if self.is_connected and self._transport:
             if asked is not None:

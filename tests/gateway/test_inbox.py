@@ -1,0 +1,83 @@
+"""Where a stream's frames arrive, and how long their reader waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from outrider.gateway.inbox import Inbox, Item, Lost, Replayed
+from outrider.mesh.errors import Unavailable
+
+_SILENCE_S = 0.01
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def inbox(clock: Clock) -> AsyncIterator[Inbox]:
+    made = Inbox(clock)
+    yield made
+    made.close()
+
+
+async def waiting(inbox: Inbox, by: float = 1e9) -> asyncio.Task[Item | None]:
+    getting = asyncio.create_task(inbox.get(_SILENCE_S, by))
+    await asyncio.sleep(3 * _SILENCE_S)
+    assert not getting.done()
+    return getting
+
+
+async def test_items_come_in_order_and_those_put_first_before_them(inbox: Inbox) -> None:
+    lost, first, second = Lost(Unavailable("gone")), Replayed(), Replayed()
+    inbox.put(lost)
+    inbox.put_first([first, second])
+    assert [await inbox.get(_SILENCE_S) for _ in range(3)] == [first, second, lost]
+    assert inbox.get_nowait() is None
+
+
+async def test_who_waits_gets_what_comes(inbox: Inbox) -> None:
+    getting = await waiting(inbox)
+    assert inbox.awaited
+    item = Replayed()
+    inbox.put(item)
+    assert not inbox.awaited
+    assert await getting is item
+
+
+async def test_silence_ends_the_waiting_and_what_was_heard_puts_it_off(inbox: Inbox, clock: Clock) -> None:
+    getting = await waiting(inbox)
+    clock.now = 0.9 * _SILENCE_S
+    inbox.heard()
+    clock.now = 1.8 * _SILENCE_S
+    await asyncio.sleep(3 * _SILENCE_S)
+    assert not getting.done()
+    clock.now = 2 * _SILENCE_S
+    assert await getting is None
+
+
+async def test_a_deadline_ends_the_waiting_whatever_was_heard(inbox: Inbox, clock: Clock) -> None:
+    getting = await waiting(inbox, by=1.5 * _SILENCE_S)
+    clock.now = 1.5 * _SILENCE_S
+    inbox.heard()
+    assert await getting is None
+
+
+async def test_patience_begins_anew_with_each_wait(inbox: Inbox, clock: Clock) -> None:
+    for _ in range(3):
+        getting = await waiting(inbox)
+        clock.now += _SILENCE_S
+        assert await getting is None
