@@ -203,16 +203,16 @@ class Guessing:
 
         What a drafter is worth is what nobody cheaper had guessed as well.
         """
-        reached = set(accepted.rows)
-        greedy = sequence.request.sampling.greedy
-        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
+        reached, greedy, counts = set(accepted.rows), sequence.request.sampling.greedy, self.counts
+        told = zip(guesses.parents, guesses.drafters, guesses.depths, guesses.firsts, guesses.confidences, strict=True)
+        for row, (parent, drafter, depth, first, confidence) in enumerate(told, 1):
+            self._bought[first] += 1
+            counts.bought[drafter, depth] += 1
             if parent + 1 in reached:
-                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
-        right = [row - 1 for row in accepted.rows[1:]]
-        self._bought.update(guesses.firsts)
-        self._accepted.update(guesses.firsts[node] for node in right)
-        self.counts.bought.update(zip(guesses.drafters, guesses.depths, strict=True))
-        self.counts.accepted.update((guesses.drafters[node], guesses.depths[node]) for node in right)
+                self._calibrators[drafter, greedy].learn(confidence, row in reached)
+            if row in reached:
+                self._accepted[first] += 1
+                counts.accepted[drafter, depth] += 1
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
