@@ -39,9 +39,10 @@ def test_a_tree_that_disagrees_is_dropped() -> None:
     assert TREE.after([6]) is None
 
 
-def test_a_parent_behind_its_child_is_refused() -> None:
+@pytest.mark.parametrize("parents", [[1, -1], [-1, 1], [-1, -2]])
+def test_a_parent_that_does_not_stand_before_its_child_is_refused(parents: list[int]) -> None:
     with pytest.raises(ValueError, match="parent"):
-        DraftTree(0, [1, 2], [1, -1], [0.5, 0.5], "model")
+        DraftTree(0, [1, 2], parents, [0.5, 0.5], "model")
 
 
 @given(st.lists(trees(), max_size=4), st.integers(1, 6))

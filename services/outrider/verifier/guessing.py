@@ -114,9 +114,8 @@ class Guessing:
         if tree.tokens and (not self._knows(tree) or (self._weighs(sequence) and not self._drawn(tree))):
             self.counts.unusable[tree.drafter] += 1
             return
-        current = tree.after(sequence.tokens[tree.length :])
-        if current is not None:
-            sequence.trees[source] = current
+        if not behind or tree.after(sequence.tokens[tree.length :]) is not None:
+            sequence.trees[source] = tree
 
     def draft(self, sequences: dict[int, Sequence]) -> None:
         """Has the verifier's own drafters guess, those that pay; sequences by number."""

@@ -46,8 +46,9 @@ class Holdings:
 
     def stretch(self, sequence: Sequence, rows: int, wanted: int, cause: str = "sequence") -> int:
         """How many of ``wanted`` rows behind the step's other ``rows`` find a place, with free pages taken for them."""
-        with suppress(OutOfPages):
-            self.grow(sequence, sequence.cached + rows + wanted, cause)
+        if len(sequence.pages) * self._size < sequence.cached + rows + wanted:
+            with suppress(OutOfPages):
+                self.grow(sequence, sequence.cached + rows + wanted, cause)
         return min(wanted, len(sequence.pages) * self._size - sequence.cached - rows)
 
     def settle(self, sequence: Sequence, cached: int) -> None:

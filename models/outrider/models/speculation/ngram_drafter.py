@@ -12,7 +12,8 @@ from outrider.models.speculation.drafter import DrafterContext, DrafterError, Op
 from outrider.models.speculation.tree import DraftTree
 
 _CONFIDENCES = {4: 0.7, 3: 0.5, 2: 0.3}
-_LONGEST = max(_CONFIDENCES)
+_NONE = -1
+"""Stands where a sequence had no token yet: no run with it is ever looked for and found."""
 
 
 @dataclass(slots=True)
@@ -20,23 +21,23 @@ class _Session:
     tokens: list[int]
     seen: dict[tuple[int, ...], int] = field(default_factory=dict)
     indexed: int = 0
+    before: tuple[int, int, int] = (_NONE, _NONE, _NONE)
 
     def index(self) -> None:
-        """Takes note of where each run of tokens was last followed by another token."""
-        size = len(self.tokens)
-        for length in _CONFIDENCES:
-            first = max(self.indexed, length)
-            recent = self.tokens[first - length : size - 1]
-            runs = zip(*(recent[place:] for place in range(length)), strict=False)
-            self.seen.update(zip(runs, range(first, size), strict=True))
-        self.indexed = size
+        """Takes note of where each run of two to four tokens was last followed by another token."""
+        seen, (one, two, three) = self.seen, self.before
+        for end, four in enumerate(self.tokens[self.indexed : -1], self.indexed + 1):
+            seen[one, two, three, four] = seen[two, three, four] = seen[three, four] = end
+            one, two, three = two, three, four
+        self.indexed, self.before = max(len(self.tokens) - 1, 0), (one, two, three)
 
     def find(self) -> tuple[int, int] | None:
         """Place behind the last occurrence of the longest run that ends the sequence, and the run's length."""
-        for length in _CONFIDENCES:
-            place = self.seen.get(tuple(self.tokens[-length:]))
-            if place is not None and length <= len(self.tokens):
-                return place, length
+        one, two, three = self.before
+        four = self.tokens[-1] if self.tokens else _NONE
+        for run in ((one, two, three, four), (two, three, four), (three, four)):
+            if (place := self.seen.get(run)) is not None:
+                return place, len(run)
         return None
 
 
