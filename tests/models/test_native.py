@@ -257,7 +257,7 @@ def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[in
 @pytest.mark.parametrize("vocabulary", [1, 67, 4096])
 def test_dice_are_those_of_the_reference(library: ctypes.CDLL, vocabulary: int) -> None:
     seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
-    positions = torch.tensor([0, 1000, 2**32 - 1]).repeat(4)
+    positions = torch.tensor([0, 7070, 2**32 - 1]).repeat(4)  # seed 7 at 7070 has a word that rounds to 1
     expected = reference.log_exponentials(seeds, positions, vocabulary)
     assert torch.equal(rolls.roll_of(library)(seeds, positions, vocabulary), expected)
 

@@ -19,7 +19,7 @@ from outrider.models.text import Tokenizer
 
 from tests.toy_model import save_toy
 
-VOCABULARY = 50
+VOCABULARY = 150
 GREEDY, WARM = Sampling(), Sampling(1.0, Truncation(top_k=20), 5)
 
 

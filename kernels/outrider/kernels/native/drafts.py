@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from array import array
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_float, c_int32, c_int64, c_uint64, c_void_p
 from dataclasses import astuple, dataclass
@@ -85,8 +86,7 @@ class _Opening(Structure):
     )
 
 
-class _Tree(Structure):
-    _fields_ = (("number", c_int64), *((name, c_int32) for name in ("length", "first", "count")))
+_TREE = np.dtype([("number", np.int64), *((name, np.int32) for name in ("length", "first", "count"))], align=True)
 
 
 class _Price(Structure):
@@ -122,6 +122,7 @@ class NativeDrafts:
         )
         weakref.finalize(self, self._library.outrider_drafts_free, self._handle)
         self._open: set[int] = set()
+        self._make_room(0, 0)
 
     def open(
         self, number: int, tokens: Sequence[int], most: int, seed: int, temperature: float, truncation: Truncation
@@ -146,8 +147,8 @@ class NativeDrafts:
 
     def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
         """``tokens`` were decided behind ``length`` others; a session that has another length ends."""
-        ids = np.array(tokens, np.int32)
-        self._library.outrider_drafts_commit(self._handle, number, length, ids.ctypes.data, len(ids))
+        ids = array("i", tokens)
+        self._library.outrider_drafts_commit(self._handle, number, length, ids.buffer_info()[0], len(ids))
 
     def close(self, number: int) -> None:
         """Ends a session, if there is one of this number."""
@@ -166,22 +167,26 @@ class NativeDrafts:
         With ``sessions`` only so many are guessed at, those of the lowest numbers.
         """
         room = len(self._open)
-        trees = (_Tree * room)()
-        tokens, parents = np.empty((2, room * most), np.int32)
-        confidences = np.empty(room * most, np.float32)
-        nodes = _Nodes(tokens.ctypes.data, parents.ctypes.data, confidences.ctypes.data)
-        few = room if sessions is None else sessions
+        if room > len(self._trees) or room * most > len(self._reals):
+            self._make_room(2 * room, 2 * room * most)
+        asked = room if sessions is None else sessions
         count = self._library.outrider_drafts_draft(
-            self._handle, rounds, few, most, byref(_Price(*price)), trees, byref(nodes)
+            self._handle, rounds, asked, most, byref(_Price(*price)), self._told, byref(self._nodes)
         )
+        trees: list[tuple[int, int, int, int]] = self._trees[:count].tolist()
+        size = max((first + nodes for _, _, first, nodes in trees), default=0)
+        tokens, parents = self._words[:, :size].tolist()
+        confidences = self._reals[:size].tolist()
         return [
-            Grown(
-                tree.number,
-                tree.length,
-                *(row[tree.first : tree.first + tree.count].tolist() for row in (tokens, parents, confidences)),
-            )
-            for tree in trees[:count]
+            Grown(number, length, *(part[first : first + nodes] for part in (tokens, parents, confidences)))
+            for number, length, first, nodes in trees
         ]
+
+    def _make_room(self, trees: int, nodes: int) -> None:
+        self._trees, self._words = np.empty(trees, _TREE), np.empty((2, nodes), np.int32)
+        self._reals = np.empty(nodes, np.float32)
+        self._told = self._trees.ctypes.data
+        self._nodes = _Nodes(*(part.ctypes.data for part in (*self._words, self._reals)))
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
@@ -194,6 +199,6 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
     loaded.outrider_drafts_draft.argtypes = (
-        c_void_p, c_int32, c_int32, c_int32, POINTER(_Price), POINTER(_Tree), POINTER(_Nodes),
-    )  # fmt: skip
+        *(c_void_p, c_int32, c_int32, c_int32, POINTER(_Price), c_void_p, POINTER(_Nodes)),
+    )
     return loaded
