@@ -90,6 +90,18 @@ def test_one_that_does_not_is_tried_now_and_then_and_seldomer_each_time(done: Yi
     assert sum(quiet) > 0.9 * len(quiet)
 
 
+@pytest.mark.parametrize(("drafting", "least", "most"), [(0.1, 384, 420), (9.0, 900, 1200)])
+def test_what_a_trial_lost_has_to_be_little_beside_the_time_until_the_next(
+    drafting: float, least: int, most: int
+) -> None:
+    worth, quiet = Worth(), []
+    for _ in range(1400):
+        worth.step(ONE, {"d": Yield(0, 0, drafting)}, Prices(token=1.0, row=0.1, step=10.0))
+        quiet.append("d" in worth.quiet(ONE))
+    began = quiet.index(True)
+    assert least <= quiet.index(False, began) - began < most
+
+
 def test_one_that_has_become_good_is_asked_again_for_good() -> None:
     worth = Worth()
     quiet_steps(worth, BAD, 200)
