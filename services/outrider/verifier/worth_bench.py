@@ -109,7 +109,8 @@ def one_round(
         lane.ask(case, prompts, max_tokens)
     order = list(lanes)
     while order:
-        order = [mode for mode in order if lanes[mode].run(steps, spent[mode])][::-1]
+        order = [mode for mode in order if lanes[mode].run(steps, spent[mode])]
+        order = order[1:] + order[:1]
     return spent
 
 
