@@ -63,6 +63,7 @@ class Mesh:
                 page_size=8,
                 metrics_port=self.ports["judge"],
                 drafters='["ngram"]',
+                asking="always",
                 **common,
             ),
             ServiceProcess(

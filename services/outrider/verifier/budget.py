@@ -89,35 +89,74 @@ def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
     return (right[1] - left[1]) / (right[0] - left[0])
 
 
+@dataclass(slots=True)
+class _Track:
+    """What is known of one kind of step: logarithms of its level and of what guesses add, and how sure they are.
+
+    A Kalman filter (Kalman 1960) of two states, seen one at a time in plain steps and as their sum in others.
+    """
+
+    level: float = 0.0
+    surcharge: float = 0.0
+    variance: float = 4.0
+    shared: float = 0.0
+    doubt: float = 0.04
+    seen: int = 0
+
+    def age(self, now: int) -> None:
+        """The machine's speed drifts from step to step, whoever makes them; what guesses add hardly does."""
+        steps, self.seen = min(now - self.seen, _LONG), now
+        self.variance += _DRIFT * steps
+        self.doubt += _WANDER * steps
+
+    def learn(self, guessing: bool, seen: float) -> None:
+        """Takes in a factor's logarithm; one that is far off counts as one at the edge of what is likely."""
+        level, surcharge = self.variance + guessing * self.shared, self.shared + guessing * self.doubt
+        spread = level + guessing * surcharge + _NOISE
+        edge = _LIKELY * math.sqrt(spread)
+        error = min(max(seen - self.level - guessing * self.surcharge, -edge), edge) / spread
+        self.level += level * error
+        self.surcharge += surcharge * error
+        self.variance -= level * level / spread
+        self.shared -= level * surcharge / spread
+        self.doubt -= surcharge * surcharge / spread
+
+
 class Pace:
     """How much longer steps really take than the curve says, with guesses and without, by what kind of step they are.
 
     The curve is measured over one sequence on a machine at rest. Trees of many sequences cost more than as many rows of
     one, and drafting takes cores away; what a step with guesses takes beyond a plain one has to be paid by the guesses.
-    While there are none, what was learnt of them fades, so that they are tried again after a while.
+    A machine that gets slower, or quicker, does so for both: either kind of step tells of the other as well.
     """
 
     def __init__(self) -> None:
-        self._factors: dict[tuple[Hashable, bool], float] = {}
+        self._tracks: dict[Hashable, _Track] = {}
+        self._steps = 0
 
     def __call__(self, kind: Hashable, guessing: bool) -> float:
         """Factor on the curve's seconds: as for the other steps of the kind while only those are known."""
-        known = self._factors.get((kind, guessing))
-        return self._factors.get((kind, not guessing), 1.0) if known is None else known
+        track = self._tracks.get(kind)
+        return 1.0 if track is None else math.exp(track.level + guessing * track.surcharge)
 
     def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
         """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``.
 
         Single steps that something else held up count for little.
         """
-        seen = min(max(seconds / expected, 0.25), 8.0)
-        known = self._factors.get((kind, guessing), seen)
-        self._factors[kind, guessing] = known + _LEARN * (min(max(seen, known / 2), known * 2) - known)
-        if not guessing and (other := self._factors.get((kind, True))) is not None:
-            self._factors[kind, True] = other + _FADE * (self._factors[kind, False] - other)
+        self._steps += 1
+        track = self._tracks.setdefault(kind, _Track(seen=self._steps))
+        track.age(self._steps)
+        track.learn(guessing, math.log(max(seconds / expected, _LEAST_SEEN)))
+
+    def fade(self, kind: Hashable) -> None:
+        """Takes in a step whose guesses were not worth buying: after a while they are tried again."""
+        if (track := self._tracks.get(kind)) is not None:
+            track.surcharge *= 1 - _FADE
 
 
-_LEARN, _FADE = 0.1, 0.01
+_NOISE, _DRIFT, _WANDER = 0.02, 1e-4, 1e-6
+_LONG, _LIKELY, _LEAST_SEEN, _FADE = 400, 2.0, 1e-6, 0.01
 _REMEMBERED = 4096
 _PRIOR, _KEEP = 8.0, 0.995
 EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]

@@ -130,7 +130,7 @@ class Engine:
         said_before = self.tally.tokens
         self._expire()
         plan = self.scheduler.plan()
-        self.guessing.draft(self._sequences)
+        self.guessing.draft(plan, self._sequences)
         trees = self.guessing.buy(plan)
         self.scheduler.fill(plan, sum(map(len, trees)))
         crowd = len(self.scheduler.running) if self.scheduler.waiting else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
 from time import perf_counter
 
 from outrider.models.speculation import (
@@ -19,39 +18,19 @@ from outrider.models.speculation import (
     merge,
 )
 from outrider.verifier.accept import Accepted
+from outrider.verifier.book import Prices, Yield
 from outrider.verifier.budget import Calibrator, CostCurve, Pace
+from outrider.verifier.counts import Counts
 from outrider.verifier.going_rate import GoingRate
 from outrider.verifier.purchase import Prospect, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
-from outrider.verifier.worth import Prices, Regime, Worth, Yield
+from outrider.verifier.worth import Regime, Worth
 
 _MOST_NODES = 63
 _FEWEST, _PART = 2, 4
-
-
-@dataclass(slots=True)
-class Counts:
-    """Running totals since start.
-
-    Attributes:
-        drafted: guesses that a step could have bought, by drafter and depth; 1 is the token behind the next.
-        bought: guesses verified.
-        accepted: of those, how many came true.
-        unusable: trees of ids that the target does not have, or not drawn as the rule needs it, by drafter.
-        exposed: seconds for which steps waited for a drafter of the verifier's own.
-        predicted: seconds that steps of decoding alone were expected to take.
-        real: seconds that they took.
-    """
-
-    drafted: Counter[tuple[str, int]] = field(default_factory=Counter)
-    bought: Counter[tuple[str, int]] = field(default_factory=Counter)
-    accepted: Counter[tuple[str, int]] = field(default_factory=Counter)
-    unusable: Counter[str] = field(default_factory=Counter)
-    exposed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    predicted: float = 0.0
-    real: float = 0.0
+_INSTALMENTS = 32
 
 
 class Guessing:
@@ -65,6 +44,8 @@ class Guessing:
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
         self._sparing = [drafter.name for drafter in drafters if isinstance(drafter, SparingDrafter)]
         self._few: dict[str, int] = {}
+        self._behind: dict[str, dict[int, int]] = {drafter.name: {} for drafter in drafters}
+        self._awake, self._dozing = self._local, list[dict[int, int]]()
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
         self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
@@ -73,7 +54,9 @@ class Guessing:
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
         self._waited: dict[str, float] = {}
+        self._offered = False
         self._usual: dict[str, float] = defaultdict(float)
+        self._owed: dict[str, float] = defaultdict(float)
         self._regime = Regime(0, True)
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
@@ -95,15 +78,47 @@ class Guessing:
 
         Trees stay as they are until guesses are bought: most are replaced before that.
         """
-        for drafter in self._local:
+        for drafter in self._awake:
             drafter.commit(sequence.number, length, tokens)
+        for behind in self._dozing:
+            behind.setdefault(sequence.number, length)
         for seeing in self._seeing:
             seeing.see(sequence.number, self._runner.hidden(sequence, row))
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence."""
         for drafter in self._local:
+            if (length := self._behind[drafter.name].pop(sequence.number, None)) is not None:
+                drafter.commit(sequence.number, length, sequence.tokens[length:])
             drafter.close(sequence.number)
+
+    def _look(self, plan: Plan) -> None:
+        """Sees who is worth asking among sequences like those of ``plan``; those that prefill will soon decode."""
+        running = [*plan.decoding, *(sequence for sequence, _ in plan.prefilling)]
+        if not running:
+            return
+        self._regime = Regime.of([each.request.sampling.greedy for each in running])
+        quiet = self._worth.quiet(self._regime)
+        if quiet != self.quiet:
+            self._hush(quiet, plan.decoding)
+        few = max(_FEWEST, len(plan.decoding) // _PART)
+        tried = [name for name in self._sparing if name not in quiet and self._worth.tries_few(self._regime, name)]
+        self._few = dict.fromkeys(tried, few)
+
+    def _hush(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
+        """Leaves those alone that are ``quiet``, and forgets what they have guessed."""
+        self.quiet = quiet
+        self._awake = [each for each in self._local if each.name not in quiet or each in self._seeing]
+        self._dozing = [self._behind[each.name] for each in self._local if each not in self._awake]
+        for sequence in sequences:
+            sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in quiet}
+
+    def _catch_up(self, drafter: Drafter, sequences: dict[int, Sequence]) -> None:
+        """Tells a drafter that was left alone what was decided meanwhile: while it rests, it costs nothing."""
+        behind = self._behind[drafter.name]
+        for number, length in behind.items():
+            drafter.commit(number, length, sequences[number].tokens[length:])
+        behind.clear()
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
@@ -117,13 +132,15 @@ class Guessing:
         if not behind or tree.after(sequence.tokens[tree.length :]) is not None:
             sequence.trees[source] = tree
 
-    def draft(self, sequences: dict[int, Sequence]) -> None:
-        """Has the verifier's own drafters guess, those that pay; sequences by number."""
+    def draft(self, plan: Plan, sequences: dict[int, Sequence]) -> None:
+        """Has the verifier's own drafters guess, those that pay in a step like ``plan``; sequences by number."""
         self._waited = {}
+        self._look(plan)
         for drafter in self._local:
             if drafter.name in self.quiet:
                 continue
             began = perf_counter()
+            self._catch_up(drafter, sequences)
             few = self._few.get(drafter.name)
             trees = drafter.draft_few(few) if few and isinstance(drafter, SparingDrafter) else drafter.draft()
             for number, tree in trees:
@@ -131,10 +148,12 @@ class Guessing:
                     self.offer(sequence, tree, f"local:{drafter.name}")
             self._waited[drafter.name] = waited = perf_counter() - began
             self._usual[drafter.name] += (waited - self._usual[drafter.name]) / 32
+            self._owed[drafter.name] += waited if plan.prefilling else 0.0
             self.counts.exposed[drafter.name] += waited
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
+        self._offered = False
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
@@ -144,6 +163,7 @@ class Guessing:
         bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
         for owner, dead in bought.dead:
             _drop(plan.decoding[owner], dead)
+        self._offered = any(sequence.trees for sequence in plan.decoding)
         self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
@@ -217,42 +237,41 @@ class Guessing:
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
-            self._regime = regime = Regime.of([each.request.sampling.greedy for each in plan.decoding])
-            guessing, waited = rows > plan.rows, sum(self._waited.values())
-            expected = self._cost(rows) * self._pace(regime, guessing)
-            if guessing or self._worth.is_plain(regime, self._admitted(plan)):
-                self._pace.learn(regime, guessing, self._cost(rows), max(seconds - waited, 0.0))
-            tokens = len(plan.decoding) + sum(self._accepted.values())
-            next_row = (self._cost(rows + 1) - self._cost(rows)) * self._pace(regime, guessing)
-            self._rate.learn(regime, tokens, seconds, next_row)
-            plain = self._cost(plan.rows) * self._pace(regime, False)
-            row = max(self._cost(rows) * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
-            self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))
-            self.counts.predicted += expected + waited
+            regime, guessing, waited = self._regime, rows > plan.rows, sum(self._waited.values())
+            self._known |= self._heard
+            admitted = self._admitted(plan) if self._known - self.quiet else frozenset()
+            expected = self._cost(rows)
+            self.counts.predicted += expected * self._pace(regime, guessing) + waited
             self.counts.real += seconds
-        self._bought, self._accepted = Counter(), Counter()
+            if guessing or self._worth.is_plain(regime, admitted):
+                self._pace.learn(regime, guessing, expected, max(seconds - waited, 0.0))
+            if self._offered and not guessing:
+                self._pace.fade(regime)
+            if any(each.request.speculates for each in plan.decoding):
+                self._weigh(plan, admitted, rows, seconds)
+        if self._bought:
+            self._bought, self._accepted = Counter(), Counter()
 
     def _admitted(self, plan: Plan) -> frozenset[str]:
         """Drafters that are known, and that some sequence admits."""
-        names = self._known | self._heard
-        return frozenset(name for name in names if any(each.request.admits(name) for each in plan.decoding))
+        return frozenset(name for name in self._known if any(each.request.admits(name) for each in plan.decoding))
 
-    def _weigh(self, plan: Plan, prices: Prices) -> None:
+    def _weigh(self, plan: Plan, admitted: frozenset[str], rows: int, seconds: float) -> None:
         """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
-        self._known |= self._heard
-        parts = {name: min(few / len(plan.decoding), 1.0) for name, few in self._few.items()}
-        done = {
-            name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0), parts.get(name, 1.0))
-            for name in self._admitted(plan)
-            if name in self._heard or name in self._waited or name in self.quiet
-        }
-        self._heard = set()
-        self._worth.step(self._regime, done, prices)
-        self.quiet = self._worth.quiet(self._regime)
-        few = max(_FEWEST, len(plan.decoding) // _PART)
-        self._few = {name: few for name in self._sparing if self._worth.tries_few(self._regime, name)}
-        for sequence in plan.decoding if self.quiet else ():
-            sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}
+        count, guesses, curve = len(plan.decoding), rows - plan.rows, self._cost(rows)
+        next_row = (self._cost(rows + 1) - curve) * self._pace(self._regime, guesses > 0)
+        self._rate.learn(self._regime, count + sum(self._accepted.values()), seconds, next_row)
+        prices = Prices.of(self._cost(plan.rows), curve, self._pace, self._regime, count, guesses, seconds)
+        asked = [name for name in admitted - self.quiet if name in self._heard or name in self._waited]
+        self._worth.step(self._regime, {name: self._yield(name, count) for name in asked}, prices)
+        self._heard.clear()
+
+    def _yield(self, name: str, sequences: int) -> Yield:
+        """What a drafter did in this step, with a share of what it did beside prompts, which is there for many."""
+        owed = self._owed[name] / _INSTALMENTS
+        self._owed[name] -= owed
+        part = min(self._few.get(name, sequences) / sequences, 1.0)
+        return Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0), owed, part)
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

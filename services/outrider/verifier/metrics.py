@@ -6,8 +6,8 @@ import time
 
 from outrider.mesh.telemetry import counter, gauge, get_logger
 from outrider.models.speculation import Acceptance
+from outrider.verifier.counts import Counts
 from outrider.verifier.engine import Engine
-from outrider.verifier.guessing import Counts
 from outrider.verifier.outcome import Tally
 from outrider.verifier.page_metrics import PageMetrics
 

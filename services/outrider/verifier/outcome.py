@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from outrider.models.speculation import Opening
-from outrider.verifier.guessing import Counts
+from outrider.verifier.counts import Counts
 from outrider.verifier.sequence import Request
 from outrider.wire.frames import Frame
 

@@ -74,12 +74,13 @@ class Target:
                 quantization=None if settings.quantization == "none" else settings.quantization,
                 graphs=settings.cuda_graphs,
             )
-            return cls._over(model, tokenizer, directory, settings)
+            return cls.over(model, tokenizer, directory, settings)
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
 
     @classmethod
-    def _over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
+    def over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
+        """An engine over a model that is loaded, the tokenizer of which is ``tokenizer``, both from ``directory``."""
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         known = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}

@@ -1,0 +1,87 @@
+"""What the choice of drafters loses beside the best fixed one, on a made-up machine whose speed drifts and jumps."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+import pytest
+from outrider.verifier.book import Prices, Yield
+from outrider.verifier.budget import Pace
+from outrider.verifier.worth import Regime, Worth
+
+_GUESSES = 3
+
+
+@dataclass(frozen=True)
+class Guesser:
+    """Of each sequence's guesses, how many come true on average, and seconds of drafting, where a plain step is 1."""
+
+    right: float
+    drafting: float
+
+
+class Machine:
+    """Steps of so many sequences, twice as slow at times, and one in fifty held up for long."""
+
+    def __init__(self, sequences: int, seed: int) -> None:
+        self.sequences, self.clock = sequences, 0.0
+        self._dice = random.Random(seed)
+
+    def slowness(self) -> float:
+        drift = 1.5 + 0.5 * math.sin(self.clock / 400)
+        return drift * self._dice.uniform(0.9, 1.1) * (5 if self._dice.random() < 0.02 else 1)
+
+    def right(self, mean: float) -> int:
+        """Guesses that come true over all sequences, a chain of up to three for each."""
+        chance = mean / (1 + mean)
+        return sum(
+            next((hit for hit in range(_GUESSES) if self._dice.random() > chance), _GUESSES)
+            for _ in range(self.sequences)
+        )
+
+
+def seconds(guessers: dict[str, Guesser], asked: set[str], guesses: int) -> tuple[float, float]:
+    """A step on a machine at rest, and the drafting in it: guesses take more than the curve says."""
+    drafting = sum(guessers[name].drafting for name in asked)
+    return (1.2 * (1 + 0.1 * guesses) if guesses else 1.0), drafting
+
+
+def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, steps: int = 20_000) -> float:
+    """Tokens for a second at rest, of the drafters ``asked``, or of those that `Worth` has asked where that is None."""
+    machine, worth, pace = Machine(sequences, seed=7), Worth(), Pace()
+    regime, tokens, total = Regime.of([False] * sequences), 0, 0.0
+    for _ in range(steps):
+        chosen = guessers.keys() - worth.quiet(regime) if asked is None else asked
+        rights = {name: machine.right(guessers[name].right) for name in sorted(chosen)}
+        guesses = _GUESSES * len(chosen)
+        alone, drafting = seconds(guessers, set(chosen), guesses)
+        slow = machine.slowness()
+        machine.clock += (alone + drafting) * slow
+        tokens, total = tokens + sequences + sum(rights.values()), total + alone + drafting
+        curve = 1 + 0.1 * guesses
+        if guesses or worth.is_plain(regime, frozenset(guessers)):
+            pace.learn(regime, guesses > 0, curve, alone * slow)
+        prices = Prices.of(1.0, curve, pace, regime, sequences, guesses, (alone + drafting) * slow)
+        done = {name: Yield(_GUESSES, rights[name], guessers[name].drafting * slow) for name in chosen}
+        worth.step(regime, done, prices)
+    return tokens / total
+
+
+GOOD, BAD, DEAR = Guesser(1.5, 0.05), Guesser(0.1, 0.02), Guesser(0.5, 0.9)
+
+
+@pytest.mark.parametrize("sequences", [1, 8])
+def test_drafters_that_do_not_pay_cost_little_beside_plain_decoding(sequences: int) -> None:
+    guessers = {"bad": BAD, "dear": DEAR}
+    if sequences == 8:
+        guessers = {"bad": Guesser(0.01, 0.02), "dear": Guesser(0.05, 0.9)}
+    assert speed(guessers, None, sequences) > 0.98 * speed(guessers, set(), sequences)
+
+
+def test_a_drafter_that_pays_is_asked_whatever_others_do() -> None:
+    guessers = {"good": GOOD, "bad": BAD, "dear": DEAR}
+    best = speed(guessers, {"good"}, 1)
+    assert best > 1.3 * speed(guessers, set(), 1)
+    assert speed(guessers, None, 1) > 0.97 * best
