@@ -27,6 +27,7 @@ from outrider.verifier.worth import Prices, Regime, Worth, Yield
 
 _MOST_NODES = 63
 _FEWEST, _PART = 2, 4
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Guessing:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._local = list(drafters)
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
-        self._sparing = [drafter.name for drafter in drafters if isinstance(drafter, SparingDrafter)]
+        self._sparing = {drafter.name: drafter for drafter in drafters if isinstance(drafter, SparingDrafter)}
         self._few: dict[str, int] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._pace, self._worth = Pace(), worth
@@ -72,6 +73,7 @@ class Guessing:
         self._waited: dict[str, float] = {}
         self._usual: dict[str, float] = defaultdict(float)
         self._regime = Regime(0, True)
+        self._open: set[int] = set()
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
 
@@ -82,6 +84,7 @@ class Guessing:
         tokens, proposes = list(sequence.tokens), self._weighs(sequence)
         twins = proposes and self._runner.rule.replacement
         opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
+        self._open.add(sequence.number)
         for drafter in self._local:
             if request.admits(drafter.name):
                 drafter.open(sequence.number, opening)
@@ -98,6 +101,7 @@ class Guessing:
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence."""
+        self._open.discard(sequence.number)
         for drafter in self._local:
             drafter.close(sequence.number)
 
@@ -117,12 +121,12 @@ class Guessing:
     def draft(self, sequences: dict[int, Sequence]) -> None:
         """Has the verifier's own drafters guess, those that pay; sequences by number."""
         self._waited = {}
-        for drafter in self._local:
+        for drafter in self._local if self._open else ():
             if drafter.name in self.quiet:
                 continue
             began = perf_counter()
-            few = self._few.get(drafter.name)
-            trees = drafter.draft_few(few) if few and isinstance(drafter, SparingDrafter) else drafter.draft()
+            few, sparing = self._few.get(drafter.name), self._sparing.get(drafter.name)
+            trees = sparing.draft_few(few) if few and sparing else drafter.draft()
             for number, tree in trees:
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, f"local:{drafter.name}")
@@ -132,9 +136,9 @@ class Guessing:
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
-        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
+        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
@@ -199,30 +203,33 @@ class Guessing:
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
-            self._regime = regime = Regime.of([each.request.sampling.greedy for each in plan.decoding])
-            guessing, waited = rows > plan.rows, sum(self._waited.values())
-            expected = self._cost(rows) * self._pace(regime, guessing)
-            if guessing or self._worth.is_plain(regime, self._admitted(plan)):
-                self._pace.learn(regime, guessing, self._cost(rows), max(seconds - waited, 0.0))
+            self._regime = regime = Regime.of([each.dice is None for each in plan.decoding])
+            guessing, waited, admitted = rows > plan.rows, sum(self._waited.values()), self._admitted(plan)
+            cost = self._cost(rows)
+            expected = cost * self._pace(regime, guessing)
+            if guessing or self._worth.is_plain(regime, admitted):
+                self._pace.learn(regime, guessing, cost, max(seconds - waited, 0.0))
             plain = self._cost(plan.rows) * self._pace(regime, False)
-            row = max(self._cost(rows) * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
-            self._weigh(plan, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))
+            row = max(cost * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
+            self._weigh(plan, admitted, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))
             self.counts.predicted += expected + waited
             self.counts.real += seconds
-        self._bought, self._accepted = Counter(), Counter()
+        self._bought.clear()
+        self._accepted.clear()
 
     def _admitted(self, plan: Plan) -> frozenset[str]:
         """Drafters that are known, and that some sequence admits."""
+        asked = [each.request for each in plan.decoding if each.request.drafters != _NOBODY]
         names = self._known | self._heard
-        return frozenset(name for name in names if any(each.request.admits(name) for each in plan.decoding))
+        return frozenset(name for name in names if any(request.admits(name) for request in asked))
 
-    def _weigh(self, plan: Plan, prices: Prices) -> None:
+    def _weigh(self, plan: Plan, admitted: frozenset[str], prices: Prices) -> None:
         """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
         self._known |= self._heard
         parts = {name: min(few / len(plan.decoding), 1.0) for name, few in self._few.items()}
         done = {
             name: Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0), parts.get(name, 1.0))
-            for name in self._admitted(plan)
+            for name in admitted
             if name in self._heard or name in self._waited or name in self.quiet
         }
         self._heard = set()
