@@ -8,8 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outrider.kernels.native.race import native_race
 from outrider.kernels.philox import log_exponentials, rolls
 from outrider.kernels.race_sample import Draws, cpu, edited, reference
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW
 from torch import Tensor
 
 from tests.kernels.drawing import NEVER, WAYS, awkward_logits, draws_like, of_rows, parameters
@@ -85,6 +87,17 @@ def test_a_row_from_which_nothing_can_be_drawn_says_so_and_harms_no_other() -> N
         tokens = cpu.draw(logits, each).tokens
         assert torch.equal(tokens, reference.draw(logits, each).tokens)
         assert [token < 0 for token in tokens.tolist()] == [False, True, True, True, each.allowed is not None, False]
+
+
+@pytest.mark.parametrize("lacking", range(3))
+def test_parameters_for_fewer_rows_than_there_are_are_refused(lacking: int) -> None:
+    compiled = native_race(GREEDY_BELOW, BROKEN_FROM)
+    if compiled is None:
+        pytest.skip("there is no compiled race here")
+    given: list[list[int]] = [[1, 1], [1, 1], [1, 1]]
+    given[lacking] = [1]
+    with pytest.raises(ValueError, match="for 2 rows"):
+        compiled(torch.zeros(2, 8), *given)
 
 
 def test_what_is_edited_is_what_is_drawn_from() -> None:

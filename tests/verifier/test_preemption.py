@@ -93,6 +93,24 @@ def test_a_prompt_that_is_preempted_half_way_goes_on_and_does_not_pass_for_cache
     assert usage.cached_tokens == 0
 
 
+def test_whoever_loses_its_pages_to_a_prompt_does_not_run_in_that_step(make_engine: MakeEngine) -> None:
+    young, long = [request(f"low{index}", 8, 48, priority=-1) for index in range(2)], request("high", 60, 8)
+    alone = make_engine(VOCABULARY)
+    plain = {each.id: told(run(alone, [each])[each.id]) for each in [*young, long]}
+    engine = make_engine(VOCABULARY, pages=14, rows=65, prefill_rows=2)
+    with preemptions(engine) as lost:
+        frames: dict[str, list[Frame]] = defaultdict(list)
+        for each in young:
+            engine.submit(each)
+        for _ in range(10):
+            for asked, frame in engine.step().frames:
+                frames[asked.id].append(frame)
+        for name, more in run(engine, [long]).items():
+            frames[name] += more
+    assert lost
+    assert {name: told(each) for name, each in frames.items()} == plain
+
+
 @pytest.fixture
 def pool(make_engine: MakeEngine) -> dict[str, tuple[Request, list[int]]]:
     """Requests that fit into few pages, with what they say when they are alone."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceRows:
+class SequenceRows(NamedTuple):
     """What one sequence brings to a step.
 
     Attributes:
@@ -153,12 +153,11 @@ def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 
 
 def _check(sequence: SequenceRows, page_size: int) -> None:
-    if sequence.rows < 1 or sequence.context < 0:
-        raise ValueError(f"{sequence.rows} rows behind {sequence.context} tokens: at least 1 row, behind at least 0")
-    if sequence.nodes < sequence.rows:
-        raise ValueError(f"a tree of {sequence.nodes} nodes has no {sequence.rows} rows")
-    if len(sequence.pages) * page_size < sequence.context + sequence.nodes:
-        raise ValueError(
-            f"{len(sequence.pages)} pages of {page_size} do not hold {sequence.context} tokens "
-            f"and {sequence.nodes} rows"
-        )
+    rows, context, pages, parents = sequence
+    nodes = rows if parents is None else len(parents)
+    if rows < 1 or context < 0:
+        raise ValueError(f"{rows} rows behind {context} tokens: at least 1 row, behind at least 0")
+    if nodes < rows:
+        raise ValueError(f"a tree of {nodes} nodes has no {rows} rows")
+    if len(pages) * page_size < context + nodes:
+        raise ValueError(f"{len(pages)} pages of {page_size} do not hold {context} tokens and {nodes} rows")

@@ -196,7 +196,8 @@ class Engine:
 
     def _commit(self, work: Work, drawn: Drawn) -> None:
         sequence, guesses = work.sequence, work.guesses
-        self._echo(work, drawn.prompt)
+        if sequence.echoed < len(sequence.request.prompt):
+            self._echo(work, drawn.prompt)
         if guesses is None:
             self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
             self.cache.offer(sequence)
@@ -234,7 +235,7 @@ class Engine:
             finish = Finish.REFUSED
         sequence.tokens.extend(tokens)
         sequence.steps += 1
-        right = sum(name != "" for name in by)
+        right = len(by) - by.count("")
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
         self.tally.tokens += len(tokens)

@@ -42,7 +42,7 @@ class Guessing:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._local = list(drafters)
         self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
-        self._sparing = [drafter.name for drafter in drafters if isinstance(drafter, SparingDrafter)]
+        self._sparing = {drafter.name: drafter for drafter in drafters if isinstance(drafter, SparingDrafter)}
         self._few: dict[str, int] = {}
         self._behind: dict[str, dict[int, int]] = {drafter.name: {} for drafter in drafters}
         self._awake, self._dozing = self._local, list[dict[int, int]]()
@@ -58,6 +58,7 @@ class Guessing:
         self._usual: dict[str, float] = defaultdict(float)
         self._owed: dict[str, float] = defaultdict(float)
         self._regime = Regime(0, True)
+        self._open: set[int] = set()
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
 
@@ -68,6 +69,7 @@ class Guessing:
         tokens, proposes = list(sequence.tokens), self._weighs(sequence)
         twins = proposes and self._runner.rule.replacement
         opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
+        self._open.add(sequence.number)
         for drafter in self._local:
             if request.admits(drafter.name):
                 drafter.open(sequence.number, opening)
@@ -87,6 +89,7 @@ class Guessing:
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence."""
+        self._open.discard(sequence.number)
         for drafter in self._local:
             if (length := self._behind[drafter.name].pop(sequence.number, None)) is not None:
                 drafter.commit(sequence.number, length, sequence.tokens[length:])
@@ -136,13 +139,13 @@ class Guessing:
         """Has the verifier's own drafters guess, those that pay in a step like ``plan``; sequences by number."""
         self._waited = {}
         self._look(plan)
-        for drafter in self._local:
+        for drafter in self._local if self._open else ():
             if drafter.name in self.quiet:
                 continue
             began = perf_counter()
             self._catch_up(drafter, sequences)
-            few = self._few.get(drafter.name)
-            trees = drafter.draft_few(few) if few and isinstance(drafter, SparingDrafter) else drafter.draft()
+            few, sparing = self._few.get(drafter.name), self._sparing.get(drafter.name)
+            trees = sparing.draft_few(few) if few and sparing else drafter.draft()
             for number, tree in trees:
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, f"local:{drafter.name}")
@@ -156,6 +159,7 @@ class Guessing:
         self._offered = False
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
+        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         surcharge = self._pace(self._regime, True) / self._pace(self._regime, False)

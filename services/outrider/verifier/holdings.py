@@ -19,6 +19,10 @@ class Holdings:
         """Pages of ``tokens`` tokens."""
         return -(-tokens // self._size)
 
+    def room(self, sequence: Sequence) -> int:
+        """Tokens behind those that are computed for which there are pages; one that does not run has none."""
+        return len(sequence.pages) * self._size - sequence.cached
+
     def owed(self, sequence: Sequence) -> int:
         """Pages that the sequence's tokens still need."""
         return max(self.needed(len(sequence.tokens)) - len(sequence.pages), 0)
@@ -49,7 +53,7 @@ class Holdings:
         if len(sequence.pages) * self._size < sequence.cached + rows + wanted:
             with suppress(OutOfPages):
                 self.grow(sequence, sequence.cached + rows + wanted, cause)
-        return min(wanted, len(sequence.pages) * self._size - sequence.cached - rows)
+        return min(wanted, self.room(sequence) - rows)
 
     def settle(self, sequence: Sequence, cached: int) -> None:
         """Notes that the leading ``cached`` tokens are in their pages for good: publishes full ones, gives spare ones
@@ -60,8 +64,9 @@ class Holdings:
             self.pages.publish(sequence.pages[index], self._hash(sequence, index))
             sequence.published += 1
         keep = self.needed(len(sequence.tokens))
-        self.pages.release(sequence.pages[keep:])
-        del sequence.pages[keep:]
+        if keep < len(sequence.pages):
+            self.pages.release(sequence.pages[keep:])
+            del sequence.pages[keep:]
 
     def drop(self, sequence: Sequence) -> None:
         """Gives all pages back."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
@@ -30,8 +33,7 @@ class BrokenLogits(Exception):
     """The target's logits at some row are not numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """One sequence's rows in a step.
 
     Attributes:
@@ -78,13 +80,14 @@ class Runner:
     def run(self, works: Seq[Work]) -> list[Drawn]:
         """One forward over all rows; for each of ``works`` what was drawn."""
         batch = self._batch([self._rows(work) for work in works])
-        ids = torch.tensor([token for work in works for token in work.tokens], device=self.model.device)
-        hidden = self.model.forward(ids, batch, self.pool)
+        ids = np.array([token for work in works for token in work.tokens])
+        hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
         self._last = works, hidden
         results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
-        if wanted := _wanted(works):
-            logits = self.model.logits(hidden if len(wanted) == len(ids) else hidden[wanted])
-            _fill(results, works, logits, self._draw(works, logits))
+        counts = [_draw_count(work) for work in works]
+        if any(counts):
+            logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_wanted(works, counts)])
+            _fill(results, works, counts, logits, self._draw(works, logits))
         return results
 
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
@@ -120,8 +123,12 @@ class Runner:
             row = end
         return decided
 
-    def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
+    def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterable[list[Score]]:
         """Scores of the prompt's tokens behind each work's rows, where they are asked for."""
+        asked = any(work.sequence.scoring for work in works)
+        return self._scores(hidden, works) if asked else repeat([], len(works))
+
+    def _scores(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
         start = 0
         for work in works:
             request, first = work.sequence.request, work.sequence.cached + 1
@@ -147,7 +154,7 @@ class Runner:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
-        parents = None if work.guesses is None else [-1] + [parent + 1 for parent in work.guesses.parents]
+        parents = [-1, *(parent + 1 for parent in work.guesses.parents)] if work.guesses else None
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
@@ -181,7 +188,7 @@ def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
     temperatures: list[float] = []
     positions: list[int] = []
     for sampling, places in _positions(works):
-        if not sampling.truncation.keeps_all and not sampling.greedy:
+        if sampling.temperature > 0.0 and not sampling.truncation.keeps_all:
             return None
         seeds += [sampling.seed] * len(places)
         temperatures += [sampling.temperature] * len(places)
@@ -194,44 +201,41 @@ def _draw_count(work: Work) -> int:
     return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
 
 
-def _wanted(works: Seq[Work]) -> list[int]:
-    """Those of the step's rows that draw."""
-    wanted: list[int] = []
-    start = 0
-    for work in works:
-        end = start + len(work.tokens)
-        wanted.extend(range(end - _draw_count(work), end))
-        start = end
-    return wanted
+def _wanted(works: Seq[Work], counts: Seq[int]) -> list[int]:
+    """Those of the step's rows that draw, so many of each work."""
+    ends = accumulate(len(work.tokens) for work in works)
+    return [row for end, count in zip(ends, counts, strict=True) for row in range(end - count, end)]
 
 
 def _positions(works: Seq[Work]) -> list[tuple[Sampling, list[int]]]:
     """How each work draws, and the absolute positions of the tokens that it does."""
     asked = []
     for work in works:
-        if work.draws and work.guesses is None:
-            asked.append((work.sequence.request.sampling, [work.sequence.cached + len(work.tokens)]))
-        elif work.draws and work.guesses is not None:
-            root = work.sequence.cached + 1
-            asked.append((work.sequence.request.sampling, [root, *(root + depth for depth in work.guesses.depths)]))
+        sequence, guesses = work.sequence, work.guesses
+        if work.draws and not guesses:
+            asked.append((sequence.request.sampling, [sequence.cached + len(work.tokens)]))
+        elif guesses:
+            root = sequence.cached + 1
+            asked.append((sequence.request.sampling, [root, *[root + depth for depth in guesses.depths]]))
     return asked
 
 
 def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
     """What the requests change about the rows that draw."""
     batch, row = EditBatch(vocabulary), 0
-    for work in works:
-        if count := _draw_count(work):
-            for rule in work.sequence.rules:
-                rule.edit(batch, row, work.guesses or NO_GUESSES)
-            row += count
+    if any(work.sequence.rules for work in works):
+        for work in works:
+            if count := _draw_count(work):
+                for rule in work.sequence.rules:
+                    rule.edit(batch, row, work.guesses or NO_GUESSES)
+                row += count
     return batch
 
 
-def _fill(results: Seq[Drawn], works: Seq[Work], logits: Tensor, drawn: list[int]) -> None:
+def _fill(results: Seq[Drawn], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:
     row = 0
-    for work, result in zip(works, results, strict=True):
-        end = row + _draw_count(work)
+    for work, result, count in zip(works, results, counts, strict=True):
+        end = row + count
         result.tokens = drawn[row:end]
         if work.sequence.request.logprobs is not None:
             result.logits = logits[row:end]

@@ -179,6 +179,7 @@ class Scheduler:
     def plan(self) -> Plan:
         """Admits what fits and gives out rows, but for those that guesses may buy."""
         self._admit()
+        preempted = self.preempted
         plan, order = Plan([], []), sorted(self.running, key=self._rank)
         plan.decoding = [sequence for sequence in order if sequence.pending == 1 and self._make_room(sequence, 1)]
         left = self.limits.rows - len(plan.decoding)
@@ -188,7 +189,7 @@ class Scheduler:
             if sequence.pending > 1 and rows and self._make_room(sequence, rows):
                 plan.prefilling.append((sequence, rows))
                 left -= rows
-        return self._still_running(plan)
+        return plan if self.preempted == preempted else self._still_running(plan)
 
     def _still_running(self, plan: Plan) -> Plan:
         running = set(map(id, self.running))
@@ -206,6 +207,8 @@ class Scheduler:
 
     def fill(self, plan: Plan, guesses: int) -> None:
         """Gives prompts the rows that are left beside ``guesses``, as far as pages are free."""
+        if len(plan.decoding) == len(self.running):
+            return
         left = min(self.limits.prefill_rows - plan.prompt_rows, self.limits.rows - plan.rows - guesses)
         given = {id(sequence): rows for sequence, rows in plan.prefilling}
         plan.prefilling = []
@@ -269,6 +272,8 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence, rows: int) -> bool:
         """Has pages for so many rows more, preempting the last in the order; whether it is not that one itself."""
+        if self._holdings.room(sequence) >= rows:
+            return True
         while sequence in self.running:
             try:
                 self._holdings.grow(sequence, sequence.cached + rows)

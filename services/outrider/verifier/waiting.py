@@ -44,7 +44,9 @@ class Waiting:
 
     def first(self, now: float) -> Sequence | None:
         """The one whose turn it is."""
-        return min((line[0][2] for line in self._lines.values()), key=lambda head: self._rank(head, now), default=None)
+        if not self._count:
+            return None
+        return min((line[0][2] for line in self._lines.values()), key=lambda head: self._rank(head, now))
 
     def ahead(self, sequence: Sequence, now: float) -> int:
         """How many go before ``sequence`` as things are."""

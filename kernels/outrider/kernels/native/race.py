@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Sequence
-from ctypes import c_float, c_int64, c_uint64, c_void_p
+from ctypes import c_float, c_int64, c_void_p
 from functools import cache
 
 from outrider.kernels.backend import choice
@@ -37,9 +38,12 @@ def race_of(loaded: ctypes.CDLL, greedy_below: float, limit: float) -> Race:
         logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
     ) -> list[int] | None:
         rows, vocabulary = logits.shape
-        words, places, heats = (c_uint64 * rows)(*seeds), (c_int64 * rows)(*positions), (c_float * rows)(*temperatures)
-        tokens = (c_int64 * rows)()
-        given = (logits.data_ptr(), rows, vocabulary, words, places, heats)
-        return list(tokens) if call(*given, greedy_below, limit, tokens) else None
+        if not rows == len(seeds) == len(positions) == len(temperatures):
+            given = f"{len(seeds)} seeds, {len(positions)} positions and {len(temperatures)} temperatures"
+            raise ValueError(f"{given} for {rows} rows")
+        parts = array("Q", seeds), array("q", positions), array("f", temperatures), array("q", bytes(8 * rows))
+        words, places, heats, room = (part.buffer_info()[0] for part in parts)
+        drawn = call(logits.data_ptr(), rows, vocabulary, words, places, heats, greedy_below, limit, room)
+        return parts[-1].tolist() if drawn else None
 
     return race

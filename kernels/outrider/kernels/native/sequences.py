@@ -30,8 +30,8 @@ class Sequences:
         start, size = self._words.buffer_info()[0], self._words.itemsize
         self._packed = bytearray(_SEQUENCE.size * len(places))
         for index, (rows, (pages, parents)) in enumerate(zip(batch.sequences, places, strict=True)):
-            shape = rows.rows, rows.context, rows.nodes, batch.starts[index]
-            above = 0 if rows.parents is None else start + parents * size
+            above, nodes = (0, rows.rows) if rows.parents is None else (start + parents * size, rows.nodes)
+            shape = rows.rows, rows.context, nodes, batch.starts[index]
             _SEQUENCE.pack_into(self._packed, index * _SEQUENCE.size, start + pages * size, above, *shape)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._packed))
 

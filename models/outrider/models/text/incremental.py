@@ -35,17 +35,28 @@ class _Texts(Protocol):
 
 
 class _Bytes:
-    """Byte-level tokenizers: a text is the bytes of its tokens, so an UTF-8 decoder is all there is to it."""
+    """Byte-level tokenizers: a text is the bytes of its tokens, so an UTF-8 decoder is all there is to it.
+
+    Most tokens are ASCII, and where no half character waits these are a text by themselves.
+    """
 
     def __init__(self, tokenizer: Tokenizer, keep_special: bool) -> None:
         self._bytes = tokenizer.token_bytes(keep_special)
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waits = False
 
     def push(self, token: int) -> str:
-        return self._decode(self._bytes[token]) if 0 <= token < len(self._bytes) else ""
+        if not 0 <= token < len(self._bytes):
+            return ""
+        data = self._bytes[token]
+        if not self._waits and data.isascii():
+            return data.decode("ascii")
+        text = self._decoder.decode(data)
+        self._waits = bool(self._decoder.getstate()[0])
+        return text
 
     def flush(self) -> str:
-        return self._decode(b"", True)
+        return self._decoder.decode(b"", True)
 
 
 class _Window:
