@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.models import pocket
-from outrider.models.pocket.recipe import corpus, data, train
+from outrider.models.pocket.recipe import corpus, data, export, quality, sampled, train
 from outrider.models.pocket.recipe.checkpoint import read_clock
 from outrider.models.pocket.recipe.net import Llama, Shape
 from outrider.models.pocket.recipe.optim import orthogonalise
 from outrider.models.pocket.recipe.pipeline import Pipeline, Recipe
-from outrider.models.pocket.recipe.tasks import Bound, Plain
+from outrider.models.pocket.recipe.tasks import Bound, Plain, load
 from safetensors.torch import load_file
 
 TINY = Shape(vocab=300, width=32, layers=2, heads=2, kv_heads=1, head_dim=16, inner=48, context=64)
@@ -73,7 +73,9 @@ class Interrupted(Plain):
 
 
 def test_the_recipe_runs_end_to_end_and_ships_verifiable_folders(library: Path, tmp_path: Path) -> None:
-    recipe = Recipe(tmp_path, library, PLAN, PLAN, PLAN, shape=TINY, draft_shape=SMALL, library_repeats=2)
+    recipe = Recipe(
+        tmp_path, library, PLAN, PLAN, PLAN, shape=TINY, draft_shape=SMALL, library_repeats=2, sampled_tokens=1
+    )
     weights = Pipeline(recipe).run()
     for name in ("target", "draft", "medusa"):
         pocket.verify(weights / name)
@@ -81,6 +83,20 @@ def test_the_recipe_runs_end_to_end_and_ships_verifiable_folders(library: Path, 
     assert "| target |" in text
     assert "{" not in text.replace("{head}", "")
     assert (weights / "heldout.json").exists()
+
+
+def test_the_targets_own_text_goes_on_as_the_target_would(streams: tuple[Path, Path], tmp_path: Path) -> None:
+    stream = tmp_path / "stream.bin"
+    data.write([torch.arange(6000).remainder(17).numpy().astype("u2")], stream)
+    train.run(Plain(TINY), replace(PLAN, steps=150), stream, stream, tmp_path / "target")
+    export.decoder(tmp_path / "target" / "weights.safetensors", TINY, pocket.directory("target"), 16, tmp_path / "out")
+    sampled.write(tmp_path / "out", streams[0], tmp_path / "own.bin", 1, 48, 0, together=4)
+    own = torch.from_numpy(data.read(tmp_path / "own.bin").astype("i8")).view(4, 48)
+    given = data.Windows(data.read(streams[0]), 0).take(0, 4, 48)[:, :48]
+    assert torch.equal(own[:, :6], given[:, :6])
+    target = load(tmp_path / "target" / "weights.safetensors", TINY, torch.device("cpu"), torch.float32)
+    said, foreign = (quality.nats(target, text)[:, 20:].mean() for text in (own, given))
+    assert said < 0.7 * foreign
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(streams: tuple[Path, Path], tmp_path: Path) -> None:

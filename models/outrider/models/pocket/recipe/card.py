@@ -20,6 +20,7 @@ class Measured:
     early_bits: float
     late_bits: float
     draft: Agreement
+    draft_own: Agreement
     heads: Sequence[Agreement]
     runs: Mapping[int, float]
 
@@ -69,7 +70,8 @@ chosen by a hash of the path: {heldout} library files, {heldout_mb:.2f} MB, list
 {machine}.
 
 bfloat16 weights with float32 masters; Muon on matrices, AdamW on the embedding and norms. The draft and the heads
-learn the target's distribution (weight 0.9) and the text (0.1).
+learn the target's distribution (weight 0.9) and the text (0.1); half of what the draft sees is text that the target
+itself went on with.
 {notes}
 ## Held-out figures
 
@@ -87,6 +89,7 @@ and target have in common, the chance that a token drafted at temperature 1 is a
 | guess | {tops_header} | shared |
 |---|{tops_rule}---|
 {draft_row}
+{own_row}
 
 | Medusa head | {heads_header} | shared |
 |---|{heads_rule}---|
@@ -162,6 +165,7 @@ def card(corpus: Corpus, repeats: int, shapes: tuple[Shape, Shape], story: Story
         tops_header=tops_header,
         tops_rule=tops_rule,
         draft_row=_agreement_row("draft", measured.draft),
+        own_row=_agreement_row("draft, in what the target itself goes on with", measured.draft_own),
         heads_header=heads_header,
         heads_rule=heads_rule,
         head_rows="\n".join(rows),

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from outrider.models.pocket.recipe import card, corpus, data, export, quality, tokenizer, train
+from outrider.models.pocket.recipe import card, corpus, data, export, quality, sampled, tokenizer, train
 from outrider.models.pocket.recipe.card import Measured
 from outrider.models.pocket.recipe.checkpoint import Clock, read_clock
 from outrider.models.pocket.recipe.distill import DRAFT, Distill
@@ -36,6 +36,7 @@ class Recipe:
     blocks: int = 1
     library_repeats: int = 6
     measured_tokens: int = 80_000
+    sampled_tokens: int = 1_700_000
     seed: int = 0
 
 
@@ -85,21 +86,36 @@ class Pipeline:
         """Train the target, then the draft and the heads on it."""
         r, target = self.recipe, self.out / "target" / "weights.safetensors"
         self._train("target", Plain(r.shape), r.target)
-        self._train("draft", Distill(r.draft_shape, r.shape, target), r.draft)
+        self._train("draft", Distill(r.draft_shape, r.shape, target), r.draft, self._sampled(target))
         self._train("medusa", Ahead(r.shape, target, r.heads, r.blocks), r.medusa)
 
-    def _train(self, name: str, task: Task, plan: Plan) -> Clock:
-        return train.run(task, plan, self.out / "train.bin", self.out / "heldout.bin", self.out / name)
+    def _train(self, name: str, task: Task, plan: Plan, stream: Path | None = None) -> Clock:
+        return train.run(task, plan, stream or self.out / "train.bin", self.out / "heldout.bin", self.out / name)
+
+    def _sampled(self, target: Path) -> Path:
+        """The stream that the draft learns from: the target's own text twice, and as much of what the target learnt."""
+        r, mixed = self.recipe, self.out / "draft.bin"
+        if not mixed.exists():
+            self._export("target", target, r.shape)
+            own = self.out / "sampled.bin"
+            length = min(r.draft.length, r.shape.context)
+            sampled.write(self.weights / "target", self.out / "train.bin", own, r.sampled_tokens, length, r.seed)
+            said = data.read(own)
+            data.write([said, said, data.read(self.out / "train.bin")[: 2 * len(said)]], mixed)
+        return mixed
 
     def export(self) -> None:
         """Write the folders to ship, the held-out list and the card."""
-        r, end = self.recipe, self.tokenizer.encode(tokenizer.END).ids[0]
+        r = self.recipe
         for name, shape in (("target", r.shape), ("draft", r.draft_shape)):
-            weights = self.out / name / "weights.safetensors"
-            export.decoder(weights, shape, self.out / "tokenizer", end, self.weights / name)
+            self._export(name, self.out / name / "weights.safetensors", shape)
         export.heads(self.out / "medusa" / "weights.safetensors", r.heads, r.blocks, r.shape, self.weights / "medusa")
         export.heldout(self.corpus, platform.python_version(), self.weights / "heldout.json")
         (self.weights / "MODEL_CARD.md").write_text(self.card())
+
+    def _export(self, name: str, weights: Path, shape: Shape) -> None:
+        end = self.tokenizer.encode(tokenizer.END).ids[0]
+        export.decoder(weights, shape, self.out / "tokenizer", end, self.weights / name)
 
     def card(self, machine: str = "", notes: tuple[str, ...] = ()) -> str:
         """The model card, its figures measured now on the exported weights."""
@@ -134,9 +150,18 @@ class Pipeline:
             early_bits=bits(by_position[:512]),
             late_bits=bits(by_position[512:]),
             draft=quality.draft_agreement(target, draft, short),
+            draft_own=quality.draft_agreement(target, draft, self._own()),
             heads=quality.head_agreement(target, heads, short),
             runs=quality.head_runs(target, heads, short),
         )
+
+    def _own(self) -> torch.Tensor:
+        """Windows that the target goes on with from held-out text."""
+        length, path = min(512, self.recipe.shape.context), self.out / "heldout-own.bin"
+        if not path.exists():
+            target, heldout = self.weights / "target", self.out / "heldout.bin"
+            sampled.write(target, heldout, path, self.recipe.measured_tokens // 5, length, self.recipe.seed + 1)
+        return data.rows(data.read(path), length - 1)
 
     def _exported(self) -> tuple[Llama, Llama, Heads]:
         r, cpu = self.recipe, torch.device("cpu")
