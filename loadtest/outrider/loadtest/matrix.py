@@ -76,17 +76,25 @@ def _options() -> argparse.Namespace:
 def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, until: float) -> list[Turn]:
     """All cases once, on prompts that begin elsewhere each time; before the first, meshes learn what steps take."""
     supply, found = Supply(repeat * _PIECES_APART), list[Turn]()
-    modes = options.modes if repeat % 2 == 0 else options.modes[::-1]
     warm = supply.take("code", max(options.concurrency))
     for case in _cases(options):
         prompts = supply.take(case.workload, _requests(case.concurrency))
-        for mode in modes if time.monotonic() < until else []:
-            if repeat == 0 and case.workload == options.workloads[0]:
+        if repeat == 0 and case.workload == options.workloads[0]:
+            for mode in options.modes:
                 _warm_up(urls[mode], mode, case, warm)
-            taken = turns.take(urls[mode], mode, MODES[mode], case, prompts, options.max_tokens, repeat)
-            found.append(uvloop.run(taken))
-            print(found[-1], flush=True)
+        for turn, some in enumerate(_shares(prompts, case.concurrency), 2 * repeat):
+            modes = options.modes if (repeat + turn) % 2 == 0 else options.modes[::-1]
+            for mode in modes if time.monotonic() < until else []:
+                taken = turns.take(urls[mode], mode, MODES[mode], case, some, options.max_tokens, turn)
+                found.append(uvloop.run(taken))
+                print(found[-1], flush=True)
     return found
+
+
+def _shares(prompts: list[str], concurrency: int) -> list[list[str]]:
+    """The prompts of one turn after another: two where there are enough, so that each mode comes early and late."""
+    half = len(prompts) // 2
+    return [prompts[:half], prompts[half:]] if half >= concurrency else [prompts]
 
 
 def _warm_up(url: str, mode: str, case: Case, prompts: list[str]) -> None:
@@ -118,8 +126,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def _requests(concurrency: int) -> int:
-    """Requests of a turn: as many as the held-out prompts suffice for."""
-    return concurrency if concurrency >= 8 else concurrency + 4
+    """Requests of a repeat: as many as the held-out prompts suffice for."""
+    return max(concurrency, 8)
 
 
 if __name__ == "__main__":
