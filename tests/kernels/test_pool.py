@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from outrider.kernels.kv_compact import kv_compact_batch
 from outrider.kernels.pool import POOL_DTYPES, KvPool
 
 
@@ -21,3 +22,15 @@ def test_only_pools_of_codes_have_scales(dtype: torch.dtype) -> None:
 def test_another_dtype_is_refused() -> None:
     with pytest.raises(ValueError, match=r"in torch\.float64; they are kept in one of torch\.float32, .*torch\.int8"):
         KvPool(1, 1, 1, 1, 2, torch.float64)
+
+
+def test_only_pages_in_bfloat16_are_packed() -> None:
+    assert KvPool(1, 1, 16, 1, 32, torch.bfloat16, packed=True).packed
+    with pytest.raises(ValueError, match=r"packed pages in torch\.float32"):
+        KvPool(1, 1, 16, 1, 32, torch.float32, packed=True)
+
+
+def test_packed_pages_are_not_moved_by_torch() -> None:
+    pool, none = KvPool(1, 1, 16, 1, 32, torch.bfloat16, packed=True), torch.tensor([0])
+    with pytest.raises(ValueError, match="by the compiled library alone"):
+        kv_compact_batch(pool, torch.tensor([0, 1], dtype=torch.int32), none, none)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from outrider.kernels import kv_compact as kv_compact_module
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.native import NativeUnavailable, build, decoder, rolls
+from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.native import NativeUnavailable, build, decoder, moves, rolls
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.models import native
@@ -24,8 +27,20 @@ from tests.models.runs import PAGE_SIZE, chunks, step, whole
 Load = Callable[..., LlamaModel]
 
 _ABLE = [level for level in build.levels() if level.needs <= build._cpu_flags()]
+_TILES = Path(__file__).parent / "tiles.h"
+_EMULATED = build.Level(
+    "tiles",
+    (
+        *("-march=x86-64-v4", "-mavx512bf16", "-D__AMX_BF16__", "-include", str(_TILES)),
+        f"-DTILES={zlib.crc32(_TILES.read_bytes())}",
+    ),
+    build._V4 | {"avx512_bf16"},
+)
 _TRIED = [_ABLE[0], *(level for level in _ABLE[1:] if level.name in ("avx512bf16", "avx2"))]
+if _ABLE[0].name == "avx512bf16":
+    _TRIED.append(_EMULATED)
 _LENGTH = 150
+_PAGE_SIZES = (1, 6, 8, 16, 16, 48)
 _WIDE = {"hidden_size": 256, "intermediate_size": 208, "num_attention_heads": 4, "head_dim": 64}
 _tries = settings(max_examples=10, deadline=None)
 
@@ -115,15 +130,16 @@ def test_a_row_has_the_same_bits_however_it_comes(
     @_tries
     @given(st.randoms(use_true_random=False))
     def tried(random: Any) -> None:
-        pool = model.new_pool(120, PAGE_SIZE)
+        size = random.choice(_PAGE_SIZES)
+        pool = model.new_pool(2 * 480 // size, size)
         _poison(pool)
-        pages = random.sample(range(60), 60)
+        pages, free = random.sample(range(480 // size), 480 // size), range(480 // size, 2 * 480 // size)
         at = random.randrange(1, 100)
         lengths = [*_parts(random, at)]
         got = chunks(model, pool, ids[:at], lengths, pages)
         assert torch.equal(got, wanted[:at])
         nodes, parents, spine = _bushy(random, ids, at, random.randrange(1, 20))
-        other = SequenceRows(9, 0, range(60, 70))
+        other = SequenceRows(9, 0, free)
         parts = [(tokens(9, 5), other), (torch.tensor(nodes), SequenceRows(len(nodes), at, pages, parents))]
         tree = step(model, pool, parts)[1]
         assert torch.equal(tree[spine], wanted[at : at + len(spine)])
@@ -138,7 +154,7 @@ def test_pages_are_narrow_where_pairs_are_multiplied(
     level = request.node.callspec.params["library"].name
     _save(tmp_path, **_WIDE | {"head_dim": head_dim})
     pool = LlamaModel.load(tmp_path, dtype=dtype).new_pool(1, PAGE_SIZE)
-    narrow = level in ("amx", "avx512bf16") and (dtype, head_dim) == ("bfloat16", 64)
+    narrow = level in ("amx", "tiles", "avx512bf16") and (dtype, head_dim) == ("bfloat16", 64)
     assert pool.dtype == (torch.bfloat16 if narrow else torch.float32)
 
 
@@ -153,6 +169,42 @@ def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     step(model, pool, [(nodes[:3], SequenceRows(3, 40, pages, parents[:3]))])
     got = step(model, pool, [(nodes[3:], SequenceRows(3, 40, pages, parents))])[0]
     assert torch.equal(got[[0, 2]], wanted[[42, 43]])
+
+
+@pytest.mark.parametrize("size", [1, 6, 16, 48])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_accepted_rows_are_found_where_they_were_moved(
+    library: ctypes.CDLL, load: Load, dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_compact_module, "native_move", lambda: moves.move_of(library))
+    model, ids = load(dtype), tokens(_LENGTH)
+    wanted = whole(model, ids)
+    pool, pages = model.new_pool(192 // size, size), [*range(192 // size)][::-1]
+    _poison(pool)
+    chunks(model, pool, ids[:45], [45], pages)
+    nodes = torch.stack([ids[7], ids[45], ids[8], ids[46], ids[47], ids[9]])
+    step(model, pool, [(nodes, SequenceRows(6, 45, pages, [-1, -1, 1, 1, 3, 4]))])
+    kv_compact(pool, pages, 45, [1, 3, 4])
+    got = step(model, pool, [(ids[48:60], SequenceRows(12, 48, pages))])[0]
+    assert torch.equal(got, wanted[48:60])
+
+
+@pytest.mark.parametrize("size", [8, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_branch_of_no_numbers_spoils_no_other(library: ctypes.CDLL, dtype: str, size: int, tmp_path: Path) -> None:
+    theirs, broken = _save(tmp_path, **_WIDE), 5
+    with torch.no_grad():
+        theirs.model.embed_tokens.weight[broken] = float("nan")
+    theirs.save_pretrained(tmp_path)
+    model, ids = LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH)
+    ids = ids.where(ids != broken, 6)
+    wanted = whole(model, ids)
+    pool, pages = model.new_pool(96 // size, size), range(96 // size)
+    chunks(model, pool, ids[:45], [45], pages)
+    nodes = torch.tensor([broken, broken, broken, int(ids[45]), broken])
+    got = step(model, pool, [(nodes, SequenceRows(5, 45, pages, [-1, 0, 1, -1, 0]))])[0]
+    assert torch.equal(got[3], wanted[45])
+    assert got[2].isnan().all()
 
 
 def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
@@ -205,7 +257,7 @@ def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[in
 @pytest.mark.parametrize("vocabulary", [1, 67, 4096])
 def test_dice_are_those_of_the_reference(library: ctypes.CDLL, vocabulary: int) -> None:
     seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
-    positions = torch.tensor([0, 1000, 2**32 - 1]).repeat(4)
+    positions = torch.tensor([0, 7070, 2**32 - 1]).repeat(4)  # seed 7 at 7070 has a word that rounds to 1
     expected = reference.log_exponentials(seeds, positions, vocabulary)
     assert torch.equal(rolls.roll_of(library)(seeds, positions, vocabulary), expected)
 
@@ -226,6 +278,9 @@ def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
         run(0, 0, [4])
     pool = KvPool(3, 4, PAGE_SIZE, 2, 64, torch.bfloat16)
     with pytest.raises(ValueError, match="this decoder keeps them"):
+        run(0, 0, [0])
+    model, pool = load("bfloat16"), KvPool(model.config.layers, 4, PAGE_SIZE, 2, 64, torch.bfloat16)
+    with pytest.raises(ValueError, match=r"this decoder keeps them|not packed"):
         run(0, 0, [0])
 
 

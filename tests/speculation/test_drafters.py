@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, Opening
+from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.speculation.suffix_drafter import SuffixDrafter
@@ -64,3 +66,23 @@ def test_ngram_copies_what_followed_the_last_time() -> None:
     assert list(tree.tokens)[:2] == [5, 9]
     drafter.commit(1, 9, [77])
     assert drafter.draft() == []
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=8))
+def test_ngram_finds_the_latest_place_of_the_longest_run(parts: list[list[int]]) -> None:
+    drafter, tokens = NgramDrafter(DrafterContext("v", 3, 1000, options={"most": 3})), [0, *parts[0]]
+    drafter.open(1, Opening(tokens, Sampling(), 31))
+    for part in parts[1:]:
+        _check_ngram(drafter.draft(), tokens)
+        drafter.commit(1, len(tokens), part)
+        tokens = tokens + part
+    _check_ngram(drafter.draft(), tokens)
+
+
+def _check_ngram(drafted: list[tuple[int, DraftTree]], tokens: list[int]) -> None:
+    for length in (4, 3, 2):
+        for end in range(len(tokens) - 1, length - 1, -1):
+            if tokens[end - length : end] == tokens[-length:]:
+                assert [list(tree.tokens) for _, tree in drafted] == [tokens[end : end + 3]]
+                return
+    assert drafted == []

@@ -19,7 +19,7 @@ from outrider.models.text import Tokenizer
 
 from tests.toy_model import save_toy
 
-VOCABULARY = 50
+VOCABULARY = 150
 GREEDY, WARM = Sampling(), Sampling(1.0, Truncation(top_k=20), 5)
 
 
@@ -162,6 +162,43 @@ def test_of_a_few_the_eldest_are_drafted_for_and_the_others_later(directory: Pat
         alone = drafter(directory)
         alone.open(session, Opening([session, 2, 3, 4], GREEDY, 31))
         assert best_path(tree)[:3] == best_path(settle(alone)[session])[:3]
+
+
+def values(tree: DraftTree) -> list[float]:
+    """How likely the path to each node is."""
+    found: list[float] = []
+    for parent, confidence in zip(tree.parents, tree.confidences, strict=True):
+        found.append(confidence * (found[parent] if parent >= 0 else 1.0))
+    return found
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM])
+def test_nodes_that_no_step_would_buy_are_not_grown(directory: Path, sampling: Sampling) -> None:
+    made = drafter(directory, least_value=0.0, ahead=12, children=2, sent=500)
+
+    def grown(session: int) -> list[float]:
+        made.open(session, Opening([3, 1, 4, 1, 5], sampling, 500))
+        tree = settle(made)[session]
+        return sorted({values(tree)[parent] for parent in tree.parents if parent >= 0})
+
+    free = grown(1)
+    made.price(free[5] - 1e-5, 0.0)
+    assert free[0] < grown(2)[0] == pytest.approx(free[5])
+
+
+def test_nothing_is_grown_while_that_costs_more_than_it_promises(directory: Path) -> None:
+    made, tokens = drafter(directory, least_value=0.0), [3, 1, 4, 1, 5]
+    made.open(1, Opening(tokens, GREEDY, 31))
+    tree = settle(made)[1]
+    assert max(tree.parents) >= 0
+    made.price(0.0, 1e12)
+    wrong = next(token for token in range(VOCABULARY) if token not in tree.tokens)
+    made.commit(1, len(tokens), [wrong])
+    tree = settle(made)[1]
+    assert tree.length == len(tokens) + 1
+    assert set(tree.parents) == {-1}
+    made.price(0.0, 0.0)
+    assert max(settle(made)[1].parents) >= 0
 
 
 def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:

@@ -41,3 +41,14 @@ class EverythingDrafter:
             (session, DraftTree(length, self._tokens, self._parents, sure, self.name))
             for session, length in self._lengths.items()
         ]
+
+
+class Bargainer(EverythingDrafter):
+    """Notes the prices that it is told."""
+
+    def __init__(self, vocabulary: int, depth: int) -> None:
+        super().__init__(vocabulary, depth)
+        self.told: list[tuple[float, float]] = []
+
+    def price(self, guess: float, second: float) -> None:
+        self.told.append((guess, second))

@@ -16,6 +16,7 @@ from outrider.models.speculation import DrafterContext, MergedTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
+from outrider.verifier.budget import CostCurve
 from outrider.verifier.edits import EditBatch
 from outrider.verifier.engine import Engine
 from outrider.verifier.scheduler import QueueFull
@@ -24,7 +25,7 @@ from outrider.wire.frames import Finish, Frame
 
 from tests.toy_model import save_toy
 from tests.verifier.conftest import MakeEngine
-from tests.verifier.drafters import EverythingDrafter
+from tests.verifier.drafters import Bargainer, EverythingDrafter
 
 VOCABULARY = 50
 
@@ -254,6 +255,17 @@ class Watcher(EverythingDrafter):
 
     def see(self, session: int, hidden: torch.Tensor) -> None:
         self.seen.append((self.tokens, hidden.clone()))
+
+
+@pytest.mark.parametrize("per_row", [0.0, 0.5])
+def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, per_row: float) -> None:
+    bargainer = Bargainer(50, 1)
+    engine = make_engine(50, [bargainer], cost=CostCurve([1, 1001], [1.0, 1.0 + 1000 * per_row]))
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(1.0, seed=1), 20))
+    while engine.busy:
+        engine.step()
+    assert len(bargainer.told) >= 9
+    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.told)
 
 
 @pytest.mark.parametrize("prompt", [3, 20])

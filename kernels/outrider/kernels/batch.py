@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -56,12 +56,8 @@ class Tree:
     @classmethod
     def hang(cls, parents: Sequence[int]) -> Tree:
         """The tree of ``parents``; ValueError where a parent does not come before its child."""
-        depths: list[int] = []
-        paths: list[int] = []
+        depths, paths = _depths(parents), list[int]()
         for node, parent in enumerate(parents):
-            if not -1 <= parent < node:
-                raise ValueError(f"parent {parent} of node {node} is not one of -1 to {node - 1}")
-            depths.append(depths[parent] + 1 if parent >= 0 else 0)
             paths.append((paths[parent] if parent >= 0 else 0) | 1 << node)
         return cls(depths, paths)
 
@@ -79,24 +75,25 @@ class RaggedBatch:
     Attributes:
         sequences: as given.
         starts: first row of each sequence in the step.
-        trees: shape of each sequence's tree; None for a causal chunk.
         rows: rows of the step.
         host_positions: int64 [rows], absolute position of each row: context plus depth.
         positions: the same on the device.
     """
 
-    __slots__ = ("_slots", "host_positions", "page_size", "positions", "rows", "sequences", "starts", "trees")
+    __slots__ = ("_slots", "_trees", "host_positions", "page_size", "positions", "rows", "sequences", "starts")
 
     def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
         self.sequences = tuple(sequences)
         self.page_size = page_size
-        self.trees = [None if s.parents is None else Tree.hang(s.parents) for s in self.sequences]
         *self.starts, self.rows = accumulate((s.rows for s in self.sequences), initial=0)
+        positions: list[int] = []
         for sequence in self.sequences:
+            positions += _positions(sequence)
             _check(sequence, page_size)
-        self.host_positions = np.array([*chain.from_iterable(map(_positions, self.sequences, self.trees))])
+        self.host_positions = np.array(positions)
         self.positions = torch.from_numpy(self.host_positions).to(device)
         self._slots: torch.Tensor | None = None
+        self._trees: list[Tree | None] | None = None
 
     @classmethod
     def build(
@@ -110,6 +107,13 @@ class RaggedBatch:
         if not sequences:
             raise ValueError("a step has at least one sequence")
         return cls(sequences, page_size, device)
+
+    @property
+    def trees(self) -> list[Tree | None]:
+        """Shape of each sequence's tree; None for a causal chunk."""
+        if self._trees is None:
+            self._trees = [None if s.parents is None else Tree.hang(s.parents) for s in self.sequences]
+        return self._trees
 
     @property
     def slots(self) -> torch.Tensor:
@@ -128,11 +132,20 @@ def row_slots(sequence: SequenceRows, page_size: int, first: int, count: int) ->
     return slots[first - page * page_size :][:count]
 
 
-def _positions(sequence: SequenceRows, tree: Tree | None) -> Iterable[int]:
-    rows, context = sequence.rows, sequence.context
-    if tree is None:
-        return range(context, context + rows)
-    return [context + depth for depth in tree.depths[-rows:]]
+def _positions(sequence: SequenceRows) -> Iterable[int]:
+    if sequence.parents is None:
+        return range(sequence.context, sequence.context + sequence.rows)
+    return _depths(sequence.parents, sequence.context)[-sequence.rows :]
+
+
+def _depths(parents: Sequence[int], top: int = 0) -> list[int]:
+    """Of each node, ``top`` for those that hang from the context; ValueError where the parents are no tree's."""
+    depths: list[int] = []
+    for node, parent in enumerate(parents):
+        if not -1 <= parent < node:
+            raise ValueError(f"parent {parent} of node {node} is not one of -1 to {node - 1}")
+        depths.append(depths[parent] + 1 if parent >= 0 else top)
+    return depths
 
 
 def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

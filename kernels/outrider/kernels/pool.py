@@ -21,12 +21,15 @@ class KvPool:
 
     Attributes:
         data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
+        packed: whether the compiled decoder alone reads the pages (`outrider.kernels.native`): in blocks of the largest
+            power of two of slots up to 16 that divides a page lie, of each key head, the keys as [head_dim / 2, block,
+            2] and then the values as [block / 2, head_dim, 2]. `data` tells their size then, and pages as a whole.
         scales: float32 [layers, pages * page_size, 2, kv_heads], by which the codes of an 8-bit pool are multiplied;
             None for other pools.
         slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
 
     Raises:
-        ValueError: the dtype is none of `POOL_DTYPES`.
+        ValueError: the dtype is none of `POOL_DTYPES`, or pages of another than bfloat16 are to be packed.
     """
 
     def __init__(
@@ -38,10 +41,13 @@ class KvPool:
         head_dim: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        packed: bool = False,
     ) -> None:
         if dtype not in POOL_DTYPES:
             raise ValueError(f"keys and values in {dtype}; they are kept in one of {', '.join(map(str, POOL_DTYPES))}")
-        self.pages = pages
+        if packed and dtype != torch.bfloat16:
+            raise ValueError(f"packed pages in {dtype}; only those in bfloat16 are packed")
+        self.pages, self.packed = pages, packed
         self.page_size = page_size
         self.kv_heads = kv_heads
         self.head_dim = head_dim

@@ -35,7 +35,7 @@ def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quanti
 
 def _layout(pool: KvPool) -> list[str]:
     layers, _, *slot = pool.data.shape
-    return [f"layers {layers}", f"slot {slot}", f"page {pool.page_size}", str(pool.dtype)]
+    return [f"layers {layers}", f"slot {slot}", f"page {pool.page_size}", str(pool.dtype), f"packed {pool.packed}"]
 
 
 def _code(model: LlamaModel) -> list[str]:

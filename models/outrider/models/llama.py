@@ -120,7 +120,8 @@ class LlamaModel:
         config = self.config
         triton = takes_triton(self.device)
         dtype = self._forward.kv_dtype
-        pool = KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device)
+        packed = self.compiled is not None and self.compiled.packs_pages
+        pool = KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device, packed)
         if triton:
             try:
                 check_attention(pool, config.heads, self.dtype)

@@ -46,15 +46,13 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
 
     Args:
         guesses: guessed tokens.
-        parents: index of each guess's parent, -1 for the sequence's end.
+        parents: index of each guess's parent, which stands before it; -1 for the sequence's end.
         drawn: the token that is decided at each row, one more than there are guesses.
     """
-    if not guesses:
-        return Accepted([0], [drawn[0]])
-    rows_and_guesses = [*enumerate(zip(parents, guesses, strict=True), start=1)]
-    children = {(parent + 1, token): row for row, (parent, token) in reversed(rows_and_guesses)}
-    rows, tokens = [0], [drawn[0]]
-    while (row := children.get((rows[-1], tokens[-1]))) is not None:
-        rows.append(row)
-        tokens.append(drawn[row])
+    rows, tokens, at = [0], [drawn[0]], -1
+    for node, (parent, token) in enumerate(zip(parents, guesses, strict=True)):
+        if parent == at and token == tokens[-1]:
+            at = node
+            rows.append(node + 1)
+            tokens.append(drawn[node + 1])
     return Accepted(rows, tokens)

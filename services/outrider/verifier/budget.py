@@ -7,6 +7,7 @@ the probability that they are right; the first B are bought, with B the one that
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -27,6 +28,8 @@ class CostCurve:
 
     rows: Sequence[int]
     seconds: Sequence[float]
+    _table: array[float] = field(default_factory=lambda: array("d"), init=False, repr=False, compare=False)
+    _least: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows: int) -> float:
         """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
@@ -45,11 +48,25 @@ class CostCurve:
         A guess pays where it brings more tokens a second than the step does without, and no row costs less than the
         cheapest of them.
         """
+        if (rows, most) not in self._least:
+            if len(self._least) >= _REMEMBERED:
+                self._least.clear()
+            self._least[rows, most] = self._cheapest(rows, most)
+        return sequences * self._least[rows, most]
+
+    def table(self, rows: int, more: int) -> int:
+        """Address of float64 seconds of steps of ``rows`` rows and of up to so many ``more``; until the next call."""
+        if len(self._table) <= rows + more:
+            self._table.extend([self(each) for each in range(len(self._table), rows + more + 1)])
+        return self._table.buffer_info()[0] + rows * self._table.itemsize
+
+    def _cheapest(self, rows: int, most: int) -> float:
+        """What a guess's row adds where that is least, beside the step without guesses."""
         points = [(rows, self(rows))]
         points += [point for point in zip(self.rows, self.seconds, strict=True) if rows < point[0] < rows + most]
         points.append((rows + max(most, 1), self(rows + max(most, 1))))
         slopes = [_slope(left, right) for left, right in pairwise(points)]
-        return sequences * min(slopes) / points[0][1]
+        return min(slopes) / points[0][1]
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
@@ -101,8 +118,10 @@ class Pace:
 
 
 _LEARN, _FADE = 0.1, 0.01
+_REMEMBERED = 4096
 _PRIOR, _KEEP = 8.0, 0.995
-_EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
+EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
+"""Confidences between bins."""
 _CENTRES = [1 / (1 + math.exp(-odds - 0.5)) for odds in range(-8, 8)]
 
 
@@ -112,22 +131,29 @@ class Calibrator:
 
     Confidences fall into bins by their odds; each bin starts from its own centre and learns from what the target said,
     older outcomes counting less.
+
+    Attributes:
+        address: where the float64 probabilities of the bins are, of those up to each of `EDGES` and of the last.
     """
 
     _hits: list[float] = field(default_factory=lambda: [_PRIOR * centre for centre in _CENTRES])
     _trials: list[float] = field(default_factory=lambda: [_PRIOR] * len(_CENTRES))
-    _rates: list[float] = field(default_factory=lambda: list(_CENTRES))
+    _rates: array[float] = field(default_factory=lambda: array("d", _CENTRES))
+    address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.address = self._rates.buffer_info()[0]
 
     def __call__(self, confidence: float) -> float:
         """Probability that a guess of this confidence is right."""
-        return self._rates[bisect_left(_EDGES, confidence)]
+        return self._rates[bisect_left(EDGES, confidence)]
 
     def learn(self, confidence: float, right: bool) -> None:
         """Takes in one outcome of a guess whose parent was right."""
-        index = bisect_left(_EDGES, confidence)
-        self._hits[index] = self._hits[index] * _KEEP + right
-        self._trials[index] = self._trials[index] * _KEEP + 1
-        self._rates[index] = self._hits[index] / self._trials[index]
+        index = bisect_left(EDGES, confidence)
+        self._hits[index] = hits = self._hits[index] * _KEEP + right
+        self._trials[index] = trials = self._trials[index] * _KEEP + 1
+        self._rates[index] = hits / trials
 
 
 def buy(

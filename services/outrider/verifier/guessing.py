@@ -19,7 +19,9 @@ from outrider.models.speculation import (
     merge,
 )
 from outrider.verifier.accept import Accepted
-from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.budget import Calibrator, CostCurve, Pace
+from outrider.verifier.going_rate import GoingRate
+from outrider.verifier.purchase import Prospect, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
@@ -65,7 +67,8 @@ class Guessing:
         self._sparing = {drafter.name: drafter for drafter in drafters if isinstance(drafter, SparingDrafter)}
         self._few: dict[str, int] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._pace, self._worth = Pace(), worth
+        self._purchase = best_purchase(self._calibrators)
+        self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
         self._known = {drafter.name for drafter in drafters}
         self._heard: set[str] = set()
         self._bought: Counter[str] = Counter()
@@ -91,9 +94,10 @@ class Guessing:
         return opening
 
     def follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
-        """Moves on behind ``tokens``, decided after ``length`` others; the newest at ``row`` of the last step."""
-        trees = {source: tree.after(tokens) for source, tree in sequence.trees.items()}
-        sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
+        """Moves on behind ``tokens``, decided after ``length`` others; the newest at ``row`` of the last step.
+
+        Trees stay as they are until guesses are bought: most are replaced before that.
+        """
         for drafter in self._local:
             drafter.commit(sequence.number, length, tokens)
         for seeing in self._seeing:
@@ -138,19 +142,34 @@ class Guessing:
         """The guesses that the step verifies, for each sequence that decodes."""
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
-        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
-        candidates = [self._candidates(sequence, least) for sequence in plan.decoding]
-        caps = [sequence.request.max_nodes or limits.guesses_each for sequence in plan.decoding]
-        tenants = [sequence.request.tenant for sequence in plan.decoding] if limits.guesses_tenant else None
         surcharge = self._pace(self._regime, True) / self._pace(self._regime, False)
-        bought = buy(candidates, caps, plan.rows, most, self._cost, surcharge, tenants, limits.guesses_tenant)
-        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought, strict=True)]
+        terms = Terms(plan.rows, most, least, self._cost, surcharge, limits.guesses_tenant)
+        bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
+        for owner, dead in bought.dead:
+            _drop(plan.decoding[owner], dead)
+        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        for guess, number in bought.drafted.items():
+            self.counts.drafted[guess] += number
+        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
 
-    def _candidates(self, sequence: Sequence, least: float) -> MergedTree:
-        depth = min(sequence.left - 1, self._scheduler.limits.context_length - len(sequence.tokens) - 1)
-        if depth <= 0 or not sequence.trees:
+    def _prospect(self, sequence: Sequence, least: float) -> Prospect:
+        request, tokens = sequence.request, sequence.tokens
+        depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
+        cap, greedy = request.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
+        ready = None
+        if sequence.guide is not None or self._weighs(sequence):
+            ready = self._candidates(sequence, depth, least)
+        trees = list(sequence.trees.values())
+        if len(trees) > 1:
+            trees.sort(key=lambda tree: self._usual[tree.drafter])
+        return Prospect(tokens, trees, depth, cap, greedy, request.tenant, ready)
+
+    def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
+        """What a sequence may buy whose guesses are weighed by the rule, or pruned by a grammar."""
+        _age(sequence)
+        if not depth or not sequence.trees:
             return NO_GUESSES
         greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
         trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=lambda tree: self._usual[tree.drafter])
@@ -189,16 +208,16 @@ class Guessing:
 
         What a drafter is worth is what nobody cheaper had guessed as well.
         """
-        reached = set(accepted.rows)
-        greedy = sequence.request.sampling.greedy
-        for node, (parent, drafter) in enumerate(zip(guesses.parents, guesses.drafters, strict=True)):
+        reached, greedy, counts = set(accepted.rows), sequence.request.sampling.greedy, self.counts
+        told = zip(guesses.parents, guesses.drafters, guesses.depths, guesses.firsts, guesses.confidences, strict=True)
+        for row, (parent, drafter, depth, first, confidence) in enumerate(told, 1):
+            self._bought[first] += 1
+            counts.bought[drafter, depth] += 1
             if parent + 1 in reached:
-                self._calibrators[drafter, greedy].learn(guesses.confidences[node], node + 1 in reached)
-        right = [row - 1 for row in accepted.rows[1:]]
-        self._bought.update(guesses.firsts)
-        self._accepted.update(guesses.firsts[node] for node in right)
-        self.counts.bought.update(zip(guesses.drafters, guesses.depths, strict=True))
-        self.counts.accepted.update((guesses.drafters[node], guesses.depths[node]) for node in right)
+                self._calibrators[drafter, greedy].learn(confidence, row in reached)
+            if row in reached:
+                self._accepted[first] += 1
+                counts.accepted[drafter, depth] += 1
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
@@ -209,6 +228,9 @@ class Guessing:
             expected = cost * self._pace(regime, guessing)
             if guessing or self._worth.is_plain(regime, admitted):
                 self._pace.learn(regime, guessing, cost, max(seconds - waited, 0.0))
+            tokens = len(plan.decoding) + sum(self._accepted.values())
+            next_row = (self._cost(rows + 1) - cost) * self._pace(regime, guessing)
+            self._rate.learn(regime, tokens, seconds, next_row)
             plain = self._cost(plan.rows) * self._pace(regime, False)
             row = max(cost * self._pace(regime, guessing) - plain, 0.0) / max(rows - plan.rows, 1)
             self._weigh(plan, admitted, Prices(plain / len(plan.decoding), row, seconds, len(plan.decoding)))
@@ -239,3 +261,13 @@ class Guessing:
         self._few = {name: few for name in self._sparing if self._worth.tries_few(self._regime, name)}
         for sequence in plan.decoding if self.quiet else ():
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in self.quiet}
+
+
+def _drop(sequence: Sequence, dead: DraftTree) -> None:
+    sequence.trees = {source: tree for source, tree in sequence.trees.items() if tree is not dead}
+
+
+def _age(sequence: Sequence) -> None:
+    """Cuts a sequence's trees to what still agrees with its tokens."""
+    trees = {source: tree.after(sequence.tokens[tree.length :]) for source, tree in sequence.trees.items()}
+    sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}

@@ -78,7 +78,7 @@ class Sequence:
         pages: page ids in order.
         hashes: chain hashes of the leading full pages, as far as they were needed.
         published: leading pages offered to other sequences.
-        trees: guesses that hang from the current end, by where they came from.
+        trees: guesses that hang from the current end, or from where it was, by where they came from.
         guide: what the grammar allows next, where the request has one.
         rules: what edits its logits.
         echoed: leading tokens of the prompt that need no telling any more.

@@ -8,7 +8,13 @@ from torch import Tensor
 
 
 def move(pool: KvPool, sources: Tensor, places: Tensor) -> None:
-    """Moves what is at the slots ``sources`` to ``places``, both int64 [n]; a source of -1 moves nothing."""
+    """Moves what is at the slots ``sources`` to ``places``, both int64 [n]; a source of -1 moves nothing.
+
+    Raises:
+        ValueError: the pool is packed, for which there are only compiled moves.
+    """
+    if pool.packed:
+        raise ValueError("packed pages are moved by the compiled library alone")
     real = sources >= 0
     sources, places = sources[real], places[real]
     data = pool.data.view(torch.uint8) if pool.data.dtype == torch.float8_e4m3fn else pool.data

@@ -140,6 +140,7 @@ class NativeDecoder:
 
     Attributes:
         kv_dtype: what keys and values are kept in.
+        packs_pages: whether pools have to be packed.
         library: that it is of.
         model: as the library has it.
         handle: by which the library knows the decoder.
@@ -184,6 +185,7 @@ class NativeDecoder:
         )  # fmt: skip
         self.model = model
         self.kv_dtype = torch.bfloat16 if self.library.outrider_keeps_bf16(model) else torch.float32
+        self.packs_pages = self.kv_dtype == torch.bfloat16
         self.handle = self.library.outrider_new(model)
         weakref.finalize(self, self.library.outrider_free, self.handle)
 
@@ -193,17 +195,16 @@ class NativeDecoder:
         Args:
             ids: int64 [rows] tokens, sequence after sequence.
             batch: where the rows stand.
-            pool: of `kv_dtype`.
+            pool: of `kv_dtype`, packed if `packs_pages`.
 
         Returns:
             float32 [rows, hidden] after the last norm.
 
         Raises:
             IndexError: a position or an id is beyond the model's.
-            ValueError: the pool is of another dtype, a page is not in it, or a tree has more nodes than can be walked.
+            ValueError: the pool is of another kind, a page is not in it, or a tree has more nodes than can be walked.
         """
-        if pool.dtype != self.kv_dtype:
-            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
+        self.check(pool)
         hidden = torch.empty(batch.rows, self._shape.hidden)
         sequences = Sequences(batch)
         step = _Step(
@@ -214,6 +215,13 @@ class NativeDecoder:
             kind, text = _FAULTS[fault]
             raise kind(text)
         return hidden
+
+    def check(self, pool: KvPool) -> None:
+        """`ValueError` unless ``pool`` is of `kv_dtype`, and packed where that is bfloat16."""
+        if pool.dtype != self.kv_dtype:
+            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
+        if pool.packed != self.packs_pages:
+            raise ValueError(f"the pool is {'' if pool.packed else 'not '}packed; this decoder's are the other way")
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from array import array
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_float, c_int32, c_int64, c_uint64, c_void_p
 from dataclasses import astuple, dataclass
@@ -40,6 +41,21 @@ class DraftShape:
     least_value: float
 
 
+class DraftPrice(NamedTuple):
+    """What guesses have to bring so that they pay, in tokens; zeros where drafting costs nothing.
+
+    Attributes:
+        guess: of a guess that is verified: a node less likely than this is not grown.
+        second: of a second spent on drafting: a run is made where the nodes that it grows are together likely enough.
+    """
+
+    guess: float = 0.0
+    second: float = 0.0
+
+
+FREE = DraftPrice()
+
+
 class Grown(NamedTuple):
     """A session's tree behind the first ``length`` tokens of its sequence, parents before their children."""
 
@@ -70,8 +86,11 @@ class _Opening(Structure):
     )
 
 
-class _Tree(Structure):
-    _fields_ = (("number", c_int64), *((name, c_int32) for name in ("length", "first", "count")))
+_TREE = np.dtype([("number", np.int64), *((name, np.int32) for name in ("length", "first", "count"))], align=True)
+
+
+class _Price(Structure):
+    _fields_ = (("guess", c_float), ("second", c_float))
 
 
 class _Nodes(Structure):
@@ -83,28 +102,27 @@ class NativeDrafts:
 
     Args:
         decoder: the model.
-        pool: empty pages for it.
+        pool: empty pages of its kind.
         shape: how trees grow.
 
     Raises:
-        ValueError: the pool is not of the decoder's dtype, or the shape has more children than there is room for.
+        ValueError: the pool is not of the decoder's kind, or the shape has more children than there is room for.
     """
 
     def __init__(self, decoder: NativeDecoder, pool: KvPool, shape: DraftShape) -> None:
-        if pool.dtype != decoder.kv_dtype:
-            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {decoder.kv_dtype}")
+        decoder.check(pool)
         if not 1 <= shape.children <= MOST_CHILDREN:
             raise ValueError(f"{shape.children} children; there may be 1 to {MOST_CHILDREN}")
         self._decoder, self._pool = decoder, pool
         self._library = _typed(decoder.library)
         *counts, context_length, least_value = astuple(shape)
         inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value)
-        strides = [stride * pool.data.element_size() for stride in pool.data.stride()[:2]]
         self._handle = self._library.outrider_drafts_new(
-            decoder.handle, decoder.model, inner, pool.data.data_ptr(), *strides
+            decoder.handle, decoder.model, inner, pool.data.data_ptr(), pool.data.stride(0)
         )
         weakref.finalize(self, self._library.outrider_drafts_free, self._handle)
         self._open: set[int] = set()
+        self._make_room(0, 0)
 
     def open(
         self, number: int, tokens: Sequence[int], most: int, seed: int, temperature: float, truncation: Truncation
@@ -129,8 +147,8 @@ class NativeDrafts:
 
     def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
         """``tokens`` were decided behind ``length`` others; a session that has another length ends."""
-        ids = np.array(tokens, np.int32)
-        self._library.outrider_drafts_commit(self._handle, number, length, ids.ctypes.data, len(ids))
+        ids = array("i", tokens)
+        self._library.outrider_drafts_commit(self._handle, number, length, ids.buffer_info()[0], len(ids))
 
     def close(self, number: int) -> None:
         """Ends a session, if there is one of this number."""
@@ -143,37 +161,44 @@ class NativeDrafts:
         free: int = self._library.outrider_drafts_free_pages(self._handle)
         return free
 
-    def draft(self, rounds: int, most: int, sessions: int | None = None) -> list[Grown]:
-        """Runs the model up to ``rounds`` times; the trees that are better now, of up to ``most`` nodes each.
+    def draft(self, rounds: int, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[Grown]:
+        """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
 
         With ``sessions`` only so many are guessed at, those of the lowest numbers.
         """
         room = len(self._open)
-        trees = (_Tree * room)()
-        tokens, parents = np.empty((2, room * most), np.int32)
-        confidences = np.empty(room * most, np.float32)
-        nodes = _Nodes(tokens.ctypes.data, parents.ctypes.data, confidences.ctypes.data)
+        if room > len(self._trees) or room * most > len(self._reals):
+            self._make_room(2 * room, 2 * room * most)
+        asked = room if sessions is None else sessions
         count = self._library.outrider_drafts_draft(
-            self._handle, rounds, room if sessions is None else sessions, most, trees, byref(nodes)
+            self._handle, rounds, asked, most, byref(_Price(*price)), self._told, byref(self._nodes)
         )
+        trees: list[tuple[int, int, int, int]] = self._trees[:count].tolist()
+        size = max((first + nodes for _, _, first, nodes in trees), default=0)
+        tokens, parents = self._words[:, :size].tolist()
+        confidences = self._reals[:size].tolist()
         return [
-            Grown(
-                tree.number,
-                tree.length,
-                *(row[tree.first : tree.first + tree.count].tolist() for row in (tokens, parents, confidences)),
-            )
-            for tree in trees[:count]
+            Grown(number, length, *(part[first : first + nodes] for part in (tokens, parents, confidences)))
+            for number, length, first, nodes in trees
         ]
+
+    def _make_room(self, trees: int, nodes: int) -> None:
+        self._trees, self._words = np.empty(trees, _TREE), np.empty((2, nodes), np.int32)
+        self._reals = np.empty(nodes, np.float32)
+        self._told = self._trees.ctypes.data
+        self._nodes = _Nodes(*(part.ctypes.data for part in (*self._words, self._reals)))
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     """The library with the types of what is called here."""
-    loaded.outrider_drafts_new.argtypes = (c_void_p, POINTER(Model), POINTER(_Shape), c_void_p, c_int64, c_int64)
+    loaded.outrider_drafts_new.argtypes = (c_void_p, POINTER(Model), POINTER(_Shape), c_void_p, c_int64)
     loaded.outrider_drafts_new.restype = c_void_p
     loaded.outrider_drafts_free.argtypes = (c_void_p,)
     loaded.outrider_drafts_open.argtypes = (c_void_p, POINTER(_Opening))
     loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
-    loaded.outrider_drafts_draft.argtypes = (*(c_void_p, c_int32, c_int32, c_int32, POINTER(_Tree), POINTER(_Nodes)),)
+    loaded.outrider_drafts_draft.argtypes = (
+        *(c_void_p, c_int32, c_int32, c_int32, POINTER(_Price), c_void_p, POINTER(_Nodes)),
+    )
     return loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_int64, c_void_p
+from ctypes import POINTER, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 
 from outrider.kernels.backend import choice
@@ -12,7 +12,7 @@ from outrider.kernels.native.build import NativeUnavailable, library
 from outrider.kernels.pool import KvPool
 
 Move = Callable[[KvPool, Sequence[int], Sequence[int]], None]
-"""Has each of some places (slots) of a pool on the CPU, without scales, what was at its source before."""
+"""Has each of some places (slots) of a packed or float32 pool on the CPU what was at its source before."""
 
 
 @cache
@@ -29,12 +29,14 @@ def native_move() -> Move | None:
 def move_of(loaded: ctypes.CDLL) -> Move:
     """The function of a library."""
     call = loaded.outrider_move
-    call.argtypes = (c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(c_int64), POINTER(c_int64))
+    call.argtypes = (
+        *(c_void_p, c_int64, c_int64, c_int32, c_int32, c_int32, c_int, c_int64),
+        *(POINTER(c_int64), POINTER(c_int64)),
+    )
 
     def move(pool: KvPool, sources: Sequence[int], places: Sequence[int]) -> None:
-        count, data, size = len(sources), pool.data, pool.data.element_size()
-        layer, slot = data.stride(0) * size, data.stride(1) * size
-        slots = c_int64 * count
-        call(data.data_ptr(), data.shape[0], layer, slot, count, slots(*sources), slots(*places))
+        data, slots = pool.data, c_int64 * len(sources)
+        shape = data.shape[0], data.stride(0), pool.page_size, pool.kv_heads, pool.head_dim, pool.packed
+        call(data.data_ptr(), *shape, len(sources), slots(*sources), slots(*places))
 
     return move

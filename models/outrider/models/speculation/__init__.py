@@ -7,6 +7,7 @@ from outrider.models.speculation.drafter import (
     DrafterError,
     HiddenDrafter,
     Opening,
+    PricedDrafter,
     SparingDrafter,
 )
 from outrider.models.speculation.proposals import Proposal
@@ -23,6 +24,7 @@ __all__ = [
     "HiddenDrafter",
     "MergedTree",
     "Opening",
+    "PricedDrafter",
     "Proposal",
     "SparingDrafter",
     "VerifiedTree",

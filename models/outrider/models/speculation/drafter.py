@@ -116,6 +116,20 @@ class SparingDrafter(Drafter, Protocol):
 
 
 @runtime_checkable
+class PricedDrafter(Drafter, Protocol):
+    """A drafter that steps wait for, and that is told what its work costs them."""
+
+    def price(self, guess: float, second: float) -> None:
+        """What guesses have to bring from now on so that they pay, in tokens.
+
+        Args:
+            guess: of one that is verified: guesses less likely than this are not bought.
+            second: of a second in which the drafter has a step wait.
+        """
+        ...
+
+
+@runtime_checkable
 class HiddenDrafter(Drafter, Protocol):
     """A drafter that guesses from the target's own hidden states; it runs beside the target."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.native.drafts import FREE, DraftPrice
 from outrider.kernels.race_sample import race_topk
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
@@ -81,6 +83,7 @@ class EagerTrees:
         self._pool = model.new_pool(shape.pages, shape.page_size)
         self._pages = PageTable(shape.pages)
         self._sessions: dict[int, _Session] = {}
+        self._run_seconds = 0.0
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
@@ -132,14 +135,25 @@ class EagerTrees:
         return self._pages.available
 
     @torch.inference_mode()
-    def draft(self, most: int, sessions: int | None = None) -> list[tuple[int, DraftTree]]:
-        """One run of the model over the most promising nodes of all sequences; trees of up to ``most`` guesses.
+    def draft(self, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
+        """One run of the model over the most promising nodes of all sequences, if it pays; trees of ``most`` guesses.
 
         With ``sessions`` only so many are guessed at, those of the lowest numbers.
         """
-        works = self._plan(sessions)
+        works = self._plan(sessions, price)
         if not works:
             return []
+        began = perf_counter()
+        improved = self._run(works)
+        if all(work.nodes is not None for work in works):
+            known, took = self._run_seconds, perf_counter() - began
+            self._run_seconds = known + (min(took, 2 * known) - known) / 16 if known else took
+        return [
+            (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
+            for s in improved
+        ]
+
+    def _run(self, works: list[_Work]) -> list[_Session]:
         batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device=self._model.device)
         tokens = [token for work in works for token in work.tokens]
         ids = torch.tensor(tokens if self._map is None else self._map.read(tokens), device=self._model.device)
@@ -154,12 +168,9 @@ class EagerTrees:
             if work.draws:
                 self._hang(work, rows)
                 improved.append(work.session)
-        return [
-            (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
-            for s in improved
-        ]
+        return improved
 
-    def _plan(self, sessions: int | None) -> list[_Work]:
+    def _plan(self, sessions: int | None, price: DraftPrice) -> list[_Work]:
         known = sorted(self._sessions.values(), key=lambda s: s.number)
         live = [s for s in known if not s.muted and len(s.tokens) < self._context_length][:sessions]
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
@@ -168,11 +179,25 @@ class EagerTrees:
             if session.pending:
                 work, prefill = self._chunk(session, prefill)
             else:
-                work = self._growth(session, min(each, rows))
+                work = self._growth(session, min(each, rows), max(self._shape.least_value, price.guess))
                 rows -= len(work.tokens) if work else 0
             if work is not None:
                 works.append(work)
+        if not self._pays(works, price):
+            return []
+        for work in works:
+            for node in work.nodes or ():
+                work.session.tree.grow(node)
         return works
+
+    def _pays(self, works: list[_Work], price: DraftPrice) -> bool:
+        """Whether what the works' nodes are likely sums up to what a run costs; decided tokens are always taken in."""
+        promised = 0.0
+        for work in works:
+            if work.nodes is None:
+                return True
+            promised += sum(work.session.tree.nodes[node].value for node in work.nodes)
+        return promised >= price.second * self._run_seconds
 
     def _chunk(self, session: _Session, left: int) -> tuple[_Work | None, int]:
         rows = min(session.pending, left)
@@ -181,15 +206,13 @@ class EagerTrees:
         tokens = session.tokens[session.cached : session.cached + rows]
         return _Work(session, tokens, None, rows == session.pending), left - rows
 
-    def _growth(self, session: _Session, most: int) -> _Work | None:
+    def _growth(self, session: _Session, most: int, least: float) -> _Work | None:
         shape, tree = self._shape, session.tree
         most = min(most, shape.ahead - len(tree.grown))
         depth = self._context_length - len(session.tokens)
-        nodes = tree.frontier(most, shape.least_value, depth) if most > 0 else []
+        nodes = tree.frontier(most, least, depth) if most > 0 else []
         if not nodes or not self._room(session, session.cached + len(tree.grown) + len(nodes)):
             return None
-        for node in nodes:
-            tree.grow(node)
         return _Work(session, [tree.nodes[node].token for node in nodes], nodes, True)
 
     def _room(self, session: _Session, tokens: int) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from outrider.kernels.native.drafts import MOST_CHILDREN, DraftShape, NativeDrafts
+from outrider.kernels.native.drafts import FREE, MOST_CHILDREN, DraftPrice, DraftShape, NativeDrafts
 from outrider.models.llama import LlamaModel
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.eager_trees import EagerTrees
@@ -42,6 +42,7 @@ class ModelDrafter:
         self._opened: dict[int, Opening] = {}
         self._decided: dict[int, tuple[int, list[int]]] = {}
         self._native = self._native_drafts()
+        self._price = FREE
 
     def _native_drafts(self) -> NativeDrafts | None:
         decoder, shape = self._model.compiled, self._shape
@@ -100,6 +101,10 @@ class ModelDrafter:
         if "_eager" in self.__dict__:
             self._eager.close(session)
 
+    def price(self, guess: float, second: float) -> None:
+        """From now on grows what pays at these prices (see `outrider.models.speculation.PricedDrafter`)."""
+        self._price = DraftPrice(guess, second)
+
     @property
     def free_pages(self) -> int:
         """Pages that no session holds."""
@@ -121,9 +126,11 @@ class ModelDrafter:
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
         if self._native is not None:
-            for number, length, tokens, parents, confidences in self._native.draft(self._shape.rounds, most, sessions):
+            for number, length, tokens, parents, confidences in self._native.draft(
+                self._shape.rounds, most, sessions, self._price
+            ):
                 trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
-        return trees + (self._eager.draft(most, sessions) if "_eager" in self.__dict__ else [])
+        return trees + (self._eager.draft(most, sessions, self._price) if "_eager" in self.__dict__ else [])
 
 
 def _shape(options: dict[str, Any]) -> Shape:

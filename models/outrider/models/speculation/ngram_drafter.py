@@ -23,11 +23,13 @@ class _Session:
 
     def index(self) -> None:
         """Takes note of where each run of tokens was last followed by another token."""
-        for end in range(max(self.indexed, 1), len(self.tokens)):
-            for length in _CONFIDENCES:
-                if length <= end:
-                    self.seen[tuple(self.tokens[end - length : end])] = end
-        self.indexed = len(self.tokens)
+        size = len(self.tokens)
+        for length in _CONFIDENCES:
+            first = max(self.indexed, length)
+            recent = self.tokens[first - length : size - 1]
+            runs = zip(*(recent[place:] for place in range(length)), strict=False)
+            self.seen.update(zip(runs, range(first, size), strict=True))
+        self.indexed = size
 
     def find(self) -> tuple[int, int] | None:
         """Place behind the last occurrence of the longest run that ends the sequence, and the run's length."""

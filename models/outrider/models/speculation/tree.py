@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from operator import ge
 
 from outrider.models.speculation.proposals import Proposal
 
@@ -32,7 +34,7 @@ class DraftTree:
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.parents) == len(self.confidences):
             raise ValueError("a draft tree needs a parent and a confidence for each token")
-        if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
+        if any(map(ge, self.parents, count())) or min(self.parents, default=-1) < -1:
             raise ValueError("a node's parent must stand before it in the tree")
 
     def after(self, tokens: Sequence[int]) -> DraftTree | None:

@@ -5,36 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "pages.h"
 #include "vector.h"
 
 constexpr int SPAN = 32;  // positions of a block
-
-struct Sequence {
-  const int32_t* pages;
-  const int32_t* parents;  // [nodes], -1 at the top; null for a causal chunk
-  int32_t rows, context, nodes, first_row;
-};
-
-template <class T>
-struct Cache {
-  T* layer;  // [slots, 2, kv_heads, head_dim]
-  long slot_stride;
-  int32_t page_size, kv_heads, head_dim;
-
-  const T* key(const Sequence& s, long place, int head) const {
-    long slot = (long)s.pages[place / page_size] * page_size + place % page_size;
-    return layer + slot * slot_stride + head * head_dim;
-  }
-
-  // Keys of `count` positions from `from` on, a page at a time.
-  void keys(const Sequence& s, long from, int count, int head, const T** to) const {
-    for (int j = 0; j < count;) {
-      const T* at = key(s, from + j, head);
-      const int end = std::min<int>(count, j + page_size - (int)((from + j) % page_size));
-      for (; j < end; j++, at += slot_stride) to[j] = at;
-    }
-  }
-};
 
 struct Span {  // keys of up to 32 positions; values lie `values` floats behind
   const float* keys[SPAN];
@@ -87,7 +61,7 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
 
 // One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.
 template <int C, class Write>
-static void attend_rows(const Cache<float>& cache, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
+static void attend_rows(const PlainPages& cache, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
                         long begin, long end, std::vector<Running<C>>& running, const Write& write) {
   running.assign((end - begin) * group, Running<C>());
   Span span;

@@ -91,20 +91,19 @@ int outrider_race(const float* logits, int64_t n, int64_t vocabulary, const uint
   return !broken;
 }
 
-// Moves n slots of [layers, slots], of `layer` and `slot` bytes each; each place gets what was at its source before.
-void outrider_move(void* pool, int64_t layers, int64_t layer, int64_t slot, int64_t n, const int64_t* sources,
-                   const int64_t* places) {
-  std::vector<char> held(n * slot);
-  for (int64_t l = 0; l < layers; l++) {
-    char* at = (char*)pool + l * layer;
-    for (int64_t i = 0; i < n; i++) std::memcpy(&held[i * slot], at + sources[i] * slot, slot);
-    for (int64_t i = 0; i < n; i++) std::memcpy(at + places[i] * slot, &held[i * slot], slot);
-  }
+// Moves n tokens of a pool of [layers, slots, 2, kv_heads, head_dim] bfloat16, packed, or float32; each slot of `places`
+// gets the token that was at its source before.
+void outrider_move(void* pool, int64_t layers, int64_t layer_stride, int32_t page_size, int32_t kv_heads, int32_t head_dim,
+                   int is_bf16, int64_t n, const int64_t* sources, const int64_t* places) {
+  if (is_bf16)
+    move_tokens(pool, layers, layer_stride, PackedPages{{nullptr, page_size, kv_heads, head_dim}}, n, sources, places);
+  else
+    move_tokens(pool, layers, layer_stride, PlainPages{{nullptr, page_size, kv_heads, head_dim}}, n, sources, places);
 }
 
-void* outrider_drafts_new(void* decoder, const Model* model, const DraftShape* shape, void* pool, int64_t layer,
-                          int64_t slot) {
-  return new Drafts(*static_cast<AnyDecoder*>(decoder), *model, *shape, pool, layer, slot);
+void* outrider_drafts_new(void* decoder, const Model* model, const DraftShape* shape, void* pool,
+                          int64_t layer_stride) {
+  return new Drafts(*static_cast<AnyDecoder*>(decoder), *model, *shape, pool, layer_stride, outrider_keeps_bf16(model));
 }
 
 void outrider_drafts_free(void* drafts) { delete static_cast<Drafts*>(drafts); }
@@ -120,8 +119,8 @@ void outrider_drafts_commit(void* drafts, int64_t number, int32_t length, const 
 int32_t outrider_drafts_free_pages(void* drafts) { return static_cast<Drafts*>(drafts)->free_pages(); }
 
 // How many trees were written; there must be room for one of `most` nodes for each session.
-int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t sessions, int32_t most, DraftTree* trees,
-                              const DraftNodes* nodes) {
-  return static_cast<Drafts*>(drafts)->draft(rounds, sessions, most, trees, *nodes);
+int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t sessions, int32_t most,
+                              const DraftPrice* price, DraftTree* trees, const DraftNodes* nodes) {
+  return static_cast<Drafts*>(drafts)->draft(rounds, sessions, most, *price, trees, *nodes);
 }
 }

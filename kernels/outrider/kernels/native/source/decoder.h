@@ -5,20 +5,11 @@
 #include <vector>
 
 #include "attention.h"
-#include "attention_pairs.h"
-#include "attention_tiles.h"
+#include "attention_packed.h"
 #include "linear.h"
 #include "model.h"
 #include "team.h"
 #include "vector.h"
-
-#if defined(__AMX_BF16__)
-template <int D>
-using NarrowAttention = TileAttention<D>;
-#elif defined(__AVX512BF16__)
-template <int D>
-using NarrowAttention = PairAttention<D>;
-#endif
 
 // Memory that grows and is never filled anew.
 template <class T>
@@ -44,6 +35,8 @@ class Buffer {
 // W is what weights are in, X what rows are multiplied in, K what keys and values are kept in.
 template <class W, class X, class K>
 class Decoder {
+  using Kept = typename PagesFor<K>::Type;
+
  public:
   explicit Decoder(const Model& model) : m_(model), team_(model.threads) {
     for (int i = 0; i < m_.layers; i++)
@@ -108,8 +101,7 @@ class Decoder {
     const float* delta = nullptr;
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
-      Cache<K> cache{(K*)step.pool + i * step.layer_stride, 2L * m_.kv_heads * m_.head_dim, step.page_size, m_.kv_heads,
-                  m_.head_dim};
+      const Kept cache{{(K*)step.pool + i * step.layer_stride, step.page_size, m_.kv_heads, m_.head_dim}};
       norm(step.rows, delta, layer.attention_norm);
       multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
       team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, cache, first, last); });
@@ -198,7 +190,7 @@ class Decoder {
   }
 
   // Norms and turns the rows' queries and keys, and writes keys and values to their slots.
-  void turn(const Step& step, const Layer& layer, const Cache<K>& cache, long first, long last) {
+  void turn(const Step& step, const Layer& layer, const Kept& cache, long first, long last) {
     for (long i = 0; i < step.count; i++) {
       const Sequence& s = step.sequences[i];
       long begin = std::max<long>(first, s.first_row), end = std::min<long>(last, s.first_row + s.rows);
@@ -208,10 +200,16 @@ class Decoder {
         for (int h = 0; h < m_.heads + m_.kv_heads; h++)
           turn_head(row + h * m_.head_dim, angle, layer.head_norm ? layer.head_norm + h * m_.head_dim : nullptr,
                     h < m_.heads ? m_.query_scale : 1.0f);
-        K* slot = const_cast<K*>(cache.key(s, s.context + s.nodes - s.rows + r - s.first_row, 0));
-        for (long d = 0; d < cache.slot_stride; d += LANES) store(slot + d, load(row + m_.heads * m_.head_dim + d));
+        keep(cache, cache.slot(s, s.context + s.nodes - s.rows + r - s.first_row), row + m_.heads * m_.head_dim);
       }
     }
+  }
+
+  static void keep(const Kept& cache, long slot, const float* keys_and_values) {
+    thread_local Buffer<K> narrow;
+    K* token = narrow.need(cache.stride());
+    for (long i = 0; i < cache.stride(); i += LANES) store(token + i, load(keys_and_values + i));
+    cache.write(slot, token);
   }
 
   void turn_head(float* head, const float* angle, const float* weight, float scale) const {
@@ -232,7 +230,7 @@ class Decoder {
   }
 
   // A piece is a key head of some rows of a sequence.
-  void attend(const Step& step, const Cache<K>& cache) {
+  void attend(const Step& step, const Kept& cache) {
     long items = 0;
     for (long i = 0; i < step.count; i++) items += pieces(step.sequences[i]) * m_.kv_heads;
     team_.each(items, [&](long item) {
@@ -247,7 +245,7 @@ class Decoder {
   static constexpr long PIECE = 64, PANEL = 64;
   static long pieces(const Sequence& s) { return (s.rows + PIECE - 1) / PIECE; }
 
-  void attend_piece(const Cache<K>& cache, const Sequence& s, int kv_head, long begin, long end) {
+  void attend_piece(const Kept& cache, const Sequence& s, int kv_head, long begin, long end) {
     switch (m_.head_dim / LANES) {
       case 1: return attend_piece<1>(cache, s, kv_head, begin, end);
       case 2: return attend_piece<2>(cache, s, kv_head, begin, end);
@@ -260,7 +258,7 @@ class Decoder {
   }
 
   template <int C>
-  void attend_piece(const Cache<K>& cache, const Sequence& s, int kv_head, long begin, long end) {
+  void attend_piece(const Kept& cache, const Sequence& s, int kv_head, long begin, long end) {
     int group = m_.heads / m_.kv_heads;
     const float* queries = qkv_ + s.first_row * qkv_width_ + kv_head * group * m_.head_dim;
     auto write = [&](long row, int head, int c, f32x16 v) {
@@ -272,7 +270,7 @@ class Decoder {
     }
 #if defined(__AVX512BF16__)
     if constexpr (!std::is_same_v<K, float> && C % 2 == 0) {
-      thread_local NarrowAttention<C * 16> attention;
+      thread_local PackedAttention<C * 16> attention;
       attention.run(cache, s, kv_head, group, queries, qkv_width_, begin, end, write);
     }
 #endif

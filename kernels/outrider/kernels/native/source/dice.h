@@ -2,6 +2,9 @@
 // roundings are those of single operations, so no product and sum may be made one here.
 #pragma once
 #include "vector.h"
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #if defined(__clang__)
 #pragma clang fp contract(off)
@@ -10,23 +13,43 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-typedef uint64_t u64x16 __attribute__((vector_size(128)));
+typedef uint64_t u64x8 __attribute__((vector_size(64)));
 
+// Products of the lower halves of eight lanes.
+static inline u64x8 times(u64x8 a, uint32_t b) {
+#if defined(__AVX512F__)
+  return (u64x8)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
+#elif defined(__AVX2__)
+  __m256i half[2];
+  std::memcpy(half, &a, sizeof half);
+  for (__m256i& lanes : half) lanes = _mm256_mul_epu32(lanes, _mm256_set1_epi64x(b));
+  std::memcpy(&a, half, sizeof half);
+  return a;
+#else
+  return (a & 0xFFFFFFFFull) * b;
+#endif
+}
+
+// Words of eight counters, four of each in their order.
 struct Words {
-  u32x16 c0, c1, c2, c3;
+  u32x16 first, second;
 };
 
-// Philox 4x32-10 (Salmon et al. 2011) of sixteen counters (lane, position, 0, 0).
-static inline Words philox(u32x16 lanes, uint32_t position, uint64_t seed) {
-  Words w{lanes, u32x16{} + position, u32x16{}, u32x16{}};
+// Philox 4x32-10 (Salmon et al. 2011) of eight counters (lane, position, 0, 0). What stands in the upper halves of
+// lanes between the rounds is never looked at.
+static inline Words philox(u64x8 lanes, uint32_t position, uint64_t seed) {
+  u64x8 c0 = lanes, c1 = u64x8{} + position, c2{}, c3{};
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
-    u64x16 p0 = __builtin_convertvector(w.c0, u64x16) * 0xD2511F53ull;
-    u64x16 p1 = __builtin_convertvector(w.c2, u64x16) * 0xCD9E8D57ull;
-    u32x16 high0 = __builtin_convertvector(p0 >> 32, u32x16), high1 = __builtin_convertvector(p1 >> 32, u32x16);
-    w = {high1 ^ w.c1 ^ k0, __builtin_convertvector(p1, u32x16), high0 ^ w.c3 ^ k1, __builtin_convertvector(p0, u32x16)};
+    const u64x8 p0 = times(c0, 0xD2511F53), p1 = times(c2, 0xCD9E8D57);
+    c0 = (p1 >> 32) ^ c1 ^ k0;
+    c1 = p1;
+    c2 = (p0 >> 32) ^ c3 ^ k1;
+    c3 = p0;
   }
-  return w;
+  const u64x8 left = (c0 & 0xFFFFFFFFull) | c1 << 32, right = (c2 & 0xFFFFFFFFull) | c3 << 32;
+  return {(u32x16)__builtin_shufflevector(left, right, 0, 8, 1, 9, 2, 10, 3, 11),
+          (u32x16)__builtin_shufflevector(left, right, 4, 12, 5, 13, 6, 14, 7, 15)};
 }
 
 // log(1 + m) for m from -1/4 to 1/2.
@@ -40,7 +63,7 @@ constexpr float LN2_PER_BIT = 8.26295829e-8f;
 
 static inline f32x16 log_exponential(u32x16 word) {
   f32x16 u = (__builtin_convertvector(word, f32x16) + 0.5f) * 0x1p-32f;
-  u = u > 0x1.fffffep-1f ? splat(0x1.fffffep-1f) : u;
+  u = (f32x16)((i32x16)u - (((i32x16)u + 0x800000) >> 30));  // 1 becomes the number below it, all others stay
   i32x16 exponent = ((i32x16)(1.0f - u) - 0x3F400000) & -0x800000;
   f32x16 scale = (f32x16)(0x3F800000 - exponent);
   f32x16 variate = -(log1p((scale - 1.0f) - scale * u) + __builtin_convertvector(exponent, f32x16) * LN2_PER_BIT);
@@ -51,14 +74,11 @@ static inline f32x16 log_exponential(u32x16 word) {
 }
 
 static void roll(uint64_t seed, uint32_t position, long vocabulary, float* out) {
-  u32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  for (long v = 0; v < vocabulary; v += 64, lanes += 16) {
-    Words w = philox(lanes, position, seed);
-    const f32x16 logs[4] = {log_exponential(w.c0), log_exponential(w.c1), log_exponential(w.c2), log_exponential(w.c3)};
-    alignas(64) float mixed[64];
-    for (int i = 0; i < 16; i++)
-      for (int j = 0; j < 4; j++) mixed[4 * i + j] = logs[j][i];
-    std::memcpy(out + v, mixed, (vocabulary - v < 64 ? vocabulary - v : 64) * sizeof(float));
+  u64x8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (long v = 0; v < vocabulary; v += 32, lanes += 8) {
+    const Words w = philox(lanes, position, seed);
+    const f32x16 logs[2] = {log_exponential(w.first), log_exponential(w.second)};
+    std::memcpy(out + v, logs, (vocabulary - v < 32 ? vocabulary - v : 32) * sizeof(float));
   }
 }
 

@@ -3,39 +3,16 @@
 #pragma once
 #include <map>
 
-#include "guess_tree.h"
+#include "draft_session.h"
 #include "model.h"
-#include "race.h"
-
-struct DraftShape {
-  int32_t children;      // guesses below each node
-  int32_t rows;          // nodes grown in one run of the model, over all sequences
-  int32_t rows_each;     // ... for a sequence
-  int32_t ahead;         // most grown nodes of a sequence
-  int32_t prefill_rows;  // tokens of prompts in one run
-  int32_t pages, page_size, context_length;
-  float least_value;  // a node less likely than this is neither grown nor told
-};
-
-struct DraftOpening {
-  int64_t number;
-  uint64_t seed;
-  const int32_t* tokens;
-  int32_t count, most;
-  Shaping shaping;  // temperature 0 where the target is greedy
-};
-
-// A tree behind the first `length` tokens of a sequence; its nodes lie at `first` in the caller's arrays.
-struct DraftTree {
-  int64_t number;
-  int32_t length, first, count;
-};
+#include "pages.h"
 
 class Drafts {
  public:
-  // `pool` is [layers, slots], of `layer` and `slot` bytes each.
-  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer, long slot)
-      : decoder_(decoder), model_(model), shape_(shape), pool_((char*)pool), layer_(layer), slot_(slot) {
+  // `pool` is of the decoder's kind, its layers `layer_stride` elements apart.
+  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer_stride, bool keeps_bf16)
+      : decoder_(decoder), model_(model), shape_(shape), pool_(pool), layer_stride_(layer_stride),
+        keeps_bf16_(keeps_bf16) {
     for (int32_t page = shape.pages; page-- > 0;) free_.push_back(page);
   }
 
@@ -73,10 +50,14 @@ class Drafts {
 
   int32_t free_pages() const { return (int32_t)free_.size(); }
 
-  // Runs the model up to `rounds` times over the `sessions` of the lowest numbers, and tells the trees that are better
-  // now, each of at most `most` nodes.
-  int32_t draft(int rounds, int32_t sessions, int32_t most, DraftTree* trees, const DraftNodes& nodes) {
-    while (rounds-- > 0 && plan(sessions)) run();
+  // Runs the model up to `rounds` times over the `sessions` of the lowest numbers, as long as that pays, and tells the
+  // trees that are better now, each of at most `most` nodes.
+  int32_t draft(int rounds, int32_t sessions, int32_t most, const DraftPrice& price, DraftTree* trees,
+                const DraftNodes& nodes) {
+    while (rounds-- > 0 && plan(sessions, price)) {
+      if (grows_only()) growing_.time([&] { run(); });
+      else run();
+    }
     int32_t count = 0, first = 0;
     for (auto& [number, s] : sessions_) {
       if (!s.improved) continue;
@@ -89,23 +70,8 @@ class Drafts {
   }
 
  private:
-  struct Session {
-    std::vector<int32_t> tokens, pages;
-    GuessTree tree;
-    uint64_t seed = 0;
-    Shaping shaping{};
-    int32_t most = 0;
-    long cached = 0;
-    bool muted = false, improved = false;
-    long pending() const { return (long)tokens.size() - cached; }
-  };
-  // Some rows of a session in one run: nodes of its tree, or a piece of the sequence itself.
-  struct Work {
-    Session* session;
-    std::vector<int32_t> nodes, parents;
-    long rows;
-    bool draws;
-  };
+  using Session = DraftSession;
+  using Work = DraftWork;
 
   // Forgets the tree and all keys and values.
   void restart(Session& s) {
@@ -115,16 +81,22 @@ class Drafts {
     s.cached = 0;
   }
 
-  // Rows only ever move down, and in their order: none is overwritten before it was moved.
   void move(const Session& s, const std::vector<int32_t>& rows) const {
-    for (long to = 0; to < (long)rows.size(); to++)
-      for (int layer = 0; rows[to] != to && layer < model_.layers; layer++)
-        std::memcpy(slot(s, layer, s.cached + to), slot(s, layer, s.cached + rows[to]), slot_);
+    std::vector<int64_t> sources, places;
+    for (long to = 0; to < (long)rows.size(); to++) {
+      if (rows[to] == to) continue;
+      sources.push_back(slot(s, s.cached + rows[to]));
+      places.push_back(slot(s, s.cached + to));
+    }
+    const auto all = [&](auto pages) {
+      move_tokens(pool_, model_.layers, layer_stride_, pages, (long)places.size(), sources.data(), places.data());
+    };
+    if (keeps_bf16_) all(PackedPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
+    else all(PlainPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
   }
 
-  char* slot(const Session& s, int layer, long place) const {
-    long slot = (long)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
-    return pool_ + layer * layer_ + slot * slot_;
+  int64_t slot(const Session& s, long place) const {
+    return (int64_t)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
   }
 
   bool room(Session& s, long tokens) {
@@ -142,8 +114,9 @@ class Drafts {
 
   bool able(const Session& s) const { return !s.muted && (long)s.tokens.size() < shape_.context_length; }
 
-  bool plan(int32_t sessions) {
+  bool plan(int32_t sessions, const DraftPrice& price) {
     works_.clear();
+    promised_ = 0;
     long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
     for (auto& each : sessions_) live += able(each.second);
     live = std::min<long>(live, sessions);
@@ -155,11 +128,22 @@ class Drafts {
       if (s.pending()) {
         chunk(s, prefill);
       } else {
-        growth(s, std::min(most, left));
+        growth(s, std::min(most, left), std::max(shape_.least_value, price.guess));
         left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
       }
     }
-    return !works_.empty();
+    if (!pays(price)) return false;
+    for (Work& work : works_) work.grow();
+    return true;
+  }
+
+  bool grows_only() const {
+    return std::all_of(works_.begin(), works_.end(), [](const Work& work) { return !work.nodes.empty(); });
+  }
+
+  // Tokens that were decided are always taken in: without them there is nothing to guess.
+  bool pays(const DraftPrice& price) const {
+    return !works_.empty() && (!grows_only() || promised_ >= price.second * growing_.seconds());
   }
 
   void chunk(Session& s, long& left) {
@@ -169,13 +153,14 @@ class Drafts {
     works_.push_back({&s, {}, {}, rows, rows == s.pending()});
   }
 
-  void growth(Session& s, long most) {
+  // A node's children are together no likelier than itself.
+  void growth(Session& s, long most, float least) {
     most = std::min(most, shape_.ahead - (long)s.tree.grown.size());
-    auto nodes = s.tree.frontier(most, shape_.least_value, shape_.context_length - (long)s.tokens.size());
+    auto nodes = s.tree.frontier(most, least, shape_.context_length - (long)s.tokens.size());
     if (nodes.empty() || !room(s, s.cached + (long)(s.tree.grown.size() + nodes.size()))) return;
-    for (int32_t node : nodes) s.tree.grow(node);
+    for (int32_t node : nodes) promised_ += s.tree.nodes[node].value;
     long rows = (long)nodes.size();
-    works_.push_back({&s, std::move(nodes), s.tree.row_parents(), rows, true});
+    works_.push_back({&s, std::move(nodes), {}, rows, true});
   }
 
   void run() {
@@ -184,8 +169,7 @@ class Drafts {
     sequences_.clear();
     for (const Work& work : works_) lay_out(work);
     hidden_.resize(ids_.size() * model_.hidden);
-    const long element = slot_ / (2L * model_.kv_heads * model_.head_dim);
-    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_ / element,
+    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_stride_,
               (int32_t)sequences_.size(), (int32_t)ids_.size(), shape_.page_size, shape_.pages};
     if (decoder_.forward(step) == NONE) return hang();
     for (Work& work : works_) {  // an id or a position that the model does not have
@@ -245,11 +229,14 @@ class Drafts {
   AnyDecoder& decoder_;
   const Model model_;
   const DraftShape shape_;
-  char* const pool_;
-  const long layer_, slot_;
+  void* const pool_;
+  const long layer_stride_;
+  const bool keeps_bf16_;
   std::map<int64_t, Session> sessions_;
   std::vector<int32_t> free_;
   std::vector<Work> works_;
+  float promised_ = 0;  // how likely the nodes that could be grown are, summed up
+  Stopwatch growing_;   // runs that take in no tokens that were decided
   std::vector<int64_t> ids_, positions_;
   std::vector<Sequence> sequences_;
   std::vector<float> hidden_, logits_, space_;

@@ -36,7 +36,7 @@ static void pack_blocks(W* to, const W* from, long n, long k) {
       }
 }
 
-template <int ROWS, class W>
+template <int ROWS, bool FETCH, class W>
 static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
   f32x16 sum[ROWS][4] = {};
   for (long i = 0; i < k; i++, w += BLOCK) {
@@ -54,11 +54,13 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 }
 
 #if defined(__AVX512BF16__)
-// Of bfloat16 rows by weights packed in pairs of input features.
-template <int ROWS>
+// Of bfloat16 rows by weights packed in pairs of input features. The next block's are fetched beside.
+template <int ROWS, bool FETCH>
 static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo) {
   f32x16 sum[ROWS][4] = {};
   for (long i = 0; i < k; i += 2, w += 2 * BLOCK) {
+    for (int line = 0; FETCH && line < 4; line++)
+      _mm_prefetch((const char*)(w + k * BLOCK) + line * 64, _MM_HINT_T1);
     u32x16 w0 = pairs(w), w1 = pairs(w + 32), w2 = pairs(w + 64), w3 = pairs(w + 96);
     for (int r = 0; r < ROWS; r++) {
       u32x16 a = splat_pair(x + r * ldx + i);
@@ -81,17 +83,21 @@ static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long
     const W* w = weight + block * k * BLOCK;
     float* to = out + block * BLOCK;
     long r = 0;
+    if (rows >= MOST_ROWS) {
+      block_rows<MOST_ROWS, true>(x, ldx, w, k, to, ldo);
+      r = MOST_ROWS;
+    }
     for (; r + MOST_ROWS <= rows; r += MOST_ROWS)
-      block_rows<MOST_ROWS>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+      block_rows<MOST_ROWS, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
     if (MOST_ROWS > 4 && r + 4 <= rows) {
-      block_rows<4>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+      block_rows<4, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
       r += 4;
     }
     if (MOST_ROWS > 2 && r + 2 <= rows) {
-      block_rows<2>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+      block_rows<2, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
       r += 2;
     }
-    for (; r < rows; r++) block_rows<1>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+    for (; r < rows; r++) block_rows<1, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
   }
 }
 

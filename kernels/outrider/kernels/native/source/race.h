@@ -120,33 +120,84 @@ static float least_kept(const float* logits, long n, const Shaping& shaping, std
   return std::max(least, low);
 }
 
+// The scores of a row in blocks of which each one's highest is known, so that the best are found one after another.
+class Ranking {
+ public:
+  // `score(i, count)` tells the sixteen scores from i on, or the `count` that there are; if they are `changed`, they are
+  // written to `scores`.
+  template <class Score>
+  Ranking(float* scores, long n, bool changed, std::vector<float>& space, const Score& score)
+      : scores_(scores), n_(n), tops_(space) {
+    tops_.clear();
+    for (long block = 0; block < n; block += SIZE) {
+      f32x16 top = splat(-INFINITY);
+      for (long i = block; i < std::min(block + SIZE, n); i += LANES) {
+        const f32x16 v = score(i, n - i);
+        if (changed) std::memcpy(scores + i, &v, std::min(n - i, LANES) * sizeof(float));
+        top = max(v, top);
+      }
+      tops_.push_back(largest(top));
+    }
+  }
+
+  // The highest score; the lowest token of those that have it.
+  Best best() const {
+    const float* tops = tops_.data();
+    Best found = best_of((long)tops_.size(), [&](long i, long count) { return load_some(tops + i, count, -INFINITY); });
+    if (found.token < 0) return found;
+    found.token *= SIZE;
+    while (scores_[found.token] != found.value) found.token++;
+    return found;
+  }
+
+  void take_out(long token) {
+    scores_[token] = -INFINITY;
+    const long block = token / SIZE * SIZE;
+    f32x16 top = splat(-INFINITY);
+    for (long i = block; i < std::min(block + SIZE, n_); i += LANES)
+      top = max(load_some(scores_ + i, n_ - i, -INFINITY), top);
+    tops_[block / SIZE] = largest(top);
+  }
+
+ private:
+  static constexpr long SIZE = 64;
+  float* const scores_;
+  const long n_;
+  std::vector<float>& tops_;
+};
+
+// A row's logits become what they score in the race.
+static Ranking ranked(float* logits, long n, const Shaping& shaping, const float* variates, std::vector<float>& space) {
+  if (!variates)
+    return {logits, n, false, space, [&](long i, long count) { return load_some(logits + i, count, -INFINITY); }};
+  float least = -INFINITY, temperature = shaping.temperature;
+  if (shaping.top_k > 0 || shaping.top_p < 1 || shaping.min_p > 0) {
+    for (long i = 0; i < n; i++) logits[i] /= temperature;
+    least = least_kept(logits, n, shaping, space);
+    temperature = 1;
+  }
+  return {logits, n, true, space, [&](long i, long count) {
+            f32x16 v = load_some(logits + i, count, -INFINITY);
+            if (temperature != 1) v /= temperature;
+            return (v < least ? splat(-INFINITY) : v) - load_some(variates + i, count, 0.0f);
+          }};
+}
+
 // A drafter's best guesses at the draw of one row, best first, and each one's share of the race; how many there are.
 static int guesses(float* logits, long n, const Shaping& shaping, const float* variates, int most, int32_t* tokens,
                    float* shares, std::vector<float>& space) {
-  if (variates) {
-    for (long i = 0; i < n; i++) logits[i] /= shaping.temperature;
-    if (shaping.top_k > 0 || shaping.top_p < 1 || shaping.min_p > 0) {
-      float least = least_kept(logits, n, shaping, space);
-      for (long i = 0; i < n; i++)
-        if (logits[i] < least) logits[i] = -INFINITY;
-    }
-    for (long i = 0; i < n; i++) logits[i] -= variates[i];
-  }
+  Ranking ranking = ranked(logits, n, shaping, variates, space);
+  const Best first = ranking.best();
+  if (first.token < 0 || !std::isfinite(first.value)) return 0;
+  f32x16 sums{};
+  for (long i = 0; i < n; i += LANES)
+    sums += exp2((load_some(logits + i, n - i, -INFINITY) - first.value) * 1.44269504f);
+  const float total = sum(sums);
   int found = 0;
-  float first = 0, total = 0;
-  while (found < most) {
-    Best best = best_of(n, [&](long i, long count) { return load_some(logits + i, count, -INFINITY); });
-    if (best.token < 0 || !std::isfinite(best.value)) break;
-    if (found == 0) {
-      first = best.value;
-      f32x16 sums{};
-      for (long i = 0; i < n; i += LANES)
-        sums += exp2((load_some(logits + i, n - i, -INFINITY) - first) * 1.44269504f);
-      total = sum(sums);
-    }
+  for (Best best = first; found < most && best.token >= 0 && std::isfinite(best.value); best = ranking.best()) {
     tokens[found] = (int32_t)best.token;
-    shares[found++] = std::min(std::exp(best.value - first) / total, 1.0f);
-    logits[best.token] = -INFINITY;
+    shares[found++] = std::min(std::exp(best.value - first.value) / total, 1.0f);
+    ranking.take_out(best.token);
   }
   return found;
 }

@@ -1,0 +1,290 @@
+// Tree attention over packed pages: the same blocks of positions in the same order as attention.h. Scores run over pairs of
+// features, results over pairs of positions. Products with weights of zero, for what a row does not see, change no sum.
+#pragma once
+#include "attention.h"
+#include "linear.h"
+#include "pages.h"
+
+#if defined(__AVX512BF16__)
+
+constexpr int HALF = SPAN / 2;  // positions of a block of packed pages, if those are large enough
+
+// Up to sixteen positions in the layout of a packed block of as many.
+template <int D>
+struct alignas(64) Half {
+  bf16 keys[D / 2][HALF][2];
+  bf16 values[HALF / 2][D][2];
+  long held[HALF];  // the slots that were put
+
+  void clear() {
+    std::memset((void*)this, 0, sizeof *this);
+    std::fill_n(held, HALF, -1);
+  }
+
+  void put(const PackedPages& pages, long slot, int head, int at) {
+    if (held[at] == slot) return;
+    held[at] = slot;
+    const int block = pages.block(), apart = pages.apart();
+    const bf16 *key = pages.keys(slot, head) + slot % block * 2, *value = pages.values(slot, head) + pages.value(slot);
+    for (int pair = 0; pair < D / 2; pair++) std::memcpy(keys[pair][at], key + 2L * block * pair, 4);
+    for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = value[d * apart];
+  }
+
+  // Makes what follows `count` positions count as zeros.
+  void cut(int count) {
+    for (int at = count; at < HALF; at++) {
+      if (held[at] < 0) continue;
+      held[at] = -1;
+      for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = 0;
+    }
+  }
+};
+
+#if defined(__AMX_BF16__)
+// Tiles 0, 1: sums. 2, 3: queries, keys. 4: weights of a half, 5: its values. All of 16 lanes.
+static inline void configure_attention_tiles() {
+  TileConfig config;
+  for (int i = 0; i < 6; i++) config.bytes[i] = 64, config.rows[i] = 16;
+  config.bytes[4] = 32;
+  config.rows[5] = HALF / 2;
+  settle(&config);
+  _tile_loadconfig(&config);
+}
+#endif
+
+// Queries of some rows, those of a row side by side, and their running softmax.
+template <int D>
+class PackedAttention {
+ public:
+  template <class Write>
+  void run(const PackedPages& pages, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
+           long begin, long end, const Write& write) {
+#if defined(__AMX_BF16__)
+    configure_attention_tiles();
+#endif
+    start((end - begin) * group);
+    const int many = (end - begin) * group;
+    for (int i = 0; i < many; i++) {
+      const float* query = queries + (begin + i / group) * ldq + i % group * D;
+      for (int d = 0; d < D; d += LANES) store(queries_[i].of + d, load(query + d));
+    }
+    const long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // all rows find them at one place
+    for (long base = 0; base < shared; base += SPAN) {
+      find(pages, s, kv_head, base, std::min<long>(SPAN, s.context + (s.parents ? s.nodes : end) - base));
+      for (int first = 0; first < many; first += 16) {
+        const int count = std::min(16, many - first);
+        for (int i = 0; i < count; i++) {
+          const long row = begin + (first + i) / group;
+          seen_[i] = s.parents ? SPAN : std::clamp<long>(s.context + row + 1 - base, 0, SPAN);
+        }
+        if (seen_[count - 1]) take(first, count);
+      }
+    }
+    if (s.parents) tails(pages, s, kv_head, group, begin, end, shared);
+#if defined(__AMX_BF16__)
+    _tile_release();
+#endif
+    for (int i = 0; i < many; i++) {
+      const float share = 1.0f / total_[i];
+      for (int c = 0; c < D / 16; c++)
+        write(begin + i / group, kv_head * group + i % group, c, load(queries_[i].out + c * LANES) * share);
+    }
+  }
+
+ private:
+  struct alignas(64) Query {
+    bf16 of[D];
+    float out[D];
+  };
+
+  void start(int many) {
+    queries_.assign(many + 16, Query());
+    most_.assign(many + 16, -INFINITY);
+    total_.assign(many + 16, 0);
+  }
+
+  // The block of `count` positions from `base` on; halves that lie packed as they are wanted are read where they are.
+  void find(const PackedPages& pages, const Sequence& s, int kv_head, long base, int count) {
+    for (int half = 0; half < 2; half++) {
+      const int some = std::clamp(count - half * HALF, 0, HALF);
+      if (some == HALF && pages.block() == HALF) {
+        const long slot = pages.slot(s, base + half * HALF);
+        show(half, pages.keys(slot, kv_head), pages.values(slot, kv_head));
+      } else {
+        copied_[half].clear();
+        for (int at = 0; at < some; at++) copied_[half].put(pages, pages.slot(s, base + half * HALF + at), kv_head, at);
+        show(half, copied_[half]);
+      }
+    }
+  }
+
+  void show(int half, const bf16* keys, const bf16* values) {
+    keys_[half] = keys;
+    values_[half] = values;
+  }
+  void show(int half, const Half<D>& from) { show(half, from.keys[0][0], from.values[0][0]); }
+
+  // The blocks that hold the rows' own paths. What neighbouring rows have in common stays where it is.
+  void tails(const PackedPages& pages, const Sequence& s, int kv_head, int group, long begin, long end, long shared) {
+    for (auto& half : paths_) half.clear();
+    for (long row = begin; row < end; row++) {
+      path_.clear();
+      for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) path_.push_back(node);
+      const long last = s.context + (long)path_.size();
+      for (long base = shared; base < last; base += SPAN) {
+        const int count = std::min<long>(SPAN, last - base);
+        Half<D>* halves = base == shared ? paths_ : copied_;
+        for (int half = 0; half < 2; half++) {
+          if (base != shared) halves[half].clear();
+          for (int at = 0; at < std::min(count - half * HALF, HALF); at++) {
+            const long place = base + half * HALF + at;
+            const long found = place < s.context ? place : s.context + path_[last - 1 - place];
+            halves[half].put(pages, pages.slot(s, found), kv_head, at);
+          }
+          halves[half].cut(std::clamp(count - half * HALF, 0, HALF));
+          show(half, halves[half]);
+        }
+        std::fill_n(seen_, group, count);
+        take((row - begin) * group, group);
+      }
+    }
+  }
+
+  // Takes the block into `count` queries from `first` on, up to sixteen, of which the last sees most.
+  void take(int first, int count) {
+    const int halves = seen_[count - 1] > HALF ? 2 : 1;
+#if defined(__AMX_BF16__)
+    score(first, halves);
+    weigh(first, count);
+    add_values(first, count, halves);
+#else
+    by_four(count, [&](auto many, int i) { score<many>(first + i, i, halves); });
+    weigh(first, count);
+    by_four(count, [&](auto many, int i) {
+      for (int d = 0; d < D; d += FEATURES) add_values<many>(first + i, i, halves, d);
+    });
+#endif
+  }
+
+#if defined(__AMX_BF16__)
+  void score(int first, int halves) {
+    settle(queries_.data());
+    for (int half = 0; half < halves; half++) {
+      _tile_zero(0);
+      for (int step = 0; step < D / 32; step++) {
+        _tile_loadd(2, queries_[first].of + 32 * step, sizeof(Query));
+        _tile_loadd(3, keys_[half] + 16L * 2 * HALF * step, 4 * HALF);
+        _tile_dpbf16ps(0, 2, 3);
+      }
+      _tile_stored(0, scores_[0] + half * HALF, sizeof scores_[0]);
+    }
+    settle(scores_);
+  }
+
+  void add_values(int first, int count, int halves) {
+    for (int i = 0; i < count; i++)
+      for (int d = 0; d < D; d += LANES)
+        store(queries_[first + i].out + d, load(queries_[first + i].out + d) * fades_[i]);
+    settle(queries_.data());
+    for (int d = 0; d < D; d += 2 * LANES) {
+      _tile_loadd(0, queries_[first].out + d, sizeof(Query));
+      _tile_loadd(1, queries_[first].out + d + LANES, sizeof(Query));
+      for (int half = 0; half < halves; half++) {
+        _tile_loadd(4, weights_[0] + half * HALF, sizeof weights_[0]);
+        _tile_loadd(5, values_[half] + 2 * d, 4 * D);
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_loadd(5, values_[half] + 2 * (d + LANES), 4 * D);
+        _tile_dpbf16ps(1, 4, 5);
+      }
+      _tile_stored(0, sums_[0], sizeof sums_[0]);
+      _tile_stored(1, sums_[0] + LANES, sizeof sums_[0]);
+      settle(sums_);
+      for (int i = 0; i < count; i++) std::memcpy(queries_[first + i].out + d, sums_[i], sizeof sums_[i]);
+    }
+  }
+#else
+  template <class Do>
+  static void by_four(int count, const Do& run) {
+    int i = 0;
+    for (; i + 4 <= count; i += 4) run(std::integral_constant<int, 4>(), i);
+    for (; i + 2 <= count; i += 2) run(std::integral_constant<int, 2>(), i);
+    for (; i < count; i++) run(std::integral_constant<int, 1>(), i);
+  }
+
+  template <int MANY>
+  void score(int query, int lane, int halves) {
+    f32x16 sum[MANY][2] = {};
+    const bf16 *low = keys_[0], *high = keys_[halves - 1];
+    for (int pair = 0; pair < D / 2; pair++, low += 2 * HALF, high += 2 * HALF) {
+      const u32x16 left = pairs(low), right = pairs(high);
+      for (int i = 0; i < MANY; i++) {
+        const u32x16 a = splat_pair(queries_[query + i].of + 2 * pair);
+        sum[i][0] = add_products(sum[i][0], a, left);
+        sum[i][1] = add_products(sum[i][1], a, right);
+      }
+    }
+    for (int i = 0; i < MANY; i++)
+      for (int half = 0; half < 2; half++) store(scores_[lane + i] + half * LANES, sum[i][half]);
+  }
+
+  // Some features of the results, from `d` on.
+  template <int MANY>
+  void add_values(int query, int lane, int halves, int d) {
+    constexpr int C = FEATURES / LANES;
+    f32x16 sum[MANY][C];
+    for (int i = 0; i < MANY; i++)
+      for (int c = 0; c < C; c++) sum[i][c] = load(queries_[query + i].out + d + c * LANES) * fades_[lane + i];
+    for (int half = 0; half < halves; half++) {
+      const bf16* from = values_[half] + 2 * d;
+      for (int pair = 0; pair < HALF / 2; pair++, from += 2 * D) {
+        u32x16 value[C];
+        for (int c = 0; c < C; c++) value[c] = pairs(from + 2 * c * LANES);
+        for (int i = 0; i < MANY; i++) {
+          const u32x16 a = splat_pair(weights_[lane + i] + half * HALF + 2 * pair);
+          for (int c = 0; c < C; c++) sum[i][c] = add_products(sum[i][c], a, value[c]);
+        }
+      }
+    }
+    for (int i = 0; i < MANY; i++)
+      for (int c = 0; c < C; c++) store(queries_[query + i].out + d + c * LANES, sum[i][c]);
+  }
+
+  static constexpr int FEATURES = D % 64 ? 32 : 64;  // whose results stay in registers
+#endif
+
+  // Scores into weights.
+  void weigh(int first, int count) {
+    const i32x16 place = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    f32x16 each[16] = {};
+    for (int i = 0; i < count; i++) {
+      f32x16 low = place < seen_[i] ? load(scores_[i]) : splat(-INFINITY);
+      f32x16 high = place + 16 < seen_[i] ? load(scores_[i] + LANES) : splat(-INFINITY);
+      store(scores_[i], low);
+      store(scores_[i] + LANES, high);
+      each[i] = max(low, high);
+    }
+    const f32x16 before = load(&most_[first]), total = load(&total_[first]);
+    const f32x16 highest = max(before, each_folded(each, max));
+    const f32x16 peak = highest == -INFINITY ? f32x16{} : highest, fade = exp2(before - peak);
+    for (int i = 0; i < count; i++) {
+      const f32x16 low = exp2(load(scores_[i]) - peak[i]), high = exp2(load(scores_[i] + LANES) - peak[i]);
+      store(weights_[i], low);
+      store(weights_[i] + LANES, high);
+      each[i] = low + high;
+    }
+    const i32x16 mine = place < count;
+    store(&most_[first], mine ? highest : before);
+    store(&total_[first], mine ? total * fade + sums(each) : total);
+    store(fades_, fade);
+  }
+
+  const bf16 *keys_[2], *values_[2];  // of the block's halves
+  Half<D> copied_[2], paths_[2];
+  std::vector<Query> queries_;
+  std::vector<float> most_, total_;
+  std::vector<int32_t> path_;
+  int32_t seen_[16];
+  alignas(64) float scores_[16][SPAN] = {}, fades_[16], sums_[16][2 * LANES];
+  alignas(64) bf16 weights_[16][SPAN] = {};
+};
+#endif

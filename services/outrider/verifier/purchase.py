@@ -1,0 +1,181 @@
+"""What a step buys of the trees of its sequences: in compiled code, and in Python where there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+from typing import NamedTuple, Protocol
+
+from outrider.kernels.native.merging import Bought, Merging, native_merging
+from outrider.models.speculation import NO_GUESSES, DraftTree, MergedTree, merge
+from outrider.verifier.budget import EDGES, Calibrator, CostCurve, buy
+
+Calibrators = Mapping[tuple[str, bool], Calibrator]
+"""By the drafter's name and whether the sequence is greedy; there is one for every drafter."""
+
+
+class Prospect(NamedTuple):
+    """What one decoding sequence may buy.
+
+    Attributes:
+        tokens: of the sequence so far.
+        trees: that hang from it, or from where it was before; of guesses that several have, the first one's counts.
+        depth: deeper guesses are left out.
+        cap: most guesses.
+        greedy: whether it is decided greedily.
+        tenant: whose it is.
+        ready: what it may buy instead of the trees, as it stands.
+    """
+
+    tokens: list[int]
+    trees: list[DraftTree]
+    depth: int
+    cap: int
+    greedy: bool
+    tenant: str = ""
+    ready: MergedTree | None = None
+
+
+class Terms(NamedTuple):
+    """What guesses cost.
+
+    Attributes:
+        rows: rows the step has without guesses.
+        limit: most guesses in the step.
+        least: value below which a guess is not looked at.
+        cost: seconds of a step by rows.
+        surcharge: factor on the seconds of a step with guesses, beside one without.
+        tenant_cap: most guesses of one tenant, 0 for any number.
+    """
+
+    rows: int
+    limit: int
+    least: float
+    cost: CostCurve
+    surcharge: float = 1.0
+    tenant_cap: int = 0
+
+
+class Purchased(NamedTuple):
+    """What a step verifies.
+
+    Attributes:
+        trees: each sequence's guesses.
+        drafted: how many could have been bought of trees that were not ready, by drafter and depth.
+        dead: trees that do not agree with what was decided since, with the index of their sequence.
+    """
+
+    trees: list[MergedTree]
+    drafted: dict[tuple[str, int], int]
+    dead: list[tuple[int, DraftTree]]
+
+
+class Purchase(Protocol):
+    """Chooses what a step verifies; see `outrider.verifier.budget`."""
+
+    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
+        """For all sequences that decode in the step."""
+        ...
+
+
+class PlainPurchase:
+    """As `CompiledPurchase`, which has to say the same."""
+
+    def __init__(self, calibrators: Calibrators) -> None:
+        self._calibrators = calibrators
+
+    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
+        """As `Purchase`."""
+        drafted: Counter[tuple[str, int]] = Counter()
+        dead: list[tuple[int, DraftTree]] = []
+        candidates = []
+        for owner, prospect in enumerate(prospects):
+            live = dict(_live(prospect))
+            dead += [(owner, tree) for place, tree in enumerate(prospect.trees) if place not in live]
+            if (merged := prospect.ready) is None:
+                merged = self._merge(prospect, list(live.values()), terms.least)
+                drafted.update(zip(merged.drafters, merged.depths, strict=True))
+            candidates.append(merged)
+        caps = [prospect.cap for prospect in prospects]
+        tenants = [prospect.tenant for prospect in prospects] if terms.tenant_cap else None
+        bought = buy(
+            candidates, caps, terms.rows, terms.limit, terms.cost, terms.surcharge, tenants, terms.tenant_cap
+        )  # fmt: skip
+        return Purchased(bought, drafted, dead)
+
+    def _merge(self, prospect: Prospect, trees: list[DraftTree], least: float) -> MergedTree:
+        return merge(trees, prospect.depth, lambda drafter: self._calibrators[drafter, prospect.greedy], least)
+
+
+def _live(prospect: Prospect) -> Iterator[tuple[int, DraftTree]]:
+    """By their places, what is left of trees since they were made."""
+    for place, tree in enumerate(prospect.trees):
+        if (left := tree.after(prospect.tokens[tree.length :])) is not None:
+            yield place, left
+
+
+class CompiledPurchase:
+    """All of it in one call of the library."""
+
+    def __init__(self, calibrators: Calibrators, merging: Merging) -> None:
+        self._calibrators, self._merging = calibrators, merging
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
+        """As `Purchase`."""
+        given: list[tuple[int, DraftTree]] = []
+        tenants: dict[str, int] = {}
+        for owner, prospect in enumerate(prospects):
+            tenant = tenants.setdefault(prospect.tenant, len(tenants))
+            given += [(owner, tree) for tree in self._give(prospect, tenant)]
+        rows, limit, least, cost, surcharge, tenant_cap = terms
+        seconds = cost.table(rows, max(limit, 0))
+        bought = self._merging.buy(seconds, least, surcharge, limit, len(tenants), tenant_cap)
+        names = self._names
+        drafted = {(names[drafter], depth): number for drafter, depth, number in bought.cells}
+        return Purchased(list(self._trees(prospects, bought)), drafted, [given[place] for place in bought.dead])
+
+    def _give(self, prospect: Prospect, tenant: int) -> list[DraftTree]:
+        """Hands over what a sequence may buy; the trees that went along."""
+        merging = self._merging
+        tokens, trees, depth, cap, greedy, _, ready = prospect
+        if ready is not None:
+            merging.ready(ready.parents, ready.values, cap, tenant)
+            return []
+        merging.sequence(len(trees), depth, cap, tenant, greedy)
+        for tree in trees:
+            number = self._numbers.get(tree.drafter)
+            if number is None:
+                number = self._number(tree.drafter)
+            merging.tree(number, tree.tokens, tree.parents, tree.confidences, tokens[tree.length :])
+        return trees
+
+    def _number(self, drafter: str) -> int:
+        plain, greedy = (self._calibrators[drafter, greedy].address for greedy in (False, True))
+        number = self._numbers[drafter] = self._merging.drafter(plain, greedy)
+        self._names.append(drafter)
+        return number
+
+    def _trees(self, prospects: Seq[Prospect], bought: Bought) -> Iterator[MergedTree]:
+        sizes, tokens, parents, depths, drafters, firsts, nodes, values, confidences, *_ = bought
+        first, name = 0, self._names.__getitem__
+        for prospect, size in zip(prospects, sizes, strict=True):
+            if not size:
+                yield NO_GUESSES
+                continue
+            part = slice(first, first := first + size)
+            if prospect.ready is not None:
+                yield prospect.ready.take(nodes[part])
+                continue
+            yield MergedTree(
+                tokens[part], parents[part], values[part], depths[part], confidences[part],
+                list(map(name, drafters[part])), {}, list(map(name, firsts[part])),
+            )  # fmt: skip
+
+
+def best_purchase(calibrators: Calibrators) -> Purchase:
+    """The compiled one where it can be had."""
+    merging = native_merging(EDGES)
+    return PlainPurchase(calibrators) if merging is None else CompiledPurchase(calibrators, merging)
