@@ -9,6 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from outrider.mesh.bus import Bus
+from outrider.wire.frames import Frame, encode_frame, token_subject
 
 from tests.broker import free_port
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
@@ -118,6 +120,21 @@ async def test_streams_go_on_when_the_broker_comes_back(mesh: Stack, expected: l
 async def test_streams_complete_while_the_broker_is_frozen(mesh: Stack, expected: list[Streamed]) -> None:
     _agree(await _all(_streams(mesh.url), mesh.broker.freeze), expected)
     mesh.broker.thaw()
+
+
+async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, expected: list[Streamed]) -> None:
+    bus, stream = Bus(), Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
+    await bus.connect(mesh.broker.url, "test", wait_s=10)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stream.run())
+        for heard in range(1, 200, 20):
+            await eventually(lambda least=heard: len(stream.tokens) >= least)
+            for first in (LENGTH, 0):
+                frame = Frame(stream.id, first, [7], ["?"], [""])
+                bus.publish(token_subject("default", stream.id), encode_frame(frame))
+    await bus.close()
+    assert stream.tokens == expected[0].tokens
+    assert stream.finish == "length"
 
 
 async def test_a_verifier_that_drains_ends_its_streams_itself(mesh: Stack, expected: list[Streamed]) -> None:

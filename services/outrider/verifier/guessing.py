@@ -159,7 +159,6 @@ class Guessing:
         self._offered = False
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
-        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
         limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
         least = self._cost.least_value(len(plan.decoding), plan.rows, most)
         surcharge = self._pace(self._regime, True) / self._pace(self._regime, False)
