@@ -69,7 +69,7 @@ def test_the_shipped_target_has_the_shipped_heads_and_draft() -> None:
     medusa, draft = make_drafters(settings, vocabulary, model)
     assert medusa.heads.count == 4
     draft.open(1, Opening([1, 2, 3], Sampling(), 9))
-    assert len(draft.draft()[0][1].tokens) == 4
+    assert draft.draft()[0][1].parents.count(-1) > 1
 
 
 def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:
