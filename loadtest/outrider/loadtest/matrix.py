@@ -127,7 +127,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 
 def _requests(concurrency: int) -> int:
     """Requests of a repeat: as many as the held-out prompts suffice for."""
-    return max(concurrency, 8)
+    return max(concurrency, 6 if concurrency == 1 else 8)
 
 
 if __name__ == "__main__":
