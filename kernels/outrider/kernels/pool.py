@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+from outrider.kernels.huge_pages import HUGE, mapped
 from outrider.kernels.kv_codes import CODES
 from torch import Tensor
 
@@ -30,6 +33,7 @@ class KvPool:
 
     Raises:
         ValueError: the dtype is none of `POOL_DTYPES`, or pages of another than bfloat16 are to be packed.
+        MemoryError: a CPU has no room for so many.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class KvPool:
         self.page_size = page_size
         self.kv_heads = kv_heads
         self.head_dim = head_dim
-        self.data = torch.zeros(layers, pages * page_size, 2, kv_heads, head_dim, dtype=dtype, device=device)
+        self.data = _zeros((layers, pages * page_size, 2, kv_heads, head_dim), dtype, torch.device(device))
         self.scales = torch.zeros(self.data.shape[:-1], device=device) if dtype in CODES else None
         self.slots = self.data.flatten(2).unbind(0)
         self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
@@ -74,3 +78,14 @@ class KvPool:
         """Copies of a layer's keys [kv_heads, head_dim, n] and values [kv_heads, n, head_dim] at int64 [n] slots."""
         rows = self.slots[layer].index_select(0, slots).view(-1, 2, self.kv_heads, self.head_dim)
         return rows[:, 0].permute(1, 2, 0), rows[:, 1].transpose(0, 1)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros, on a CPU in huge pages unless they are fewer than one holds.
+
+    They are written, so that no step waits for memory, and that what there is no memory for fails now.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if device.type != "cpu" or size < HUGE:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return mapped(size).zero_().view(dtype).view(shape)

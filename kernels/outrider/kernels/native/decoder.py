@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.huge_pages import Arena
 from outrider.kernels.native.build import library
 from outrider.kernels.native.sequences import Sequences
 from outrider.kernels.pool import KvPool
@@ -176,6 +177,7 @@ class NativeDecoder:
         self.library, self._shape = _typed(library()), shape
         self._is_bf16 = int(dtype == torch.bfloat16)
         self._kept: list[Tensor] = []
+        self._arena = Arena()
         made = [self._layer(layer) for layer in layers]
         model = Model(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.intermediate, len(made),
@@ -250,8 +252,7 @@ class NativeDecoder:
     def _pack(self, product: Product) -> _Linear:
         n, k = product.weight.shape
         weight = product.weight.contiguous()
-        packed = torch.zeros(self.library.outrider_packed_size(n, k, self._is_bf16) + 64, dtype=torch.uint8)
-        packed = packed[-packed.data_ptr() % 64 :]
+        packed = self._arena.take(self.library.outrider_packed_size(n, k, self._is_bf16))
         self.library.outrider_pack(packed.data_ptr(), weight.data_ptr(), n, k, self._is_bf16)
         bias = None if product.bias is None else product.bias.float()
         return _Linear(self._keep(packed), self._keep(bias), n, k)

@@ -1,6 +1,4 @@
 // The library's face: what outrider.models runs on CPUs where this could be compiled.
-#include <sys/mman.h>
-
 #include "decoder.h"
 #include "drafts.h"
 #include "race.h"
@@ -33,7 +31,6 @@ int64_t outrider_packed_size(int64_t n, int64_t k, int is_bf16) {
 }
 
 void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int is_bf16) {
-  madvise((void*)round_up((long)to, 4096), outrider_packed_size(n, k, is_bf16) & ~4095L, MADV_HUGEPAGE);
   if (!is_bf16) return pack_blocks<1>((float*)to, (const float*)from, n, k);
 #if defined(__AMX_BF16__)
   pack_tiles((bf16*)to, (const bf16*)from, n, k);

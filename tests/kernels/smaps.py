@@ -1,0 +1,43 @@
+"""What Linux tells of this process's memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_ASKED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def grants_huge_pages() -> bool:
+    """Whether memory that asks for huge pages may have them here."""
+    return _ASKED.exists() and "[never]" not in _ASKED.read_text()
+
+
+def mapping_at(address: int) -> tuple[range, dict[str, str]]:
+    """The addresses of the mapping that ``address`` is in, and what ``/proc/self/smaps`` says of it."""
+    found: tuple[range, dict[str, str]] | None = None
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name.endswith(":"):
+            if found is not None:
+                found[1][name[:-1]] = value.strip()
+        elif found is not None:
+            return found
+        else:
+            first, last = (int(part, 16) for part in name.split("-"))
+            found = (range(first, last), {}) if first <= address < last else None
+    assert found is not None
+    return found
+
+
+def mapped_bytes() -> int:
+    """Of addresses that this process has mapped."""
+    return _status("VmSize")
+
+
+def resident_bytes() -> int:
+    """Of memory that this process has."""
+    return _status("VmRSS")
+
+
+def _status(name: str) -> int:
+    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) << 10
