@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 
@@ -23,6 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 """Without a GPU, kernels run in Triton's interpreter; it is read when a kernel is first imported."""
+
+_plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
+"""By itself it shows the local variables of every frame, which takes a second a traceback."""
 
 
 @pytest.fixture(scope="session")
