@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import Any
 
 import triton.language as tl
 from triton.runtime import interpreter
 
 
+@cache
 def change_the_language_once() -> None:
     """Has a launch put interpreted functions in place of the language's once, not again at every call within it."""
     change, changed = interpreter._patch_lang, set[int]()
