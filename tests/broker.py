@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from outrider.mesh.addresses import hold_port
+
 NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
 
@@ -17,7 +19,7 @@ class Broker:
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
-        self.port = free_port()
+        self.port = hold_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,13 +64,6 @@ class Broker:
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
+from hypothesis import HealthCheck, settings
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 
@@ -23,6 +25,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 """Without a GPU, kernels run in Triton's interpreter; it is read when a kernel is first imported."""
+
+_untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("anew", _untimed)
+settings.register_profile("same", _untimed, derandomize=True)
+settings.load_profile("same")
+"""Every run tries the same examples, however slow the machine; `--hypothesis-profile anew` tries others."""
+
+_plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
+"""By itself it shows the local variables of every frame, which takes a second a traceback."""
 
 
 @pytest.fixture(scope="session")

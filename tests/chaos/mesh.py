@@ -18,8 +18,7 @@ from outrider.cli.keeper import Keeper
 from outrider.cli.options import UpOptions
 from outrider.cli.plan import Plan, make_plan
 from outrider.cli.supervisor import Supervisor
-
-from tests.broker import free_port
+from outrider.mesh.addresses import hold_port
 
 GATEWAYS = 3
 COUNTS = {"gateway": 1, "verifier": 2, "tokenizer": 2, "kvcache": 0}
@@ -99,7 +98,7 @@ def _plan(logs: Path) -> tuple[Plan, list[str]]:
     first = next(spec for spec in plan.services if spec.kind == "gateway")
     gateways, urls = [], []
     for number in range(1, GATEWAYS + 1):
-        ports = free_port(), free_port()
+        ports = hold_port(), hold_port()
         gateways.append(_moved(first, number, *ports))
         urls.append(f"http://127.0.0.1:{ports[0]}")
     others = [spec for spec in plan.services if spec is not first]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 from outrider_client import (
@@ -21,7 +22,6 @@ from outrider_client import (
     NotFoundError,
 )
 
-from tests.broker import free_port
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
@@ -71,7 +71,7 @@ async def test_answers_are_typed_and_chunks_add_up_to_them(client: AsyncClient) 
 
 
 def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
-    with Client([f"http://127.0.0.1:{free_port()}", f"{one.url}/v1"]) as client:
+    with Client([f"http://127.0.0.1:{hold_port()}", f"{one.url}/v1"]) as client:
         asked: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
         whole, chat = client.complete("def f(", **asked), client.chat(MESSAGES, **asked)
         assert [model.id for model in client.models()] == [MODEL]
@@ -89,7 +89,7 @@ def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
 
 
 def test_nobody_there_is_an_error_of_its_own() -> None:
-    with Client(f"http://127.0.0.1:{free_port()}", max_retries=1) as client, pytest.raises(ConnectionFailedError):
+    with Client(f"http://127.0.0.1:{hold_port()}", max_retries=1) as client, pytest.raises(ConnectionFailedError):
         client.models()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
-from tests.gateway.stack import MODEL
-from tests.gateway.streaming import Gateway
+from tests.gateway.stack import MODEL, Stack, save_model, stack
 
 ROOT = Path(__file__).parents[2]
 _FENCED = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -25,17 +27,45 @@ BLOCKS = {
     ),
 }
 
+LETTER = "x"
+PRINTED = {
+    "openai": 64 * LETTER,
+    "http": f"['{MODEL}']\n{40 * LETTER}\n{200 * LETTER}",
+    "responses": f"{100 * LETTER}{400 * LETTER}incomplete\n",
+    "grpc": 40 * LETTER,
+}
+"""As many letters as the blocks ask for tokens."""
+
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A mesh of one model that says a letter for ever, whatever it is asked and whichever the seed."""
+    model = save_model(tmp_path_factory.mktemp("models") / "letter")
+    _make_certain(model)
+    with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port)
+        made.add_model("tokenizer")
+        made.add_model("verifier")
+        made.wait_ready()
+        yield made
+
+
+def _make_certain(directory: Path) -> None:
+    weights = load_file(directory / "model.safetensors")
+    for name, weight in weights.items():
+        weight.fill_(1 if "norm" in name or "embed" in name else 0)
+    weights["lm_head.weight"][Tokenizer.from_file(str(directory / "tokenizer.json")).token_to_id(LETTER)] = 10
+    save_file(weights, directory / "model.safetensors")
+
+
 @pytest.mark.parametrize("name", BLOCKS)
-async def test_what_is_shown_prints_an_answer(
-    one: Gateway, other: Gateway, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changes = {"http://127.0.0.1:8080": one.url, "http://127.0.0.1:8081": other.url, "127.0.0.1:8081": one.grpc}
-    shown = textwrap.dedent(BLOCKS[name]).replace('"pocket"', f'"{MODEL}"').replace("Client()", f'Client("{one.url}")')
+async def test_what_is_shown_prints_the_answer(mesh: Stack, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"http://127.0.0.1:8080": mesh.url, "http://127.0.0.1:8081": mesh.url, "127.0.0.1:8081": mesh.grpc}
+    shown = textwrap.dedent(BLOCKS[name]).replace('"pocket"', f'"{MODEL}"').replace("Client()", f'Client("{mesh.url}")')
     for there, here in changes.items():
         shown = shown.replace(there, here)
-    assert one.url in shown or one.grpc in shown
+    assert mesh.url in shown or mesh.grpc in shown
     await asyncio.to_thread(exec, compile(shown, name, "exec"), {})
-    assert len(capsys.readouterr().out.strip()) > 5
+    assert capsys.readouterr().out == PRINTED[name]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from outrider.gateway.errors import UnknownModel, error_answer
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import ERRORS, Internal, OutriderError
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import Server
@@ -27,7 +28,6 @@ from outrider_client import (
 from outrider_client import grpc as over_grpc
 from outrider_client.errors import error_of_answer
 
-from tests.broker import free_port
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
@@ -95,7 +95,7 @@ async def test_chats_and_calls_of_functions_are_those_of_http(one: Gateway, clie
 
 
 def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
-    with over_grpc.Client([f"127.0.0.1:{free_port()}", one.grpc]) as client:
+    with over_grpc.Client([f"127.0.0.1:{hold_port()}", one.grpc]) as client:
         whole = client.complete("def f(", **ASKED)
         assert client.models() == [MODEL]
         assert client.detokenize(client.tokenize("def f(")) == "def f("
@@ -146,7 +146,7 @@ async def test_every_error_of_a_gateway_is_that_of_the_tree_that_http_tells() ->
 
 
 def test_nobody_there_is_an_error_of_its_own() -> None:
-    with over_grpc.Client(f"127.0.0.1:{free_port()}", max_retries=1) as client:
+    with over_grpc.Client(f"127.0.0.1:{hold_port()}", max_retries=1) as client:
         for call in (client.models, lambda: list(client.stream("a"))):
             with pytest.raises(ConnectionFailedError):
                 call()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish, Frame, encode_frame
@@ -22,7 +23,6 @@ from outrider_client import (
 )
 from outrider_client import nats as over_nats
 
-from tests.broker import free_port
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.gateway.test_deadlines import answers_seem_short
@@ -153,7 +153,7 @@ async def test_nobody_there_is_an_error_of_its_own(shared_nats: str) -> None:
     async with over_nats.AsyncClient(shared_nats, max_retries=1) as client:
         with pytest.raises(ConnectionFailedError, match="no gateway answered"):
             await client.models()
-    async with over_nats.AsyncClient(f"nats://127.0.0.1:{free_port()}", timeout=0.5) as nobody:
+    async with over_nats.AsyncClient(f"nats://127.0.0.1:{hold_port()}", timeout=0.5) as nobody:
         with pytest.raises(ConnectionFailedError, match="NATS was not reached"):
             await nobody.models()
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import ERRORS, DeadlineUnmeetable
 from outrider.wire.tenants import BUCKET, Limits
 from outrider_client.errors import ErrorBody, error_of_answer, error_of_event
 
-from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway
@@ -62,7 +62,7 @@ def test_its_errors_are_those_of_the_python_client() -> None:
 
 
 def test_it_streams_resumes_and_cancels(one: Gateway, other: Gateway) -> None:
-    nowhere = f"http://127.0.0.1:{free_port()}"
+    nowhere = f"http://127.0.0.1:{hold_port()}"
     node(TESTS / "mesh" / "streams.js", ONE=one.url, OTHER=other.url, NOWHERE=nowhere)
 
 
@@ -87,7 +87,7 @@ async def desk(streaming: Stack) -> AsyncIterator[Desk]:
 
 
 async def test_keys_are_sent_and_limits_waited_for(streaming: Stack, other: Gateway, desk: Desk) -> None:
-    port = free_port()
+    port = hold_port()
     keyed = streaming.add("gateway", port=port, auth="keys")
     keyed.wait_ready()
     _, text = await desk.key(Limits(concurrent_streams=1))

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.wire.tenants import BUCKET
 
-from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
 from tests.reading import reading
@@ -51,13 +51,13 @@ async def registry(shared: Stack) -> AsyncIterator[Registry]:
 @pytest.fixture(scope="session")
 def keyed_grpc() -> str:
     """Where the first of the gateways that ask for keys is over gRPC."""
-    return f"127.0.0.1:{free_port()}"
+    return f"127.0.0.1:{hold_port()}"
 
 
 @pytest.fixture(scope="session")
 def urls(shared: Stack, keyed_grpc: str) -> Iterator[list[str]]:
     """Two gateways; the second trusts this machine as a proxy."""
-    ports = [free_port(), free_port()]
+    ports = [hold_port(), hold_port()]
     grpc_port = keyed_grpc.partition(":")[2]
     gateways = [
         shared.add("gateway", port=ports[0], grpc_port=grpc_port, auth="keys"),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from outrider.mesh.addresses import hold_port
 
-from tests.broker import Broker, free_port
+from tests.broker import Broker
 from tests.processes import ServiceProcess
 from tests.text.makers import CHATML, byte_level, write
 from tests.toy_model import save_toy
@@ -41,7 +42,7 @@ class Stack:
         self.directory, self.logs = directory, logs
         self.broker = Broker(*(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
         self.processes: list[ServiceProcess] = []
-        self.port, self.grpc_port = free_port(), free_port()
+        self.port, self.grpc_port = hold_port(), hold_port()
 
     @property
     def grpc(self) -> str:

@@ -6,13 +6,13 @@ import asyncio
 
 import grpc
 import httpx
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Finish, decode_frame
 
-from tests.broker import free_port
 from tests.gateway.stack import Stack
 from tests.processes import ServiceProcess
 
@@ -21,7 +21,7 @@ class Gateway:
     """A gateway of the mesh, and where it is; ``patience_s`` is how long its streams wait for a reader."""
 
     def __init__(self, mesh: Stack, patience_s: float = 100) -> None:
-        self.port, self.grpc_port = free_port(), free_port()
+        self.port, self.grpc_port = hold_port(), hold_port()
         settings = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 30}
         self.process: ServiceProcess = mesh.add("gateway", port=self.port, grpc_port=self.grpc_port, **settings)
 

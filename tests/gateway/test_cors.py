@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.addresses import hold_port
 from outrider.wire.tenants import Limits
 
-from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.stack import MODEL, Stack
 
@@ -20,7 +20,7 @@ BODY = {"model": MODEL, "prompt": "def f(", "max_tokens": 2}
 @pytest.fixture(scope="module")
 def url(shared: Stack) -> Iterator[str]:
     """A gateway that asks for keys and lets pages of one origin in."""
-    port = free_port()
+    port = hold_port()
     gateway = shared.add("gateway", port=port, auth="keys", cors_origins=APP, nats_door="false")
     gateway.wait_ready()
     yield f"http://127.0.0.1:{port}"

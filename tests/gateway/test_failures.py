@@ -9,10 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.wire.frames import Frame, encode_frame, token_subject
 
-from tests.broker import free_port
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
 from tests.processes import ServiceProcess, running
 from tests.waiting import eventually
@@ -181,7 +181,7 @@ async def test_a_request_waits_for_a_tokenizer_that_takes_the_place_of_a_killed_
 
 
 async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected: list[Streamed]) -> None:
-    port = free_port()
+    port = hold_port()
     gateway = mesh.add("gateway", port=port)
     await asyncio.to_thread(gateway.wait_ready)
     url = f"http://127.0.0.1:{port}"

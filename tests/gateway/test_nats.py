@@ -19,6 +19,7 @@ import openai
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Registry
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
@@ -26,7 +27,6 @@ from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.frames import Finish, Frame, decode_frame
 from outrider.wire.tenants import Limits
 
-from tests.broker import free_port
 from tests.gateway.desk import Desk, complete
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
@@ -322,7 +322,7 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
 
 async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack, one: Gateway, reader: Reader) -> None:
     whole = (await _whole(one, max_tokens=3000))["outrider"]["tokens"]
-    leaving = streaming.add("gateway", port=free_port(), instance="leaving", drain_s=0.3)
+    leaving = streaming.add("gateway", port=hold_port(), instance="leaving", drain_s=0.3)
     await asyncio.to_thread(leaving.wait_ready)
     body = ASKED | {"max_tokens": 3000}
     while (told := await reader.told("generate", **body))["gateway"] != "leaving":

@@ -6,8 +6,8 @@ import re
 
 import httpx
 import pytest
+from outrider.mesh.addresses import hold_port
 
-from tests.broker import free_port
 from tests.gateway.stack import Stack
 
 
@@ -41,7 +41,7 @@ def test_who_has_the_page_is_not_sent_it_again(shared: Stack, served: httpx.Resp
 
 
 def test_a_gateway_that_is_told_so_has_none(shared: Stack) -> None:
-    port = free_port()
+    port = hold_port()
     gateway = shared.add("gateway", port=port, playground="false", nats_door="false")
     gateway.wait_ready()
     refused = httpx.get(f"http://127.0.0.1:{port}/")

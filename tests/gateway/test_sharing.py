@@ -15,12 +15,12 @@ from outrider.gateway.sharing.cache import Cache, repeatable
 from outrider.gateway.sharing.sameness import sameness
 from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.verifiers import Job
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Member, Registry, State
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.frames import Finish, Frame, Usage
 from outrider.wire.tenants import Limits
 
-from tests.broker import free_port
 from tests.gateway.desk import Desk
 from tests.gateway.raw import Raw
 from tests.gateway.stack import CONTEXT, MODEL, Stack, Streamed
@@ -165,7 +165,7 @@ async def test_each_is_charged_what_it_read_and_tenants_share_nothing(
 @pytest.fixture(scope="module")
 def caching(shared: Stack) -> Iterator[str]:
     """A gateway that keeps answers."""
-    port = free_port()
+    port = hold_port()
     gateway = shared.add("gateway", port=port, cache_bytes=1 << 20)
     gateway.wait_ready()
     yield f"http://127.0.0.1:{port}"

@@ -9,6 +9,8 @@ import pytest
 import torch
 from outrider.kernels.launch import INTERPRETED
 
+from tests.interpreting import change_the_language_once
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
@@ -20,9 +22,10 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def checked_assertions() -> None:
+def interpreter() -> None:
     """Assertions inside kernels are checked; integers may wrap, as those of the dice do."""
     if INTERPRETED:
         from triton.runtime.interpreter import interpreter_builder as builder
 
         builder.options = replace(builder.options, debug=True, sanitize_overflow=False)
+        change_the_language_once()

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from outrider.loadtest.local_mesh import free_port
 from outrider.loadtest.relay import Relay
+from outrider.mesh.addresses import hold_port
 
 from tests.waiting import eventually
 
@@ -27,7 +27,7 @@ async def relay() -> AsyncIterator[tuple[Relay, int]]:
         serving.discard(writer)
 
     async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
-        relay, port = Relay(server.sockets[0].getsockname()[1], 0.001), free_port()
+        relay, port = Relay(server.sockets[0].getsockname()[1], 0.001), hold_port()
         await relay.start(port)
         yield relay, port
         await relay.stop()
@@ -70,7 +70,7 @@ async def test_bytes_wait_for_as_long_as_the_link_takes(relay: tuple[Relay, int]
 
 
 async def test_a_caller_is_hung_up_on_where_nobody_listens() -> None:
-    relay, port = Relay(free_port(), 0.001), free_port()
+    relay, port = Relay(hold_port(), 0.001), hold_port()
     await relay.start(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await reader.read() == b""

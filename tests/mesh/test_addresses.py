@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+
 import pytest
-from outrider.mesh.addresses import advertised, beside, join, parted
+from outrider.mesh.addresses import advertised, beside, hold_port, join, parted
 from outrider.mesh.config import Settings, load
-from outrider.mesh.errors import ConfigError
+from outrider.mesh.errors import ConfigError, Unavailable
+
+_IP_LOCAL_PORT_RANGE = 51
+"""Of linux/in.h since Linux 6.3: the first and the last port that the system may give this socket."""
 
 
 @pytest.mark.parametrize(
@@ -42,3 +48,41 @@ def test_an_address_with_a_path_or_spaces_is_refused() -> None:
     for wrong in ("http://node-7", "node 7"):
         with pytest.raises(ConfigError, match="advertise"):
             load(Settings, "mesh", flags={"advertise": wrong})
+
+
+def _of_one_port(port: int) -> socket.socket:
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.IPPROTO_IP, _IP_LOCAL_PORT_RANGE, struct.pack("=HH", port, port))
+    except OSError:
+        made.close()
+        pytest.skip("this kernel is older than Linux 6.3")
+    return made
+
+
+def test_a_held_port_is_given_to_nobody_else() -> None:
+    port = hold_port()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        _of_one_port(port) as going_out,
+        pytest.raises(OSError, match="Cannot assign requested address"),
+    ):
+        going_out.connect(server.getsockname())
+    with _of_one_port(port) as asking, pytest.raises(OSError, match="Address already in use"):
+        asking.bind(("127.0.0.1", 0))
+
+
+def test_servers_listen_on_a_held_port_one_after_the_other() -> None:
+    port = hold_port()
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port)) as ours:
+            theirs, address = server.accept()
+            theirs.close()
+            assert address == ours.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_port_of_another_machine_cannot_be_held() -> None:
+    with pytest.raises(Unavailable, match=r"no port of 192\.0\.2\.1 can be had: "):
+        hold_port("192.0.2.1")

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus, Message
 from outrider.mesh.bus.client import OUTBOX_BYTES
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
 
-from tests.broker import Broker, free_port
+from tests.broker import Broker
 from tests.waiting import eventually
 
 
@@ -224,7 +225,7 @@ async def test_a_subject_that_is_none_is_refused(bus: Bus, subject: str) -> None
 
 
 async def test_connecting_to_nobody_gives_up_after_the_stated_time() -> None:
-    url = f"nats://127.0.0.1:{free_port()}"
+    url = f"nats://127.0.0.1:{hold_port()}"
     bus = Bus()
     with pytest.raises(Unavailable, match=r"was not reached within 0.6 s: .*[Cc]onnect"):
         await bus.connect(url, "test", wait_s=0.6)

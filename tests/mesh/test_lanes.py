@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import grpc
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import (
     ERRORS,
     DeadlineExceeded,
@@ -25,7 +26,6 @@ from outrider.mesh.rpc.calls import FAREWELL, Batches, Call, decode_calls, decod
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
 
-from tests.broker import free_port
 from tests.waiting import eventually
 
 Context = grpc.aio.ServicerContext
@@ -162,7 +162,7 @@ async def test_calls_end_where_their_caller_is_lost(server: Server, servicer: Sc
 
 
 async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(servicer: Scripted) -> None:
-    later = Server(port=free_port(), lane_port=free_port())
+    later = Server(port=hold_port(), lane_port=hold_port())
     assert isinstance(await failure(later), Unavailable)
     rpc.add_TokenizerServicer_to_server(servicer, later)
     await later.start()
@@ -218,7 +218,7 @@ async def test_an_invalid_request_is_told_from_a_lost_one(server: Server, servic
 
 async def test_a_call_goes_by_itself_where_there_is_no_lane(server: Server, servicer: Scripted) -> None:
     servicer.behaviour = raising(Overloaded("full", retry_after=2.0))
-    for lanes in (None, "", f"127.0.0.1:{free_port()}"):
+    for lanes in (None, "", f"127.0.0.1:{hold_port()}"):
         with pytest.raises(Overloaded, match="full"):
             await ask(f"127.0.0.1:{server.port}", DECODE, pb.DecodeRequest(ids=[b"x"]), pb.DecodeResponse, 20, lanes)
     assert servicer.begun == 3

@@ -12,6 +12,7 @@ import grpc
 import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unreachable, from_rpc
 from outrider.mesh.registry import Registry, State
@@ -20,7 +21,7 @@ from outrider.mesh.tasks import Tasks
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
 
-from tests.broker import Broker, free_port
+from tests.broker import Broker
 from tests.mesh.processes import Tiny
 from tests.waiting import eventually
 
@@ -80,7 +81,7 @@ async def test_a_killed_process_is_gone_within_three_seconds(start: Start, regis
 
 
 async def test_readiness_follows_the_service_while_it_loads(start: Start) -> None:
-    port, probes = free_port(), free_port()
+    port, probes = hold_port(), hold_port()
     tiny = start("--port", str(port), "--metrics-port", str(probes), "--load-s", "1.5")
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{probes}", trust_env=False) as http:
         await tiny.logged("NATS is connected")
@@ -105,7 +106,7 @@ async def test_sigterm_lets_work_in_flight_end(start: Start, registry: Registry)
     tiny = start("--work-s", "1")
     (member,) = await registry.wait_for("tiny", bool, timeout=30)
     working = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
-    await asyncio.sleep(0.2)
+    await tiny.logged("working")
     tiny.signal(SIGTERM)
     await registry.wait_for("tiny", lambda found: found[0].state == State.DRAINING, timeout=5)
     assert (await working).model == member.instance
@@ -135,7 +136,7 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_process
     tiny = start("--work-s", "3600", "--drain-s", "0", "--fault", "deaf")
     (member,) = await registry.wait_for("tiny", bool, timeout=30)
     call = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
-    await asyncio.sleep(0.2)
+    await tiny.logged("working")
     tiny.signal(SIGTERM)
     assert await tiny.exit_code() == 0
     with pytest.raises(grpc.aio.AioRpcError):
@@ -158,7 +159,7 @@ async def test_a_process_waits_for_nats_and_says_so(start: Start, broker: Broker
 
 
 async def test_a_process_gives_up_on_nats_after_the_stated_time(start: Start) -> None:
-    url = f"nats://127.0.0.1:{free_port()}"
+    url = f"nats://127.0.0.1:{hold_port()}"
     tiny = start("--nats-url", url, "--nats-wait-s", "0.5")
     assert await tiny.exit_code() == 3
     assert tiny.output.splitlines()[-1].startswith(f"outrider tiny: NATS at {url} was not reached within 0.5 s")
@@ -215,7 +216,7 @@ async def test_a_call_to_a_process_that_is_killed_fails_as_unavailable(start: St
     tiny = start("--work-s", "3600")
     (member,) = await registry.wait_for("tiny", bool, timeout=30)
     call = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
-    await asyncio.sleep(0.2)
+    await tiny.logged("working")
     tiny.signal(SIGKILL)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
@@ -226,7 +227,7 @@ async def test_a_call_to_a_process_that_froze_fails_as_unavailable(start: Start,
     tiny = start("--work-s", "3600")
     (member,) = await registry.wait_for("tiny", bool, timeout=30)
     call = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
-    await asyncio.sleep(0.2)
+    await tiny.logged("working")
     tiny.signal(SIGSTOP)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         async with asyncio.timeout(20):

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import (
     ERRORS,
     Internal,
@@ -23,8 +24,6 @@ from outrider.mesh.errors import (
 from outrider.mesh.rpc import Server, channel, close_channels, remaining
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
-
-from tests.broker import free_port
 
 Behaviour = Callable[[Any], Any]
 
@@ -126,7 +125,7 @@ async def test_an_unexpected_error_says_nothing_of_the_inside(servicer: Scripted
 
 
 async def test_an_error_of_a_service_further_on_keeps_its_class(servicer: Scripted, stub: Any) -> None:
-    nowhere = rpc.TokenizerStub(channel(f"127.0.0.1:{free_port()}"))
+    nowhere = rpc.TokenizerStub(channel(f"127.0.0.1:{hold_port()}"))
 
     async def ask(context: Any) -> Any:
         return await nowhere.Describe(pb.DescribeTokenizerRequest(), timeout=5)
@@ -142,7 +141,7 @@ async def test_a_method_that_nobody_wrote_is_unimplemented(stub: Any) -> None:
 
 
 async def test_a_service_that_cannot_be_reached_is_unavailable_and_keeps_its_address_to_itself() -> None:
-    port = free_port()
+    port = hold_port()
     error = await failure(rpc.TokenizerStub(channel(f"127.0.0.1:{port}")))
     assert type(error) is Unreachable
     assert str(port) not in str(error)

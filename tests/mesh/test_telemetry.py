@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import structlog
@@ -41,15 +41,22 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 
 @contextmanager
-def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """Configures logs as a process does; what is yielded returns the lines so far."""
+def captured(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
+    """Configures logs as a process does, and yields what is written."""
     root = logging.getLogger()
-    before = root.handlers[:], root.level
+    before, ours = (root.handlers[:], root.level), structlog.get_config()
     with redirect_stderr(io.StringIO()) as buffer:
-        configure_logs("info", "json", service="test")
-        yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
-    structlog.reset_defaults()
+        configure_logs("info", form, service="test")
+        yield buffer
+    structlog.configure(**ours)
     root.handlers[:], root.level = before
+
+
+@contextmanager
+def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The same as JSON; what is yielded returns the lines so far."""
+    with captured("json") as buffer:
+        yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
 
 
 class Relay(rpc.TokenizerServicer):
@@ -192,6 +199,18 @@ def test_an_exception_is_part_of_its_line() -> None:
             get_logger("here").exception("failed")
         (line,) = logs()
     assert "ValueError: inside" in line["exception"]
+
+
+def test_an_exception_on_the_console_shows_no_variables() -> None:
+    with captured("console") as buffer:
+        secret = "anybody's text"
+        try:
+            raise ValueError(len(secret))
+        except ValueError:
+            get_logger("here").exception("failed")
+    assert "ValueError: 14" in buffer.getvalue()
+    assert "raise ValueError(len(secret))" in buffer.getvalue()
+    assert secret not in buffer.getvalue()
 
 
 def test_lines_under_the_level_are_not_written() -> None:

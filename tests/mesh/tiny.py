@@ -11,8 +11,11 @@ from outrider.mesh.bus import Message
 from outrider.mesh.config import Settings
 from outrider.mesh.errors import NotFound
 from outrider.mesh.service import Mesh, Service, run
+from outrider.mesh.telemetry import get_logger
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
+
+_log = get_logger("tiny")
 
 
 class TinySettings(Settings, frozen=True, kw_only=True):
@@ -47,6 +50,7 @@ class Tiny(Service, rpc.TokenizerServicer):
         return {"model": self._model}
 
     async def Describe(self, request: Any, context: Any) -> pb.DescribeTokenizerResponse:  # noqa: N802
+        _log.info("working")
         while True:
             try:
                 await asyncio.sleep(self._settings.work_s)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from outrider.kernels.launch import INTERPRETED
 from outrider.models.llama import LlamaModel
 from transformers import PreTrainedModel
 
+from tests.interpreting import change_the_language_once
 from tests.models.checkpoints import FAMILIES, save
 
 
@@ -38,3 +40,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interpreter() -> None:
+    if INTERPRETED:
+        change_the_language_once()

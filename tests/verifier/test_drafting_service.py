@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
@@ -41,17 +41,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Mesh:
     """A verifier that weighs guesses by rejection, a proposer with a model and one without."""
 
     def __init__(self, nats_url: str, directory: Path, logs: Path) -> None:
-        self.log, self.ports = logs / "verifier.log", {"judge": free_port(), "p-model": free_port()}
+        self.log, self.ports = logs / "verifier.log", {"judge": hold_port(), "p-model": hold_port()}
         common = {"nats_url": nats_url, "model": directory}
         self._services = [
             ServiceProcess(

@@ -23,7 +23,7 @@ from outrider.wire.frames import Finish, Frame
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.test_engine import random_drafter, run, tokens
-from tests.verifier.test_law import DRAWS, TEMPERATURE, chi_square
+from tests.verifier.test_law import DRAWS, TEMPERATURE, answers, chi_square
 
 VOCABULARY, PROMPT = 4, [2]
 """A prompt of one token: the first step has a tree already, so that its nodes lie two deep."""
@@ -68,14 +68,11 @@ def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
 
 
 def follows_the_law(engine: Engine) -> bool:
-    for seed in range(DRAWS):
-        sampling = Sampling(TEMPERATURE, TRUNCATION, seed * 7919)
-        engine.submit(Request(f"r{seed}", "t", PROMPT, sampling, 3, stop_ids=STOPS, edits=EDITS))
-    said: dict[str, list[int]] = {}
-    while engine.busy:
-        for request, frame in engine.step().frames:
-            said.setdefault(request.id, []).extend(frame.tokens)
-    statistic, degrees = chi_square(exact_law(engine), Counter(map(tuple, said.values())))
+    dice = [Sampling(TEMPERATURE, TRUNCATION, seed * 7919) for seed in range(DRAWS)]
+    requests = [
+        Request(f"r{seed}", "t", PROMPT, each, 3, stop_ids=STOPS, edits=EDITS) for seed, each in enumerate(dice)
+    ]
+    statistic, degrees = chi_square(exact_law(engine), answers(engine, requests))
     return statistic < degrees + 5 * (2 * degrees) ** 0.5
 
 

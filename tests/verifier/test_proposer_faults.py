@@ -10,6 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from outrider.loadtest.relay import Relay
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
@@ -18,7 +19,6 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.wire.frames import decode_frame
 from outrider.wire.ids import pack_ids
 
-from tests.broker import free_port
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
 from tests.waiting import eventually
@@ -38,7 +38,7 @@ class Mesh:
 def mesh(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     logs = tmp_path_factory.mktemp("logs")
     common = {"nats_url": shared_nats, "model": save_toy(logs / "toy", 50)}
-    own, relayed = free_port(), free_port()
+    own, relayed = hold_port(), hold_port()
     proposer = {"port": own, "advertise": f"127.0.0.1:{relayed}", "instance": "far", **common}
     with ExitStack() as stack:
         verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", "asking": "always", **common}

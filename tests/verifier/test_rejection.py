@@ -26,7 +26,7 @@ from torch import Tensor
 from tests.toy_model import save_toy
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.test_law import PROMPT, TEMPERATURE, VOCABULARY, Truncation, chi_square, exact_law
+from tests.verifier.test_law import PROMPT, TEMPERATURE, VOCABULARY, Truncation, answers, chi_square, exact_law
 
 Rule = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 Told = list[tuple[list[int], Proposal]]
@@ -160,19 +160,11 @@ def law_statistic(
     truncation: Truncation = Truncation(),  # noqa: B008 - it is immutable
     draws: int = 1_000,
 ) -> tuple[float, float]:
-    """Chi-square of what the engine says for many seeds, 64 sequences at a time, and how high chance may take it."""
+    """Chi-square of what the engine says for many seeds, and how high chance may take it."""
     engine = make_engine(VOCABULARY, [draft], rule=Rejection({"replacement": replacement}))
-    law, said = exact_law(engine, truncation), Counter[tuple[int, ...]]()
-    for start in range(0, draws, 64):
-        tokens: dict[str, list[int]] = {}
-        for seed in range(start, min(start + 64, draws)):
-            engine.submit(
-                Request(f"r{seed}", "t", PROMPT, Sampling(TEMPERATURE, truncation, seed * 7919), max_tokens=3)
-            )
-        while engine.busy:
-            for request, frame in engine.step().frames:
-                tokens.setdefault(request.id, []).extend(frame.tokens)
-        said.update(tuple(each) for each in tokens.values())
+    dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(draws)]
+    requests = [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)]
+    law, said = exact_law(engine, truncation), answers(engine, requests)
     assert engine.tally.accepted["model"] > draws / 10
     statistic, degrees = chi_square(law, said)
     return statistic, degrees + 5 * (2 * degrees) ** 0.5

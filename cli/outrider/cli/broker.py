@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from importlib import metadata
 from pathlib import Path
 
@@ -30,10 +29,3 @@ def spec(port: int, store: Path, log: Path) -> Spec:
     """A server on ``port`` of this machine alone, which keeps what it stores in ``store``."""
     options = ["--addr", "127.0.0.1", "--port", str(port), "--jetstream", "--store_dir", str(store)]
     return Spec("nats", [str(binary()), *options], log, named=False)
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port of ``host`` that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

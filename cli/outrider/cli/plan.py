@@ -14,7 +14,7 @@ from outrider.cli.child import Spec
 from outrider.cli.keeper import StartError
 from outrider.cli.options import UpOptions
 from outrider.cli.settings import Flags, effective, parse_sets
-from outrider.mesh.addresses import join, require_free
+from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import Effective
 from outrider.mesh.errors import ConfigError, Unavailable
 
@@ -125,21 +125,23 @@ def _gateway_address(known: Known) -> tuple[str, int]:
     host, port = known["gateway"]["host"].value, known["gateway"]["port"].value
     try:
         require_free(host, port)
+        return host, port or hold_port(host)
     except Unavailable as error:
         raise StartError(error.message) from error
-    return host, port or broker.free_port(host)
 
 
-def _grpc_address(known: Known, host: str, http_port: int) -> tuple[str, int]:
-    """Where gRPC is served: as set, else beside HTTP where that port is free."""
-    host, port = known["gateway"]["grpc_host"].value or host, known["gateway"]["grpc_port"].value
+def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, int]:
+    """Where gRPC is served: as set, else beside HTTP where that was given a port and the next one is free."""
+    gateway = known["gateway"]
+    host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
+    wanted = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
     try:
-        require_free(host, port or min(http_port + 1, _LAST_PORT))
+        require_free(host, wanted)
+        return host, wanted or hold_port(host)
     except Unavailable as error:
         if port:
             raise StartError(error.message) from error
-        return host, broker.free_port(host)
-    return host, port or min(http_port + 1, _LAST_PORT)
+        return host, hold_port(host)
 
 
 def _require_sharing(settings: dict[str, Effective]) -> None:
@@ -186,7 +188,7 @@ def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | 
         if options.nats_store:
             raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
         return options.nats_url or configured.value, None
-    port, store = broker.free_port(), options.nats_store or log_dir / "nats"
+    port, store = hold_port(), options.nats_store or log_dir / "nats"
     return f"nats://127.0.0.1:{port}", broker.spec(port, store, log_dir / "nats.log")
 
 

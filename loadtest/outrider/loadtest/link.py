@@ -18,6 +18,7 @@ from outrider.loadtest.bars import Bar
 from outrider.loadtest.relay import Relay
 from outrider.loadtest.turns import Case, Matrix, Turn
 from outrider.loadtest.workloads import Supply
+from outrider.mesh.addresses import hold_port
 
 LEAST = 0.9
 """Share of the speed beside a local proposer that is to remain."""
@@ -31,7 +32,7 @@ _WARM_UP_TOKENS = 48
 def main() -> int:
     """Measures, prints a line a case and the bars, writes JSON."""
     options = _options()
-    relayed, own = local_mesh.free_port(), local_mesh.free_port()
+    relayed, own = hold_port(), hold_port()
     linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
     with local_mesh.running(_FORGETFUL) as near, local_mesh.running(_FORGETFUL | linked) as far:
         relay = Relay(own, 0.0)

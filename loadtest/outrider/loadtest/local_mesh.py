@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
+from outrider.mesh.addresses import hold_port
 
 _READY_S = 180.0
 
@@ -61,12 +61,13 @@ def running(
     Raises:
         SystemExit: it did not become ready; the message says where its logs are.
     """
-    port = free_port()
+    port = hold_port()
     counts = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
     counts |= {"--kvcaches": kvcaches, "--prefills": prefills}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() for part in pair]
-    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    ports = {"gateway.grpc_port": str(hold_port())}
+    command += [part for key, value in (ports | dict(settings)).items() for part in ("--set", f"{key}={value}")]
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
         process = subprocess.Popen([*command, "--log-dir", logs], stdout=subprocess.DEVNULL)
@@ -77,13 +78,6 @@ def running(
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
-
-
-def free_port() -> int:
-    """A TCP port of this machine that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _leave(number: int, frame: object) -> None:

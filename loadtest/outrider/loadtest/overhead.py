@@ -22,7 +22,7 @@ import msgspec
 from outrider.loadtest import bars, litellm_process
 from outrider.loadtest.bars import Bar
 from outrider.loadtest.hammer import Result, Task, hammer
-from outrider.loadtest.local_mesh import free_port
+from outrider.mesh.addresses import hold_port
 
 TIMES, ADDED_MS, SHARE = 20.0, 2.0, 0.25
 """Outrider should do so many times what LiteLLM does, add so little, and do so much of what the engine does."""
@@ -83,7 +83,7 @@ def services(directory: Path) -> Iterator[tuple[Target, Target]]:
             stack.callback(_stop, process)
             return process.pid
 
-        nats, http, gateway = free_port(), free_port(), free_port()
+        nats, http, gateway = hold_port(), hold_port(), hold_port()
         url = f"--nats-url=nats://127.0.0.1:{nats}"
         server = Path(sys.executable).parent / "nats-server"
         before = {
@@ -218,7 +218,7 @@ def _targets(options: argparse.Namespace, directory: Path) -> Iterator[list[Targ
         bare, ours = stack.enter_context(services(directory))
         targets = [bare, ours]
         if options.litellm:
-            running = litellm_process.running(options.litellm, directory, _MODEL, bare.url, free_port())
+            running = litellm_process.running(options.litellm, directory, _MODEL, bare.url, hold_port())
             peer = stack.enter_context(running)
             headers = {"authorization": f"Bearer {peer.key}"}
             targets.append(Target("LiteLLM", peer.url, {"litellm": peer.pid}, headers))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from outrider.loadtest.local_mesh import free_port
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member, Registry
 
@@ -67,7 +67,7 @@ class Site:
 @asynccontextmanager
 async def open_site(*, stores: bool = False) -> AsyncIterator[Site]:
     """An empty site, which ends with the block; its broker has JetStream where it ``stores``."""
-    port = free_port()
+    port = hold_port()
     url = f"nats://127.0.0.1:{port}"
     bus = Bus()
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 import msgspec
-from outrider.loadtest.local_mesh import free_port
 from outrider.loadtest.site import Site
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import BUCKET, Limits, Tenant, key_entry, new_key, tenant_entry
 
@@ -16,7 +16,7 @@ async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict
     """Starts a tokenizer, a verifier of the shipped target and ``gateways`` by name; the URL of each."""
     await site.start("tokenizer", "tokenizer", model="pocket")
     await site.start("verifier", "verifier", model="pocket", **verifier)
-    ports = {name: free_port() for name in gateways}
+    ports = {name: hold_port() for name in gateways}
     for name, port in ports.items():
         await site.start("gateway", name, port=port, auth="keys", nats_door="false")
     return {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from outrider.mesh.config import Settings
 from outrider.mesh.errors import ConfigError, Unavailable
 
 _WITH_PORT = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):(\d+)")
+_held: list[socket.socket] = []
 
 
 def advertised(settings: Settings, port: int) -> str:
@@ -55,6 +57,29 @@ def require_free(host: str, port: int) -> None:
             probe.listen()
     except OSError as error:
         raise Unavailable(f"cannot listen on {join(host, port)}: {error.strerror}") from None
+
+
+def hold_port(host: str = "127.0.0.1") -> int:
+    """A free TCP port of ``host`` for a server that is yet to start, or is started again and again.
+
+    A socket that does not listen stays bound to it for as long as this process lives. So the system gives it neither to
+    a connection that goes out nor to whoever asks for any port, while a server that sets SO_REUSEADDR may listen there
+    (socket(7)), as all of ours do and nats-server does.
+
+    Raises:
+        Unavailable: ``host`` is none of this machine's addresses.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with ExitStack() as stack:
+            holder = stack.enter_context(socket.socket(family, kind))
+            holder.bind(address)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            stack.pop_all()
+    except OSError as error:
+        raise Unavailable(f"no port of {host} can be had: {error.strerror}") from None
+    _held.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def _is_wildcard(host: str) -> bool:

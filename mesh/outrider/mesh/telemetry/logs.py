@@ -31,8 +31,11 @@ def configure_logs(level: str = "info", form: Literal["json", "console"] = "json
     ]
     if form == "json":
         shared.append(structlog.processors.format_exc_info)
+    plainly = structlog.dev.plain_traceback  # the default shows local variables, and thereby anybody's text
     renderer: Processor = (
-        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=False)
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plainly)
     )
     structlog.configure(
         processors=[*shared, renderer],
