@@ -73,6 +73,15 @@ def library() -> ctypes.CDLL:
     raise NativeUnavailable("this CPU runs none of the compiled libraries")
 
 
+def brief(loaded: ctypes.CDLL) -> ctypes.PyDLL:
+    """The same library for calls of microseconds, which keep the interpreter's lock.
+
+    One that gives it up gets it back when the other thread is through with what it does, which may take longer than
+    the call.
+    """
+    return ctypes.PyDLL(loaded._name)
+
+
 def _load(level: Level) -> ctypes.CDLL:
     path = _path(level)
     try:

@@ -11,11 +11,14 @@ from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 import numpy as np
+from outrider.kernels.native.build import brief
 from outrider.kernels.native.decoder import Model, NativeDecoder
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Truncation
 
 MOST_CHILDREN = 16
+_BRIEF = 1 << 26
+"""Products, rows times weights, up to which a call keeps the interpreter's lock: about half a millisecond's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ class NativeDrafts:
         if not 1 <= shape.children <= MOST_CHILDREN:
             raise ValueError(f"{shape.children} children; there may be 1 to {MOST_CHILDREN}")
         self._decoder, self._pool = decoder, pool
-        self._library = _typed(decoder.library)
+        self._library, self._lasting = _typed(brief(decoder.library)), _typed(decoder.library)
+        self._shape, self._weights, self._new_rows = shape, _weights(decoder.model), 0
         *counts, context_length, least_value = astuple(shape)
         inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value)
         self._handle = self._library.outrider_drafts_new(
@@ -139,6 +143,7 @@ class NativeDrafts:
         """
         ids = np.array(tokens, np.int32)
         self._open.add(number)
+        self._new_rows += len(ids)
         opening = _Opening(
             number, seed, ids.ctypes.data, len(ids), most, temperature, truncation.top_p, truncation.min_p,
             truncation.top_k,
@@ -148,6 +153,7 @@ class NativeDrafts:
     def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
         """``tokens`` were decided behind ``length`` others; a session that has another length ends."""
         ids = array("i", tokens)
+        self._new_rows += len(ids)
         self._library.outrider_drafts_commit(self._handle, number, length, ids.buffer_info()[0], len(ids))
 
     def close(self, number: int) -> None:
@@ -164,13 +170,16 @@ class NativeDrafts:
     def draft(self, rounds: int, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[Grown]:
         """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
 
-        With ``sessions`` only so many are guessed at, those of the lowest numbers.
+        With ``sessions`` only so many are guessed at, those of the lowest numbers. Other threads run meanwhile, unless
+        there is little to do.
         """
         room = len(self._open)
         if room > len(self._trees) or room * most > len(self._reals):
             self._make_room(2 * room, 2 * room * most)
         asked = room if sessions is None else sessions
-        count = self._library.outrider_drafts_draft(
+        library = self._library if self._products(rounds, asked) <= _BRIEF else self._lasting
+        self._new_rows -= min(self._new_rows, self._shape.prefill_rows)
+        count = library.outrider_drafts_draft(
             self._handle, rounds, asked, most, byref(_Price(*price)), self._told, byref(self._nodes)
         )
         trees: list[tuple[int, int, int, int]] = self._trees[:count].tolist()
@@ -182,11 +191,24 @@ class NativeDrafts:
             for number, length, first, nodes in trees
         ]
 
+    def _products(self, rounds: int, sessions: int) -> int:
+        """Of rows and weights, at most, in a call."""
+        grown = rounds * min(self._shape.rows, sessions * self._shape.rows_each)
+        return (grown + min(self._new_rows, rounds * self._shape.prefill_rows)) * self._weights
+
     def _make_room(self, trees: int, nodes: int) -> None:
         self._trees, self._words = np.empty(trees, _TREE), np.empty((2, nodes), np.int32)
         self._reals = np.empty(nodes, np.float32)
         self._told = self._trees.ctypes.data
         self._nodes = _Nodes(*(part.ctypes.data for part in (*self._words, self._reals)))
+
+
+def _weights(model: Model) -> int:
+    """Of the products that each row goes through."""
+    products = [model.logits]
+    for layer in model.layer[: model.layers]:
+        products += [layer.qkv, layer.output, layer.gate_up, layer.down]
+    return sum(each.n * each.k for each in products)
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:

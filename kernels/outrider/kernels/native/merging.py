@@ -10,7 +10,7 @@ from ctypes import c_double, c_int32, c_int64, c_void_p
 from typing import NamedTuple
 
 from outrider.kernels.backend import choice
-from outrider.kernels.native.build import NativeUnavailable, library
+from outrider.kernels.native.build import NativeUnavailable, brief, library
 
 EDGES = 15
 """Bounds between bins of confidence."""
@@ -58,7 +58,7 @@ class Merging:
     def __init__(self, edges: Sequence[float], loaded: ctypes.CDLL) -> None:
         if len(edges) != EDGES:
             raise ValueError(f"{len(edges)} edges; there have to be {EDGES}")
-        self._library = _typed(loaded)
+        self._library = _typed(brief(loaded))
         self._handle = self._library.outrider_merging_new((c_double * EDGES)(*edges))
         weakref.finalize(self, self._library.outrider_merging_free, self._handle)
         self._drafters = 0
@@ -176,7 +176,7 @@ def native_merging(edges: Sequence[float]) -> Merging | None:
         return None
 
 
-def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
+def _typed(loaded: ctypes.PyDLL) -> ctypes.PyDLL:
     """The library with the types of what is called here."""
     loaded.outrider_merging_new.argtypes = (c_void_p,)
     loaded.outrider_merging_new.restype = c_void_p

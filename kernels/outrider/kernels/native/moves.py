@@ -8,7 +8,7 @@ from ctypes import POINTER, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 
 from outrider.kernels.backend import choice
-from outrider.kernels.native.build import NativeUnavailable, library
+from outrider.kernels.native.build import NativeUnavailable, brief, library
 from outrider.kernels.pool import KvPool
 
 Move = Callable[[KvPool, Sequence[int], Sequence[int]], None]
@@ -28,7 +28,7 @@ def native_move() -> Move | None:
 
 def move_of(loaded: ctypes.CDLL) -> Move:
     """The function of a library."""
-    call = loaded.outrider_move
+    call = brief(loaded).outrider_move
     call.argtypes = (
         *(c_void_p, c_int64, c_int64, c_int32, c_int32, c_int32, c_int, c_int64),
         *(POINTER(c_int64), POINTER(c_int64)),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from outrider.kernels.backend import choice
-from outrider.kernels.native.build import NativeUnavailable, library
+from outrider.kernels.native.build import NativeUnavailable, brief, library
 from outrider.kernels.native.drafts import Grown
 
 
@@ -76,7 +76,7 @@ class NativeSuffixes:
     """
 
     def __init__(self, shape: SuffixShape, loaded: ctypes.CDLL) -> None:
-        self._library, self._nodes = _typed(loaded), shape.nodes
+        self._library, self._nodes = _typed(brief(loaded)), shape.nodes
         self._handle = self._library.outrider_suffixes_new(_Shape(shape.least_match, shape.tokens, shape.tenants))
         weakref.finalize(self, self._library.outrider_suffixes_free, self._handle)
         self._open: dict[int, int] = {}
@@ -166,7 +166,7 @@ def native_suffixes(shape: SuffixShape) -> NativeSuffixes | None:
         return None
 
 
-def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
+def _typed(loaded: ctypes.PyDLL) -> ctypes.PyDLL:
     """The library with the types of what is called here."""
     loaded.outrider_suffixes_new.argtypes = (POINTER(_Shape),)
     loaded.outrider_suffixes_new.restype = c_void_p

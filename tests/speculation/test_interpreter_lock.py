@@ -1,0 +1,88 @@
+"""Short calls of the compiled library keep the interpreter's lock, those that take long let other threads run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from outrider.kernels.native.build import NativeUnavailable, library
+from outrider.kernels.native.drafts import DraftShape, NativeDrafts
+from outrider.kernels.race_sample import Truncation
+from outrider.models import pocket
+from outrider.models.llama import LlamaModel
+
+PROMPT = 1500
+
+
+class Counter(threading.Thread):
+    """Counts while it has the interpreter's lock, and gives it up after each."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.count, self.over = 0, False
+
+    def run(self) -> None:
+        while not self.over:
+            self.count += 1
+            time.sleep(0)
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    """Of a thread that nobody makes room for: who has the lock keeps it until it gives it up."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    counter = Counter()
+    counter.start()
+    yield counter
+    counter.over = True
+    counter.join()
+    sys.setswitchinterval(interval)
+
+
+@pytest.fixture(scope="module")
+def drafts() -> NativeDrafts:
+    try:
+        library()
+    except NativeUnavailable as error:
+        pytest.skip(str(error))
+    model = LlamaModel.load(pocket.directory("draft"))
+    assert model.compiled is not None
+    shape = DraftShape(
+        children=4, rows=48, rows_each=6, ahead=8, prefill_rows=PROMPT, context_length=2048, least_value=0.0
+    )
+    return NativeDrafts(model.compiled, model.new_pool(256, 16), shape)
+
+
+def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
+    """How often the thread had the lock while a call of `draft` lasted."""
+    before = counter.count
+    drafts.draft(rounds, most=8)
+    return counter.count - before
+
+
+def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
+    beside_prompts, beside_trees = [], []
+    for attempt in range(10):
+        drafts.open(1, [attempt + 3] * PROMPT, 8, 1, 0.0, Truncation())
+        beside_prompts.append(counted(drafts, counter))
+        drafts.commit(1, PROMPT, [5])
+        beside_trees.append(counted(drafts, counter))
+        drafts.close(1)
+    assert any(beside_prompts)
+    assert not any(beside_trees)
+
+
+def test_who_runs_beside_the_drafts_of_many(drafts: NativeDrafts, counter: Counter) -> None:
+    for number in range(16):
+        drafts.open(number, [number + 3] * 40, 8, 1, 0.0, Truncation())
+    drafts.draft(rounds=1, most=8)
+    beside = []
+    for length in range(40, 90):
+        for number in range(16):
+            drafts.commit(number, length, [5])
+        beside.append(counted(drafts, counter, rounds=4))
+    assert any(beside)
