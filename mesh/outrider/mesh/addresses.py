@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import re
 import socket
@@ -12,7 +13,8 @@ from outrider.mesh.config import Settings
 from outrider.mesh.errors import ConfigError, Unavailable
 
 _WITH_PORT = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):(\d+)")
-_held: list[socket.socket] = []
+_held = ExitStack()
+atexit.register(_held.close)
 
 
 def advertised(settings: Settings, port: int) -> str:
@@ -75,10 +77,9 @@ def hold_port(host: str = "127.0.0.1") -> int:
             holder = stack.enter_context(socket.socket(family, kind))
             holder.bind(address)
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            stack.pop_all()
+            _held.push(stack.pop_all())
     except OSError as error:
         raise Unavailable(f"no port of {host} can be had: {error.strerror}") from None
-    _held.append(holder)
     return int(holder.getsockname()[1])
 
 
