@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple, Protocol
 
-from outrider.kernels.native.merging import Bought, Merging, native_merging
+from outrider.kernels.native.merging import BoughtTree, Merging, native_merging
 from outrider.models.speculation import NO_GUESSES, DraftTree, MergedTree, merge
 from outrider.verifier.budget import EDGES, Calibrator, CostCurve, buy
 
@@ -135,7 +135,8 @@ class CompiledPurchase:
         bought = self._merging.buy(seconds, least, surcharge, limit, len(tenants), tenant_cap)
         names = self._names
         drafted = {(names[drafter], depth): number for drafter, depth, number in bought.cells}
-        return Purchased(list(self._trees(prospects, bought)), drafted, [given[place] for place in bought.dead])
+        trees = list(map(self._tree, prospects, bought.trees))
+        return Purchased(trees, drafted, [given[place] for place in bought.dead])
 
     def _give(self, prospect: Prospect, tenant: int) -> list[DraftTree]:
         """Hands over what a sequence may buy; the trees that went along."""
@@ -158,21 +159,14 @@ class CompiledPurchase:
         self._names.append(drafter)
         return number
 
-    def _trees(self, prospects: Seq[Prospect], bought: Bought) -> Iterator[MergedTree]:
-        sizes, tokens, parents, depths, drafters, firsts, nodes, values, confidences, *_ = bought
-        first, name = 0, self._names.__getitem__
-        for prospect, size in zip(prospects, sizes, strict=True):
-            if not size:
-                yield NO_GUESSES
-                continue
-            part = slice(first, first := first + size)
-            if prospect.ready is not None:
-                yield prospect.ready.take(nodes[part])
-                continue
-            yield MergedTree(
-                tokens[part], parents[part], values[part], depths[part], confidences[part],
-                list(map(name, drafters[part])), {}, list(map(name, firsts[part])),
-            )  # fmt: skip
+    def _tree(self, prospect: Prospect, bought: BoughtTree | None) -> MergedTree:
+        if bought is None:
+            return NO_GUESSES
+        tokens, parents, depths, drafters, firsts, nodes, values, confidences = bought
+        if prospect.ready is not None:
+            return prospect.ready.take(nodes)
+        by, first = (list(map(self._names.__getitem__, numbers)) for numbers in (drafters, firsts))
+        return MergedTree(tokens, parents, values, depths, confidences, by, {}, first)
 
 
 def best_purchase(calibrators: Calibrators) -> Purchase:

@@ -154,14 +154,13 @@ class Runner:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
-        parents = [-1, *(parent + 1 for parent in work.guesses.parents)] if work.guesses else None
+        parents = [-1, *[parent + 1 for parent in work.guesses.parents]] if work.guesses else None
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
-        """Moves the accepted rows of a verified tree to where the sequence goes on."""
-        if list(rows) != list(range(len(rows))):
-            with torch.inference_mode():
-                kv_compact(self.pool, sequence.pages, sequence.cached, rows)
+        """Moves the accepted rows of a verified tree, which ascend, to where the sequence goes on."""
+        if rows[-1] >= len(rows):
+            kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7) -> CostCurve:
