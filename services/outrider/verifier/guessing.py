@@ -40,6 +40,7 @@ class Guessing:
     ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._own = {drafter.name: OwnDrafter(drafter) for drafter in drafters}
+        self._sparing = [own for own in self._own.values() if own.sparing is not None]
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
@@ -89,10 +90,9 @@ class Guessing:
         quiet = self._worth.quiet(self._regime)
         if quiet != self.quiet:
             self._hush(quiet, plan.decoding)
-        few = max(_FEWEST, len(plan.decoding) // _PART)
-        for own in self._own.values():
-            if own.sparing is not None:
-                own.few = few if self._worth.tries_few(self._regime, own.name) else 0
+        for own in self._sparing:
+            tries = self._worth.tries_few(self._regime, own.name)
+            own.few = max(_FEWEST, len(plan.decoding) // _PART) if tries else 0
 
     def _hush(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
         """Leaves those alone that are ``quiet``, and forgets what they have guessed."""
@@ -234,7 +234,7 @@ class Guessing:
             if self._offered and not guesses:
                 self._pace.fade(regime)
             if named != _NOBODY:
-                self._weigh(len(plan.decoding), admitted, rows, seconds)
+                self._weigh(len(plan.decoding), admitted, guesses, expected, seconds)
         self._bought.clear()
         self._accepted.clear()
 
@@ -243,13 +243,13 @@ class Guessing:
         known = self._known
         return frozenset[str]().union(*[known if each is None else known & each for each in named])
 
-    def _weigh(self, sequences: int, admitted: frozenset[str], rows: int, seconds: float) -> None:
+    def _weigh(self, sequences: int, admitted: frozenset[str], guesses: int, expected: float, seconds: float) -> None:
         """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
-        cost, guesses, alone = self._cost, rows - sequences, self._pace(self._regime, False)
+        cost, alone = self._cost, self._pace(self._regime, False)
         pace = self._pace(self._regime, True) if guesses else alone
-        decided = sequences + sum(self._accepted.values())
-        self._rate.learn(self._regime, decided, seconds, (cost(rows + 1) - cost(rows)) * pace)
-        prices = Prices.of(cost(sequences) * alone, cost(rows) * pace, sequences, guesses, seconds)
+        decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
+        self._rate.learn(self._regime, decided, seconds, next_row * pace)
+        prices = Prices.of(cost(sequences) * alone, expected * pace, sequences, guesses, seconds)
         done = {name: self._yield(name, sequences) for name in admitted - self.quiet if self._guessed(name)}
         self._worth.step(self._regime, done, prices)
         self._heard.clear()
