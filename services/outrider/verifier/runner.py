@@ -76,7 +76,6 @@ class Runner:
         """A sequence's dice; None where it is greedy."""
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
-    @torch.inference_mode()
     def run(self, works: Seq[Work]) -> list[Drawn]:
         """One forward over all rows; for each of ``works`` what was drawn."""
         batch = self._batch([self._rows(work) for work in works])
@@ -93,7 +92,15 @@ class Runner:
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
-        if not edits and (won := _raced(works, logits)) is not None:
+        won = None if edits else _raced(works, logits)
+        if won is not None and isinstance(self.rule, Race):
+            return won
+        return self._judged(works, logits, edits, won)
+
+    @torch.inference_mode()
+    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, won: list[int] | None) -> list[int]:
+        """The same where requests edit the logits, or the rule has a say in what was ``won``."""
+        if won is not None:
             return self._ruled(works, logits, won)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         asked = draws(_positions(works), logits.device, *changes)
