@@ -210,8 +210,10 @@ class Guessing:
         """
         rows, greedy, counts = accepted.rows, sequence.request.sampling.greedy, self.counts
         drafters, depths = guesses.drafters, guesses.depths
-        self._bought.update(guesses.firsts)
-        counts.bought.update(zip(drafters, depths, strict=True))
+        for first in guesses.firsts:
+            self._bought[first] += 1
+        for guess in zip(drafters, depths, strict=True):
+            counts.bought[guess] += 1
         for row in rows[1:]:
             self._accepted[guesses.firsts[row - 1]] += 1
             counts.accepted[drafters[row - 1], depths[row - 1]] += 1
