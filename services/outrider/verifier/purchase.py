@@ -162,7 +162,8 @@ class CompiledPurchase:
         tokens, parents, depths, drafters, firsts, nodes, values, confidences = bought
         if prospect.ready is not None:
             return prospect.ready.take(nodes)
-        by, first = (list(map(self._names.__getitem__, numbers)) for numbers in (drafters, firsts))
+        name = self._names.__getitem__
+        by, first = list(map(name, drafters)), list(map(name, firsts))
         return MergedTree(tokens, parents, values, depths, confidences, by, {}, first)
 
 

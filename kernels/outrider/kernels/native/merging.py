@@ -7,7 +7,7 @@ import weakref
 from array import array
 from collections.abc import Iterator, Sequence
 from ctypes import c_double, c_int32, c_int64, c_void_p
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from outrider.kernels.backend import choice
 from outrider.kernels.native.build import NativeUnavailable, library
@@ -167,16 +167,20 @@ class Merging:
         reals, at, place = self._reals[: 2 * bought].tolist(), _HEAD + count, 0
         trees: list[BoughtTree | None] = []
         for size in words[_HEAD:at]:
-            end, last = at + _COLUMNS * size, place + 2 * size
-            trees.append(BoughtTree(*_cut(words[at:end], size), *_cut(reals[place:last], size)) if size else None)
-            at, place = end, last
+            trees.append(_tree(words, at, reals, place, size) if size else None)
+            at, place = at + _COLUMNS * size, place + 2 * size
         cells = iter(words[at + died :])
         return Bought(trees, words[at : at + died], zip(cells, cells, cells, strict=True))
 
 
-def _cut(columns: list[Any], size: int) -> Iterator[list[Any]]:
-    """Columns of ``size`` that lie one behind the other."""
-    return map(list, zip(*[iter(columns)] * size, strict=True))
+def _tree(words: list[int], at: int, reals: list[float], place: int, size: int) -> BoughtTree:
+    """The tree of ``size`` guesses whose columns begin ``at`` a place in the words, and at another in the reals."""
+    parents, depths, drafters, firsts, nodes, end = range(at + size, at + _COLUMNS * size + 1, size)
+    middle = place + size
+    return BoughtTree(
+        words[at:parents], words[parents:depths], words[depths:drafters], words[drafters:firsts],
+        words[firsts:nodes], words[nodes:end], reals[place:middle], reals[middle : middle + size],
+    )  # fmt: skip
 
 
 def native_merging(edges: Sequence[float]) -> Merging | None:
