@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from outrider.models.speculation import MergedTree
 from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
 
@@ -55,13 +56,14 @@ def test_what_steps_really_take_is_learnt_and_fades_where_no_guess_is_worth_it()
         pace.learn(8, False, 1.0, 1.0)
         pace.learn(8, True, 1.0, 3.0)
     assert pace(8, True) / pace(8, False) > 2
-    assert pace(1, True) == 1.0
+    assert pace(1, True) == pace.surcharge(1) == 1.0
     for _ in range(400):
         pace.learn(8, False, 1.0, 1.0)
     assert pace(8, True) / pace(8, False) > 2
     for _ in range(400):
         pace.fade(8)
-    assert pace(8, True) / pace(8, False) < 1.1
+    assert pace.surcharge(8) < 1.1
+    assert pace(8, True) == pytest.approx(pace(8, False) * pace.surcharge(8))
 
 
 def test_a_machine_that_gets_slower_does_so_for_both_kinds_of_steps() -> None:

@@ -12,7 +12,7 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext, MergedTree, Opening
+from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
@@ -266,6 +266,25 @@ def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, p
         engine.step()
     assert len(bargainer.told) >= 9
     assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.told)
+
+
+class Asked(EverythingDrafter):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.asked += 1
+        return super().draft()
+
+
+def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: MakeEngine) -> None:
+    drafter = Asked(50, 1)
+    engine = make_engine(50, [drafter])
+    for name, asked in (("before", False), ("everything", True), ("after", False)):
+        so_far = drafter.asked
+        run(engine, [Request(name, "t", [1, 2, 3], Sampling(), 8, drafters=frozenset([name]))])
+        assert (drafter.asked > so_far) == asked
 
 
 @pytest.mark.parametrize("prompt", [3, 20])

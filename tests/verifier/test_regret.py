@@ -63,7 +63,8 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
         curve = 1 + 0.1 * guesses
         if guesses or worth.is_plain(regime, frozenset(guessers)):
             pace.learn(regime, guesses > 0, curve, alone * slow)
-        prices = Prices.of(1.0, curve, pace, regime, sequences, guesses, (alone + drafting) * slow)
+        plain, real = pace(regime, False), curve * pace(regime, guesses > 0)
+        prices = Prices.of(plain, real, sequences, guesses, (alone + drafting) * slow)
         done = {name: Yield(_GUESSES, rights[name], guessers[name].drafting * slow) for name in chosen}
         worth.step(regime, done, prices)
     return tokens / total

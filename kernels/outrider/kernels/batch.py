@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -76,11 +77,13 @@ class RaggedBatch:
         sequences: as given.
         starts: first row of each sequence in the step.
         rows: rows of the step.
-        host_positions: int64 [rows], absolute position of each row: context plus depth.
-        positions: the same on the device.
+        address: of int64 [rows] in the host's memory, absolute position of each row: context plus depth.
     """
 
-    __slots__ = ("_slots", "_trees", "host_positions", "page_size", "positions", "rows", "sequences", "starts")
+    __slots__ = (
+        *("_device", "_places", "_positions", "_slots", "_trees"),
+        *("address", "page_size", "rows", "sequences", "starts"),
+    )
 
     def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
         self.sequences = tuple(sequences)
@@ -90,8 +93,9 @@ class RaggedBatch:
         for sequence in self.sequences:
             positions += _positions(sequence)
             _check(sequence, page_size)
-        self.host_positions = np.array(positions)
-        self.positions = torch.from_numpy(self.host_positions).to(device)
+        self._places, self._device = array("q", positions), device
+        self.address = self._places.buffer_info()[0]
+        self._positions: torch.Tensor | None = None
         self._slots: torch.Tensor | None = None
         self._trees: list[Tree | None] | None = None
 
@@ -109,6 +113,18 @@ class RaggedBatch:
         return cls(sequences, page_size, device)
 
     @property
+    def host_positions(self) -> npt.NDArray[np.int64]:
+        """Absolute position of each row: int64 [rows]."""
+        return np.frombuffer(self._places, np.int64)
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """The same on the device."""
+        if self._positions is None:
+            self._positions = torch.from_numpy(self.host_positions).to(self._device)
+        return self._positions
+
+    @property
     def trees(self) -> list[Tree | None]:
         """Shape of each sequence's tree; None for a causal chunk."""
         if self._trees is None:
@@ -120,7 +136,7 @@ class RaggedBatch:
         """Where in the pool each row's keys and values are written: int64 [rows], on the device."""
         if self._slots is None:
             slots = _joined([row_slots(s, self.page_size, s.first, s.rows) for s in self.sequences])
-            self._slots = torch.from_numpy(slots).to(self.positions.device)
+            self._slots = torch.from_numpy(slots).to(self._device)
         return self._slots
 
 

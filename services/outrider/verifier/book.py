@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from math import sqrt
-
-from outrider.verifier.budget import Pace
+from typing import NamedTuple
 
 _TRIAL, _FADE = 48, 1 - 1 / 96
 _SHORTEST, _LONGEST = 384, 8192
@@ -15,8 +13,7 @@ _GLANCE, _HARM, _SURE = 6, -0.05, 1.5
 _SAMPLE, _POOR = 24, -0.15
 
 
-@dataclass(frozen=True, slots=True)
-class Yield:
+class Yield(NamedTuple):
     """What one drafter did in a step.
 
     Attributes:
@@ -34,8 +31,7 @@ class Yield:
     part: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(NamedTuple):
     """What a step's parts are worth in seconds.
 
     Attributes:
@@ -51,23 +47,17 @@ class Prices:
     sequences: int = 1
 
     @classmethod
-    def of(
-        cls, plain: float, real: float, pace: Pace, kind: Hashable, sequences: int, guesses: int, seconds: float
-    ) -> Prices:
-        """Prices in a step that took ``seconds``, with what steps of its ``kind`` have taken lately.
+    def of(cls, plain: float, real: float, sequences: int, guesses: int, seconds: float) -> Prices:
+        """Prices in a step that took ``seconds``, with what such steps have taken lately.
 
         Args:
-            plain: seconds of a step without its guesses, by the curve.
-            real: seconds of this one, by the curve.
-            pace: how much longer steps really take.
-            kind: of step.
+            plain: seconds of a step without its guesses.
+            real: seconds of such a step.
             sequences: that it moved on.
             guesses: that it verified.
             seconds: that it took.
         """
-        alone = plain * pace(kind, False)
-        row = max(real * pace(kind, guesses > 0) - alone, 0.0) / max(guesses, 1)
-        return cls(alone / sequences, row, seconds, sequences)
+        return cls(plain / sequences, max(real - plain, 0.0) / max(guesses, 1), seconds, sequences)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,11 @@ class CostCurve:
 
     def __call__(self, rows: int) -> float:
         """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
+        if rows >= len(self._table):
+            self._table.extend(map(self._at, range(len(self._table), rows + 1)))
+        return self._table[rows]
+
+    def _at(self, rows: int) -> float:
         place = bisect_left(self.rows, rows)
         if place == len(self.rows):
             return self.seconds[-1] * rows / self.rows[-1]
@@ -56,8 +61,7 @@ class CostCurve:
 
     def table(self, rows: int, more: int) -> int:
         """Address of float64 seconds of steps of ``rows`` rows and of up to so many ``more``; until the next call."""
-        if len(self._table) <= rows + more:
-            self._table.extend([self(each) for each in range(len(self._table), rows + more + 1)])
+        self(rows + more)
         return self._table.buffer_info()[0] + rows * self._table.itemsize
 
     def _cheapest(self, rows: int, most: int) -> float:
@@ -138,6 +142,11 @@ class Pace:
         """Factor on the curve's seconds: as for the other steps of the kind while only those are known."""
         track = self._tracks.get(kind)
         return 1.0 if track is None else math.exp(track.level + guessing * track.surcharge)
+
+    def surcharge(self, kind: Hashable) -> float:
+        """Factor on the seconds of a step with guesses, beside one without."""
+        track = self._tracks.get(kind)
+        return 1.0 if track is None else math.exp(track.surcharge)
 
     def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
         """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``.

@@ -11,10 +11,8 @@ from outrider.models.speculation import (
     NO_GUESSES,
     Drafter,
     DraftTree,
-    HiddenDrafter,
     MergedTree,
     Opening,
-    SparingDrafter,
     merge,
 )
 from outrider.verifier.accept import Accepted
@@ -22,6 +20,7 @@ from outrider.verifier.book import Prices, Yield
 from outrider.verifier.budget import Calibrator, CostCurve, Pace
 from outrider.verifier.counts import Counts
 from outrider.verifier.going_rate import GoingRate
+from outrider.verifier.own_drafters import OwnDrafter
 from outrider.verifier.purchase import Prospect, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
@@ -30,7 +29,7 @@ from outrider.verifier.worth import Regime, Worth
 
 _MOST_NODES = 63
 _FEWEST, _PART = 2, 4
-_INSTALMENTS = 32
+_NOBODY = {frozenset[str]()}
 
 
 class Guessing:
@@ -40,25 +39,18 @@ class Guessing:
         self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter], worth: Worth
     ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
-        self._local = list(drafters)
-        self._seeing = [drafter for drafter in drafters if isinstance(drafter, HiddenDrafter)]
-        self._sparing = {drafter.name: drafter for drafter in drafters if isinstance(drafter, SparingDrafter)}
-        self._few: dict[str, int] = {}
-        self._behind: dict[str, dict[int, int]] = {drafter.name: {} for drafter in drafters}
-        self._awake, self._dozing = self._local, list[dict[int, int]]()
+        self._own = {drafter.name: OwnDrafter(drafter) for drafter in drafters}
+        self._sparing = [own for own in self._own.values() if own.sparing is not None]
+        self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
         self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
-        self._known = {drafter.name for drafter in drafters}
+        self._known = set(self._own)
         self._heard: set[str] = set()
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
-        self._waited: dict[str, float] = {}
-        self._offered = False
-        self._usual: dict[str, float] = defaultdict(float)
-        self._owed: dict[str, float] = defaultdict(float)
+        self._offered, self._waited = False, 0.0
         self._regime = Regime(0, True)
-        self._open: set[int] = set()
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
 
@@ -69,10 +61,9 @@ class Guessing:
         tokens, proposes = list(sequence.tokens), self._weighs(sequence)
         twins = proposes and self._runner.rule.replacement
         opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
-        self._open.add(sequence.number)
-        for drafter in self._local:
-            if request.admits(drafter.name):
-                drafter.open(sequence.number, opening)
+        asked = self._asked[sequence.number] = [own for own in self._own.values() if request.admits(own.name)]
+        for own in asked:
+            own.open(sequence.number, opening)
         return opening
 
     def follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
@@ -80,48 +71,36 @@ class Guessing:
 
         Trees stay as they are until guesses are bought: most are replaced before that.
         """
-        for drafter in self._awake:
-            drafter.commit(sequence.number, length, tokens)
-        for behind in self._dozing:
-            behind.setdefault(sequence.number, length)
-        for seeing in self._seeing:
-            seeing.see(sequence.number, self._runner.hidden(sequence, row))
+        for own in self._asked[sequence.number]:
+            own.follow(sequence.number, length, tokens)
+            if own.seeing is not None:
+                own.seeing.see(sequence.number, self._runner.hidden(sequence, row))
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence."""
-        self._open.discard(sequence.number)
-        for drafter in self._local:
-            if (length := self._behind[drafter.name].pop(sequence.number, None)) is not None:
-                drafter.commit(sequence.number, length, sequence.tokens[length:])
-            drafter.close(sequence.number)
+        for own in self._asked.pop(sequence.number, ()):
+            own.close(sequence)
 
     def _look(self, plan: Plan) -> None:
         """Sees who is worth asking among sequences like those of ``plan``; those that prefill will soon decode."""
-        running = [*plan.decoding, *(sequence for sequence, _ in plan.prefilling)]
+        running = [*plan.decoding, *[sequence for sequence, _ in plan.prefilling]]
         if not running:
             return
         self._regime = Regime.of([each.request.sampling.greedy for each in running])
         quiet = self._worth.quiet(self._regime)
         if quiet != self.quiet:
             self._hush(quiet, plan.decoding)
-        few = max(_FEWEST, len(plan.decoding) // _PART)
-        tried = [name for name in self._sparing if name not in quiet and self._worth.tries_few(self._regime, name)]
-        self._few = dict.fromkeys(tried, few)
+        for own in self._sparing:
+            tries = self._worth.tries_few(self._regime, own.name)
+            own.few = max(_FEWEST, len(plan.decoding) // _PART) if tries else 0
 
     def _hush(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
         """Leaves those alone that are ``quiet``, and forgets what they have guessed."""
         self.quiet = quiet
-        self._awake = [each for each in self._local if each.name not in quiet or each in self._seeing]
-        self._dozing = [self._behind[each.name] for each in self._local if each not in self._awake]
+        for own in self._own.values():
+            own.resting = own.name in quiet
         for sequence in sequences:
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in quiet}
-
-    def _catch_up(self, drafter: Drafter, sequences: dict[int, Sequence]) -> None:
-        """Tells a drafter that was left alone what was decided meanwhile: while it rests, it costs nothing."""
-        behind = self._behind[drafter.name]
-        for number, length in behind.items():
-            drafter.commit(number, length, sequences[number].tokens[length:])
-        behind.clear()
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
@@ -137,37 +116,35 @@ class Guessing:
 
     def draft(self, plan: Plan, sequences: dict[int, Sequence]) -> None:
         """Has the verifier's own drafters guess, those that pay in a step like ``plan``; sequences by number."""
-        self._waited = {}
+        self._waited = 0.0
         self._look(plan)
-        for drafter in self._local if self._open else ():
-            if drafter.name in self.quiet:
+        for own in self._own.values():
+            own.waited = None
+            if not own.able:
                 continue
             began = perf_counter()
-            self._catch_up(drafter, sequences)
-            few, sparing = self._few.get(drafter.name), self._sparing.get(drafter.name)
-            trees = sparing.draft_few(few) if few and sparing else drafter.draft()
-            for number, tree in trees:
+            for number, tree in own.draft(sequences):
                 if (sequence := sequences.get(number)) is not None:
-                    self.offer(sequence, tree, f"local:{drafter.name}")
-            self._waited[drafter.name] = waited = perf_counter() - began
-            self._usual[drafter.name] += (waited - self._usual[drafter.name]) / 32
-            self._owed[drafter.name] += waited if plan.prefilling else 0.0
-            self.counts.exposed[drafter.name] += waited
+                    self.offer(sequence, tree, own.source)
+            waited = perf_counter() - began
+            own.wait(waited, bool(plan.prefilling))
+            self._waited += waited
+            self.counts.exposed[own.name] += waited
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
         self._offered = False
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
-        limits, most = self._scheduler.limits, self._scheduler.most_guesses(plan)
-        least = self._cost.least_value(len(plan.decoding), plan.rows, most)
-        surcharge = self._pace(self._regime, True) / self._pace(self._regime, False)
-        terms = Terms(plan.rows, most, least, self._cost, surcharge, limits.guesses_tenant)
+        rows, most = plan.rows, self._scheduler.most_guesses(plan)
+        least, surcharge = self._cost.least_value(len(plan.decoding), rows, most), self._pace.surcharge(self._regime)
+        terms = Terms(rows, most, least, self._cost, surcharge, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
         for owner, dead in bought.dead:
             _drop(plan.decoding[owner], dead)
-        self._offered = any(sequence.trees for sequence in plan.decoding)
-        self._heard |= {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        live = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
+        self._offered = bool(live)
+        self._heard |= live
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
@@ -181,8 +158,13 @@ class Guessing:
             ready = self._candidates(sequence, depth, least)
         trees = list(sequence.trees.values())
         if len(trees) > 1:
-            trees.sort(key=lambda tree: self._usual[tree.drafter])
+            trees.sort(key=self._usual)
         return Prospect(tokens, trees, depth, cap, greedy, request.tenant, ready)
+
+    def _usual(self, tree: DraftTree) -> float:
+        """Seconds for which steps usually wait for a tree's drafter."""
+        own = self._own.get(tree.drafter)
+        return 0.0 if own is None else own.usual
 
     def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
         """What a sequence may buy whose guesses are weighed by the rule, or pruned by a grammar."""
@@ -190,7 +172,7 @@ class Guessing:
         if not depth or not sequence.trees:
             return NO_GUESSES
         greedy, weighs = sequence.request.sampling.greedy, self._weighs(sequence)
-        trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=lambda tree: self._usual[tree.drafter])
+        trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=self._usual)
         if weighs:
             trees = [sequence.trees[min(sequence.trees)]]
         twins = weighs and self._runner.rule.replacement
@@ -226,55 +208,65 @@ class Guessing:
 
         What a drafter is worth is what nobody cheaper had guessed as well.
         """
-        reached, greedy, counts = set(accepted.rows), sequence.request.sampling.greedy, self.counts
-        told = zip(guesses.parents, guesses.drafters, guesses.depths, guesses.firsts, guesses.confidences, strict=True)
-        for row, (parent, drafter, depth, first, confidence) in enumerate(told, 1):
+        rows, greedy, counts = accepted.rows, sequence.request.sampling.greedy, self.counts
+        drafters, depths = guesses.drafters, guesses.depths
+        for first in guesses.firsts:
             self._bought[first] += 1
-            counts.bought[drafter, depth] += 1
-            if parent + 1 in reached:
-                self._calibrators[drafter, greedy].learn(confidence, row in reached)
-            if row in reached:
-                self._accepted[first] += 1
-                counts.accepted[drafter, depth] += 1
+        for guess in zip(drafters, depths, strict=True):
+            counts.bought[guess] += 1
+        for row in rows[1:]:
+            self._accepted[guesses.firsts[row - 1]] += 1
+            counts.accepted[drafters[row - 1], depths[row - 1]] += 1
+        for node, parent in enumerate(guesses.parents):
+            if parent + 1 in rows:
+                self._calibrators[drafters[node], greedy].learn(guesses.confidences[node], node + 1 in rows)
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
-            regime, guessing, waited = self._regime, rows > plan.rows, sum(self._waited.values())
+            regime, guesses, expected = self._regime, rows - len(plan.decoding), self._cost(rows)
+            waited = self._waited
             self._known |= self._heard
-            admitted = self._admitted(plan) if self._known - self.quiet else frozenset()
-            expected = self._cost(rows)
-            self.counts.predicted += expected * self._pace(regime, guessing) + waited
+            named = {each.request.drafters for each in plan.decoding}
+            admitted = self._admitted(named)
+            self.counts.predicted += expected * self._pace(regime, guesses > 0) + waited
             self.counts.real += seconds
-            if guessing or self._worth.is_plain(regime, admitted):
-                self._pace.learn(regime, guessing, expected, max(seconds - waited, 0.0))
-            if self._offered and not guessing:
+            if guesses or self._worth.is_plain(regime, admitted):
+                self._pace.learn(regime, guesses > 0, expected, max(seconds - waited, 0.0))
+            if self._offered and not guesses:
                 self._pace.fade(regime)
-            if any(each.request.speculates for each in plan.decoding):
-                self._weigh(plan, admitted, rows, seconds)
-        if self._bought:
-            self._bought, self._accepted = Counter(), Counter()
+            if named != _NOBODY:
+                self._weigh(len(plan.decoding), admitted, guesses, expected, seconds)
+        self._bought.clear()
+        self._accepted.clear()
 
-    def _admitted(self, plan: Plan) -> frozenset[str]:
-        """Drafters that are known, and that some sequence admits."""
-        return frozenset(name for name in self._known if any(each.request.admits(name) for each in plan.decoding))
+    def _admitted(self, named: Iterable[frozenset[str] | None]) -> frozenset[str]:
+        """Drafters that are known and that some sequence admits, of which each names some or, by None, all."""
+        known = self._known
+        return frozenset[str]().union(*[known if each is None else known & each for each in named])
 
-    def _weigh(self, plan: Plan, admitted: frozenset[str], rows: int, seconds: float) -> None:
+    def _weigh(self, sequences: int, admitted: frozenset[str], guesses: int, expected: float, seconds: float) -> None:
         """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
-        count, guesses, curve = len(plan.decoding), rows - plan.rows, self._cost(rows)
-        next_row = (self._cost(rows + 1) - curve) * self._pace(self._regime, guesses > 0)
-        self._rate.learn(self._regime, count + sum(self._accepted.values()), seconds, next_row)
-        prices = Prices.of(self._cost(plan.rows), curve, self._pace, self._regime, count, guesses, seconds)
-        asked = [name for name in admitted - self.quiet if name in self._heard or name in self._waited]
-        self._worth.step(self._regime, {name: self._yield(name, count) for name in asked}, prices)
+        cost, alone = self._cost, self._pace(self._regime, False)
+        pace = self._pace(self._regime, True) if guesses else alone
+        decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
+        self._rate.learn(self._regime, decided, seconds, next_row * pace)
+        prices = Prices.of(cost(sequences) * alone, expected * pace, sequences, guesses, seconds)
+        done = {name: self._yield(name, sequences) for name in admitted - self.quiet if self._guessed(name)}
+        self._worth.step(self._regime, done, prices)
         self._heard.clear()
+
+    def _guessed(self, name: str) -> bool:
+        """Whether a drafter was asked in this step, or heard of since the last."""
+        return name in self._heard or (name in self._own and self._own[name].waited is not None)
 
     def _yield(self, name: str, sequences: int) -> Yield:
         """What a drafter did in this step, with a share of what it did beside prompts, which is there for many."""
-        owed = self._owed[name] / _INSTALMENTS
-        self._owed[name] -= owed
-        part = min(self._few.get(name, sequences) / sequences, 1.0)
-        return Yield(self._bought[name], self._accepted[name], self._waited.get(name, 0.0), owed, part)
+        bought, accepted = self._bought[name], self._accepted[name]
+        if (own := self._own.get(name)) is None:
+            return Yield(bought, accepted)
+        part = min(own.few / sequences, 1.0) if own.few else 1.0
+        return Yield(bought, accepted, own.waited or 0.0, own.owe(), part)
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple, Protocol
 
-from outrider.kernels.native.merging import Bought, Merging, native_merging
+from outrider.kernels.native.merging import BoughtTree, Merging, native_merging
 from outrider.models.speculation import NO_GUESSES, DraftTree, MergedTree, merge
 from outrider.verifier.budget import EDGES, Calibrator, CostCurve, buy
 
@@ -125,32 +125,30 @@ class CompiledPurchase:
 
     def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
         """As `Purchase`."""
-        given: list[tuple[int, DraftTree]] = []
         tenants: dict[str, int] = {}
-        for owner, prospect in enumerate(prospects):
-            tenant = tenants.setdefault(prospect.tenant, len(tenants))
-            given += [(owner, tree) for tree in self._give(prospect, tenant)]
+        for prospect in prospects:
+            self._give(prospect, tenants.setdefault(prospect.tenant, len(tenants)))
         rows, limit, least, cost, surcharge, tenant_cap = terms
         seconds = cost.table(rows, max(limit, 0))
         bought = self._merging.buy(seconds, least, surcharge, limit, len(tenants), tenant_cap)
         names = self._names
         drafted = {(names[drafter], depth): number for drafter, depth, number in bought.cells}
-        return Purchased(list(self._trees(prospects, bought)), drafted, [given[place] for place in bought.dead])
+        trees = list(map(self._tree, prospects, bought.trees))
+        return Purchased(trees, drafted, _named(prospects, bought.dead) if bought.dead else [])
 
-    def _give(self, prospect: Prospect, tenant: int) -> list[DraftTree]:
-        """Hands over what a sequence may buy; the trees that went along."""
+    def _give(self, prospect: Prospect, tenant: int) -> None:
+        """Hands over what a sequence may buy."""
         merging = self._merging
         tokens, trees, depth, cap, greedy, _, ready = prospect
         if ready is not None:
             merging.ready(ready.parents, ready.values, cap, tenant)
-            return []
+            return
         merging.sequence(len(trees), depth, cap, tenant, greedy)
         for tree in trees:
             number = self._numbers.get(tree.drafter)
             if number is None:
                 number = self._number(tree.drafter)
             merging.tree(number, tree.tokens, tree.parents, tree.confidences, tokens[tree.length :])
-        return trees
 
     def _number(self, drafter: str) -> int:
         plain, greedy = (self._calibrators[drafter, greedy].address for greedy in (False, True))
@@ -158,21 +156,21 @@ class CompiledPurchase:
         self._names.append(drafter)
         return number
 
-    def _trees(self, prospects: Seq[Prospect], bought: Bought) -> Iterator[MergedTree]:
-        sizes, tokens, parents, depths, drafters, firsts, nodes, values, confidences, *_ = bought
-        first, name = 0, self._names.__getitem__
-        for prospect, size in zip(prospects, sizes, strict=True):
-            if not size:
-                yield NO_GUESSES
-                continue
-            part = slice(first, first := first + size)
-            if prospect.ready is not None:
-                yield prospect.ready.take(nodes[part])
-                continue
-            yield MergedTree(
-                tokens[part], parents[part], values[part], depths[part], confidences[part],
-                list(map(name, drafters[part])), {}, list(map(name, firsts[part])),
-            )  # fmt: skip
+    def _tree(self, prospect: Prospect, bought: BoughtTree | None) -> MergedTree:
+        if bought is None:
+            return NO_GUESSES
+        tokens, parents, depths, drafters, firsts, nodes, values, confidences = bought
+        if prospect.ready is not None:
+            return prospect.ready.take(nodes)
+        name = self._names.__getitem__
+        by, first = list(map(name, drafters)), list(map(name, firsts))
+        return MergedTree(tokens, parents, values, depths, confidences, by, {}, first)
+
+
+def _named(prospects: Seq[Prospect], places: Seq[int]) -> list[tuple[int, DraftTree]]:
+    """Of the trees that were given, one sequence's after the other's, those at ``places``, each with its sequence."""
+    given = [(owner, tree) for owner, each in enumerate(prospects) if each.ready is None for tree in each.trees]
+    return [given[place] for place in places]
 
 
 def best_purchase(calibrators: Calibrators) -> Purchase:

@@ -76,7 +76,6 @@ class Runner:
         """A sequence's dice; None where it is greedy."""
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
-    @torch.inference_mode()
     def run(self, works: Seq[Work]) -> list[Drawn]:
         """One forward over all rows; for each of ``works`` what was drawn."""
         batch = self._batch([self._rows(work) for work in works])
@@ -93,7 +92,15 @@ class Runner:
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
-        if not edits and (won := _raced(works, logits)) is not None:
+        won = None if edits else _raced(works, logits)
+        if won is not None and isinstance(self.rule, Race):
+            return won
+        return self._judged(works, logits, edits, won)
+
+    @torch.inference_mode()
+    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, won: list[int] | None) -> list[int]:
+        """The same where requests edit the logits, or the rule has a say in what was ``won``."""
+        if won is not None:
             return self._ruled(works, logits, won)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         asked = draws(_positions(works), logits.device, *changes)
@@ -154,14 +161,13 @@ class Runner:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
-        parents = [-1, *(parent + 1 for parent in work.guesses.parents)] if work.guesses else None
+        parents = [-1, *[parent + 1 for parent in work.guesses.parents]] if work.guesses else None
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
-        """Moves the accepted rows of a verified tree to where the sequence goes on."""
-        if list(rows) != list(range(len(rows))):
-            with torch.inference_mode():
-                kv_compact(self.pool, sequence.pages, sequence.cached, rows)
+        """Moves the accepted rows of a verified tree, which ascend, to where the sequence goes on."""
+        if rows[-1] >= len(rows):
+            kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7) -> CostCurve:

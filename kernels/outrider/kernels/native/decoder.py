@@ -210,7 +210,7 @@ class NativeDecoder:
         hidden = torch.empty(batch.rows, self._shape.hidden)
         sequences = Sequences(batch)
         step = _Step(
-            ids.data_ptr(), batch.positions.data_ptr(), sequences.address, pool.data.data_ptr(),
+            ids.data_ptr(), batch.address, sequences.address, pool.data.data_ptr(),
             hidden.data_ptr(), pool.data.stride(0), len(batch.sequences), batch.rows, pool.page_size, pool.pages,
         )  # fmt: skip
         if fault := self.library.outrider_forward(self.handle, step):

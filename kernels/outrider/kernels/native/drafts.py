@@ -126,6 +126,7 @@ class NativeDrafts:
         )
         weakref.finalize(self, self._library.outrider_drafts_free, self._handle)
         self._open: set[int] = set()
+        self._price = _Price()
         self._make_room(0, 0)
 
     def open(
@@ -173,23 +174,24 @@ class NativeDrafts:
         With ``sessions`` only so many are guessed at, those of the lowest numbers. Other threads run meanwhile, unless
         there is little to do.
         """
-        room = len(self._open)
+        room, self._price.guess, self._price.second = len(self._open), *price
         if room > len(self._trees) or room * most > len(self._reals):
             self._make_room(2 * room, 2 * room * most)
         asked = room if sessions is None else sessions
         library = self._library if self._products(rounds, asked) <= _BRIEF else self._lasting
         self._new_rows -= min(self._new_rows, self._shape.prefill_rows)
-        count = library.outrider_drafts_draft(
-            self._handle, rounds, asked, most, byref(_Price(*price)), self._told, byref(self._nodes)
-        )
-        trees: list[tuple[int, int, int, int]] = self._trees[:count].tolist()
-        size = max((first + nodes for _, _, first, nodes in trees), default=0)
-        tokens, parents = self._words[:, :size].tolist()
-        confidences = self._reals[:size].tolist()
-        return [
-            Grown(number, length, *(part[first : first + nodes] for part in (tokens, parents, confidences)))
-            for number, length, first, nodes in trees
-        ]
+        count = library.outrider_drafts_draft(self._handle, rounds, asked, most, self._price, self._told, self._nodes)
+        return self._read(self._trees[:count].tolist()) if count else []
+
+    def _read(self, trees: list[tuple[int, int, int, int]]) -> list[Grown]:
+        """The trees of these numbers, lengths, first nodes and nodes, which lie one behind the other."""
+        *_, first, nodes = trees[-1]
+        tokens, parents = self._words[:, : first + nodes].tolist()
+        confidences, grown = self._reals[: first + nodes].tolist(), []
+        for number, length, first, nodes in trees:
+            end = first + nodes
+            grown.append(Grown(number, length, tokens[first:end], parents[first:end], confidences[first:end]))
+        return grown
 
     def _products(self, rounds: int, sessions: int) -> int:
         """Of rows and weights, at most, in a call."""

@@ -17,24 +17,20 @@ EDGES = 15
 _TERMS, _HEAD, _COLUMNS, _CELL = 4, 3, 6, 3
 
 
-class Bought(NamedTuple):
-    """The guesses of a step, sequence after sequence; a parent stands before its children.
+class BoughtTree(NamedTuple):
+    """The guesses of one sequence; a parent stands before its children.
 
     Attributes:
-        sizes: how many are each sequence's.
         tokens: guessed; without meaning for a sequence that was ready, as are depths, drafters, firsts, confidences.
-        parents: index of each node's parent in its sequence's, -1 at the top.
+        parents: index of each node's parent, -1 at the top.
         depths: 1 at the top.
         drafters: who guessed each node with the highest value.
         firsts: whose tree, of those that have the node, came first.
-        nodes: index of each among all that its sequence could have bought.
+        nodes: index of each among all that the sequence could have bought.
         values: probability that the whole path to each is right.
         confidences: each node's own, as its drafter gave it.
-        dead: trees, in the order in which they were given, in which nothing hangs from the sequence's end.
-        cells: drafter, depth and number of the guesses that could have been bought of sequences that were not ready.
     """
 
-    sizes: list[int]
     tokens: list[int]
     parents: list[int]
     depths: list[int]
@@ -43,6 +39,18 @@ class Bought(NamedTuple):
     nodes: list[int]
     values: list[float]
     confidences: list[float]
+
+
+class Bought(NamedTuple):
+    """The guesses of a step.
+
+    Attributes:
+        trees: each sequence's; None where it has none.
+        dead: trees, in the order in which they were given, in which nothing hangs from the sequence's end.
+        cells: drafter, depth and number of the guesses that could have been bought of sequences that were not ready.
+    """
+
+    trees: list[BoughtTree | None]
     dead: list[int]
     cells: Iterator[tuple[int, int, int]]
 
@@ -155,15 +163,24 @@ class Merging:
         self._room = self._told.buffer_info()[0], self._reals.buffer_info()[0]
 
     def _read(self, count: int, words: list[int]) -> Bought:
-        bought, died = words[0], words[1]
-        at = [_HEAD + count + column * bought for column in range(_COLUMNS + 1)]
-        tokens, parents, depths, drafters, firsts, nodes = (words[start : start + bought] for start in at[:-1])
-        values, end = self._reals[: 2 * bought].tolist(), at[-1]
-        cells = iter(words[end + died :])
-        return Bought(
-            words[_HEAD : at[0]], tokens, parents, depths, drafters, firsts, nodes, values[:bought], values[bought:],
-            words[end : end + died], zip(cells, cells, cells, strict=True),
-        )  # fmt: skip
+        bought, died = words[:2]
+        reals, at, place = self._reals[: 2 * bought].tolist(), _HEAD + count, 0
+        trees: list[BoughtTree | None] = []
+        for size in words[_HEAD:at]:
+            trees.append(_tree(words, at, reals, place, size) if size else None)
+            at, place = at + _COLUMNS * size, place + 2 * size
+        cells = iter(words[at + died :])
+        return Bought(trees, words[at : at + died], zip(cells, cells, cells, strict=True))
+
+
+def _tree(words: list[int], at: int, reals: list[float], place: int, size: int) -> BoughtTree:
+    """The tree of ``size`` guesses whose columns begin ``at`` a place in the words, and at another in the reals."""
+    parents, depths, drafters, firsts, nodes, end = range(at + size, at + _COLUMNS * size + 1, size)
+    middle = place + size
+    return BoughtTree(
+        words[at:parents], words[parents:depths], words[depths:drafters], words[drafters:firsts],
+        words[firsts:nodes], words[nodes:end], reals[place:middle], reals[middle : middle + size],
+    )  # fmt: skip
 
 
 def native_merging(edges: Sequence[float]) -> Merging | None:

@@ -40,7 +40,6 @@ class ModelDrafter:
         own = self._model.config.vocab_size
         self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
         self._opened: dict[int, Opening] = {}
-        self._decided: dict[int, tuple[int, list[int]]] = {}
         self._native = self._native_drafts()
         self._price = FREE
 
@@ -71,29 +70,14 @@ class ModelDrafter:
         self._native.open(session, opening.tokens, opening.max_nodes, *drawn)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided, keeping the part of the tree that came true.
-
-        That is done when guesses are asked for: a drafter that is left alone costs nothing.
-        """
-        if session not in self._opened:
-            return
-        start, decided = self._decided.setdefault(session, (length, []))
-        if length != start + len(decided):
-            self.close(session)
-            return
-        decided.extend(tokens)
-
-    def _catch_up(self) -> None:
-        decided, self._decided = self._decided, {}
-        for session, (length, tokens) in decided.items():
-            if self._native is not None:
-                self._native.commit(session, length, tokens)
-            if "_eager" in self.__dict__:
-                self._eager.commit(session, length, tokens)
+        """Moves on behind what the target decided, keeping the part of the tree that came true."""
+        if self._native is not None:
+            self._native.commit(session, length, tokens)
+        if "_eager" in self.__dict__:
+            self._eager.commit(session, length, tokens)
 
     def close(self, session: int) -> None:
         """Forgets the sequence and lets those that lacked pages try again."""
-        self._decided.pop(session, None)
         if self._opened.pop(session, None) is None:
             return
         if self._native is not None:
@@ -122,7 +106,6 @@ class ModelDrafter:
     def _draft(self, sessions: int | None) -> list[tuple[int, DraftTree]]:
         if not self._opened:
             return []
-        self._catch_up()
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
         if self._native is not None:

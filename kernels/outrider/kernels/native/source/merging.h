@@ -33,7 +33,8 @@ struct MergeReader {
 };
 
 // What is written: how many guesses were bought, trees died and cells are told; the number of each sequence's guesses;
-// columns of all guesses; trees that died; threes of drafter, depth and number. Then, apart, values and confidences.
+// columns of its guesses for each sequence; trees that died; threes of drafter, depth and number. Then, apart, values and
+// confidences for each sequence.
 struct MergeWriter {
   int32_t* words;
   double* reals;
@@ -59,7 +60,7 @@ class Merging {
     rank();
     MergeWriter to{words + 3, reals};
     words[0] = choose(terms, seconds, surcharge);
-    tell(words[0], to);
+    tell(to);
     words[1] = (int32_t)died.size();
     to.words = std::copy(died.begin(), died.end(), to.words);
     words[2] = count(to);
@@ -209,24 +210,33 @@ class Merging {
     return (int32_t)bought;
   }
 
-  void tell(int32_t bought, MergeWriter& to) {
-    int32_t *column = to.words + owners.size(), at = 0;
+  void tell(MergeWriter& to) {
+    int32_t* sizes = to.words;
+    to.words += owners.size();
     for (size_t owner = 0; owner < owners.size(); owner++) {
-      int32_t first = at;
+      order.clear();
       places.assign(starts[owner + 1] - starts[owner], TOP);
-      for (int32_t node = 0; node < (int32_t)places.size(); node++) {
-        const Candidate& each = candidates[starts[owner] + node];
-        if (!each.chosen) continue;
-        places[node] = at - first;
-        int32_t parent = each.parent < 0 ? TOP : places[each.parent];
-        const int32_t row[] = {each.token, parent, each.depth, each.drafter, each.first, node};
-        for (int32_t i = 0; i < 6; i++) column[i * bought + at] = row[i];
-        to.reals[at] = each.value, to.reals[bought + at] = each.confidence;
-        at++;
-      }
-      to.put(at - first);
+      for (int32_t node = starts[owner]; node < starts[owner + 1]; node++)
+        if (candidates[node].chosen) {
+          places[node - starts[owner]] = (int32_t)order.size();
+          order.push_back(node);
+        }
+      sizes[owner] = (int32_t)order.size();
+      tell(starts[owner], to);
     }
-    to.words = column + 6 * bought;
+  }
+
+  // Those of one sequence that are in order, whose first candidate is given.
+  void tell(int32_t start, MergeWriter& to) {
+    const int32_t size = (int32_t)order.size();
+    for (int32_t at = 0; at < size; at++) {
+      const Candidate& each = candidates[order[at]];
+      const int32_t parent = each.parent < 0 ? TOP : places[each.parent];
+      const int32_t row[] = {each.token, parent, each.depth, each.drafter, each.first, order[at] - start};
+      for (int32_t i = 0; i < 6; i++) to.words[i * size + at] = row[i];
+      to.reals[at] = each.value, to.reals[size + at] = each.confidence;
+    }
+    to.words += 6 * size, to.reals += 2 * size;
   }
 
   double bounds[MERGE_EDGES];
