@@ -102,6 +102,21 @@ def test_what_a_trial_lost_has_to_be_little_beside_the_time_until_the_next(
     assert least <= quiet.index(False, began) - began < most
 
 
+@pytest.mark.parametrize("done", [GOOD, BAD])
+def test_steps_in_which_nobody_is_asked_count_however_they_are_told(done: Yield) -> None:
+    told, idle = Worth(), Worth()
+    assert not idle.idle(ONE, 1.0)
+    for _ in range(6000):
+        if "d" in told.quiet(ONE):
+            told.step(ONE, {}, PRICES)
+            assert idle.idle(ONE, PRICES.step)
+        else:
+            told.step(ONE, {"d": done}, PRICES)
+            idle.step(ONE, {"d": done}, PRICES)
+        assert idle.quiet(ONE) == told.quiet(ONE)
+    assert idle == told
+
+
 def test_one_that_has_become_good_is_asked_again_for_good() -> None:
     worth = Worth()
     quiet_steps(worth, BAD, 200)

@@ -140,7 +140,7 @@ class RemoteDrafting:
         if session is None:
             return
         session.tokens.extend(committed.tokens)
-        tokens = pack_ids(committed.tokens)
+        tokens = pack_ids(committed.tokens) if session.links else b""
         for link in session.links.values():
             link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=tokens)
             link.behind += 1

@@ -235,7 +235,8 @@ class Guessing:
                 self._pace.learn(regime, guesses > 0, expected, max(seconds - waited, 0.0))
             if self._offered and not guesses:
                 self._pace.fade(regime)
-            if named != _NOBODY:
+            asked = guesses or waited or self._heard
+            if named != _NOBODY and (asked or not self._worth.idle(regime, seconds)):
                 self._weigh(len(plan.decoding), admitted, guesses, expected, seconds)
         self._bought.clear()
         self._accepted.clear()

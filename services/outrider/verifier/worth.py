@@ -50,12 +50,16 @@ class _Ledger:
 
     def step(self, done: Mapping[str, Yield], prices: Prices) -> dict[str, float]:
         """Takes in a step; returns what trials that end with it have lost, in seconds."""
+        return {} if self.idle() or not done else self._enter(done, prices)
+
+    def idle(self) -> bool:
+        """Takes in that there was a step; whether nobody was to be asked in it, for the sake of plain ones."""
         self.steps += 1
-        if self.plain:
-            self.plain -= 1
-            self.quiet = frozenset(self.books) if self.plain else self.resting
-            return {}
-        return self._enter(done, prices) if done else {}
+        if not self.plain:
+            return False
+        self.plain -= 1
+        self.quiet = frozenset(self.books) if self.plain else self.resting
+        return True
 
     def _enter(self, done: Mapping[str, Yield], prices: Prices) -> dict[str, float]:
         over: dict[str, float] = {}
@@ -126,6 +130,17 @@ class Worth:
             self._due[name] = self._clock + lost / _BUDGET
         if ledger.resting:
             ledger.wake(self._clock, self._due)
+
+    def idle(self, regime: Regime, seconds: float) -> bool:
+        """Takes in a step of decoding in which no drafter did anything; False if none like it was seen before."""
+        ledger = self._ledgers.get(regime)
+        if ledger is None:
+            return False
+        self._clock += seconds
+        ledger.idle()
+        if ledger.resting:
+            ledger.wake(self._clock, self._due)
+        return True
 
     def _nearest(self, regime: Regime) -> Regime | None:
         """The known regime that is most like one that is not: of fewer sequences, or else of more."""
