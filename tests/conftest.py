@@ -17,6 +17,7 @@ from tests.broker import Broker
 from tests.gateway.calls import save_calling
 from tests.gateway.stack import Stack, save_model, stack
 from tests.gateway.streaming import Gateway
+from tests.latch import FEW, Latch
 from tests.reading import reading
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -98,6 +99,13 @@ def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
         yield made
+
+
+@pytest.fixture
+def halted(streaming: Stack) -> Iterator[Latch]:
+    """That mesh's requests stand still after `FEW` tokens."""
+    with streaming.latch.at(FEW):
+        yield streaming.latch
 
 
 @pytest.fixture(scope="session")

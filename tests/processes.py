@@ -11,28 +11,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import latch as latched
+
 _STOP_S = 20.0
 _READY_S = 90.0
 
 
 class ServiceProcess:
-    """``python -m outrider.<kind>`` with settings as flags; its log goes to ``log``."""
+    """``python -m outrider.<kind>`` with settings as flags; its log goes to ``log``. A ``latch`` is a verifier's."""
 
-    def __init__(self, kind: str, log: Path, **settings: object) -> None:
+    def __init__(self, kind: str, log: Path, *, latch: latched.Latch | None = None, **settings: object) -> None:
         self.kind = kind
         self.log = log
         self.settings = settings
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
-        self._command = [sys.executable, "-m", f"outrider.{kind}", *flags]
+        program = latched.PROGRAM if latch else (sys.executable, "-m", f"outrider.{kind}")
+        self._command = [*program, *flags]
+        self._environment = {"OMP_NUM_THREADS": "1"} | (latch.environment if latch else {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts it; it is ready when the registry or `wait_ready` says so."""
         self._began_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
-            )
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=os.environ | self._environment)
 
     @property
     def pid(self) -> int:

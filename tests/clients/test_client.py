@@ -151,6 +151,7 @@ async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
     assert _tokens(seen) == await _whole(client)
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_left_is_not_generated_on(client: AsyncClient, streaming_registry: Registry) -> None:
     async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:
         async for _ in stream:
@@ -160,6 +161,7 @@ async def test_a_stream_that_is_left_is_not_generated_on(client: AsyncClient, st
         await client.cancel(stream.id)
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_another_cancels_ends_in_an_error(client: AsyncClient) -> None:
     with pytest.raises(CancelledError, match="the stream was cancelled"):
         await _read(client, client.cancel)

@@ -65,6 +65,7 @@ async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, c
     assert _text(events) == (await client.responses.create("def f(", **ASKED)).text
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_background_response_goes_on_until_it_is_cancelled(client: AsyncClient, other: Gateway) -> None:
     begun = await client.responses.create("def f(", background=True, **ENDLESS)
     assert begun.status in ("queued", "in_progress")
@@ -80,6 +81,7 @@ async def test_a_background_response_goes_on_until_it_is_cancelled(client: Async
 
 
 @pytest.mark.parametrize("background", [False, True])
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_left_ends_what_is_not_in_the_background(client: AsyncClient, background: bool) -> None:
     async with client.responses.stream("def f(", background=background, **ENDLESS) as stream:
         async for event in stream:

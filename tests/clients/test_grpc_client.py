@@ -174,6 +174,7 @@ async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
     assert _tokens(chunks) == _tokens([await client.complete("def f(", **ASKED)])
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_left_is_not_generated_on(
     client: over_grpc.AsyncClient, streaming_registry: Registry
 ) -> None:
@@ -185,6 +186,7 @@ async def test_a_stream_that_is_left_is_not_generated_on(
         await client.cancel(stream.id)
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_grpc.AsyncClient) -> None:
     async def read() -> None:
         async with client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100}) as stream:

@@ -25,7 +25,8 @@ from outrider_client import nats as over_nats
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
-from tests.gateway.test_deadlines import answers_seem_short
+from tests.gateway.test_deadlines import SOON_MS, answers_seem_short
+from tests.latch import Latch
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
@@ -70,9 +71,11 @@ async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncCl
     assert await client.models() == [MODEL]
 
 
-async def test_an_answer_that_is_late_is_an_error_of_its_own(one: Gateway, client: over_nats.AsyncClient) -> None:
+async def test_an_answer_that_is_late_is_an_error_of_its_own(
+    halted: Latch, one: Gateway, client: over_nats.AsyncClient
+) -> None:
     await answers_seem_short(one.url)
-    endless = ASKED | {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": 500}
+    endless = ASKED | {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": SOON_MS}
     with pytest.raises(DeadlineError, match="the answer did not end in time"):
         await client.complete("def f(", **endless)
 
@@ -158,6 +161,7 @@ async def test_nobody_there_is_an_error_of_its_own(shared_nats: str) -> None:
             await nobody.models()
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_left_is_not_generated_on(
     client: over_nats.AsyncClient, streaming_registry: Registry
 ) -> None:
@@ -167,6 +171,7 @@ async def test_a_stream_that_is_left_is_not_generated_on(
     assert await finish(streaming_registry, stream.id) is Finish.CANCELLED
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_nats.AsyncClient) -> None:
     stream = client.stream("def f(", **ASKED | {"max_tokens": CONTEXT - 100})
     async for _ in stream:

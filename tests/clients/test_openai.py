@@ -80,9 +80,10 @@ async def test_a_response_is_followed_by_its_id(client: openai.AsyncOpenAI) -> N
     assert whole[-1].type == "response.incomplete"
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_client_that_waits_no_longer_ends_the_generation(client: openai.AsyncOpenAI, one: Gateway) -> None:
     before = one.count('requests_total{route="/v1/completions",status="499"}')
     asked: Any = {"model": MODEL, "prompt": "def f(", "max_tokens": CONTEXT - 100, "extra_body": {"ignore_eos": True}}
     with pytest.raises(openai.APITimeoutError):
-        await client.with_options(timeout=0.2).completions.create(**asked)
+        await client.with_options(timeout=1.0).completions.create(**asked)
     await eventually(lambda: one.count('requests_total{route="/v1/completions",status="499"}') == before + 1)

@@ -14,6 +14,7 @@ from outrider.wire.tenants import BUCKET
 
 from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
+from tests.latch import FEW, Latch
 from tests.reading import reading
 
 
@@ -26,6 +27,13 @@ def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
         made.wait_ready()
         yield made
+
+
+@pytest.fixture
+def shared_halted(shared: Stack) -> Iterator[Latch]:
+    """That mesh's requests stand still after `FEW` tokens."""
+    with shared.latch.at(FEW):
+        yield shared.latch
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import httpx
 from outrider.mesh.addresses import hold_port
 
 from tests.broker import Broker
+from tests.latch import Latch
 from tests.processes import ServiceProcess
 from tests.text.makers import CHATML, byte_level, write
 from tests.toy_model import save_toy
@@ -36,13 +37,18 @@ def save_model(directory: Path) -> Path:
 
 
 class Stack:
-    """Processes on one broker; those that are still there when the test is over are ended."""
+    """Processes on one broker; those that are still there when the test is over are ended.
+
+    Attributes:
+        latch: has the verifiers stand still where a test says so.
+    """
 
     def __init__(self, directory: Path, logs: Path, *, stores: bool = False) -> None:
         self.directory, self.logs = directory, logs
         self.broker = Broker(*(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
         self.processes: list[ServiceProcess] = []
         self.port, self.grpc_port = hold_port(), hold_port()
+        self.latch = Latch(logs / "latch")
 
     @property
     def grpc(self) -> str:
@@ -54,7 +60,7 @@ class Stack:
         """Where the gateway is."""
         return f"http://127.0.0.1:{self.port}"
 
-    def add(self, kind: str, **settings: object) -> ServiceProcess:
+    def add(self, kind: str, **settings: Any) -> ServiceProcess:
         """Starts one more process."""
         log = self.logs / f"{kind}-{len(self.processes)}.log"
         process = ServiceProcess(kind, log, nats_url=self.broker.url, **settings)
@@ -62,10 +68,10 @@ class Stack:
         self.processes.append(process)
         return process
 
-    def add_model(self, kind: str, **settings: object) -> ServiceProcess:
+    def add_model(self, kind: str, **settings: Any) -> ServiceProcess:
         """Starts one more tokenizer or verifier of the model, the latter with no drafters but those that are given."""
         if kind == "verifier":
-            settings = {"drafters": "[]"} | settings
+            settings = {"drafters": "[]", "latch": self.latch} | settings
         return self.add(kind, model=self.directory, served_name=MODEL, **settings)
 
     def wait_ready(self) -> None:

@@ -12,11 +12,12 @@ from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 
 from tests.gateway.responding import ASKED, strict
-from tests.gateway.stack import CONTEXT, Stack
+from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, finish, holder
+from tests.latch import Latch
 
 pytestmark = pytest.mark.timeout(300)
-LONG: Any = ASKED | {"max_output_tokens": CONTEXT - 200}
+LONG: Any = ASKED | {"max_output_tokens": 400}
 
 
 @pytest.fixture
@@ -54,9 +55,8 @@ async def test_polling_takes_nothing_over_from_a_gateway_that_lives(
 async def test_a_background_stream_goes_on_without_its_reader_and_is_resumed_elsewhere(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
 ) -> None:
-    asked = ASKED | {"max_output_tokens": 400}
     begun = []
-    async for event in await client.responses.create(**asked, background=True, stream=True):
+    async for event in await client.responses.create(**LONG, background=True, stream=True):
         begun.append(event.to_dict(mode="json"))
         if len(begun) == 30:
             break
@@ -69,7 +69,7 @@ async def test_a_background_stream_goes_on_without_its_reader_and_is_resumed_els
 
 
 async def test_a_background_response_outlives_its_gateway_when_it_is_asked_for(
-    streaming: Stack, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
+    streaming: Stack, halted: Latch, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
 ) -> None:
     killed = Gateway(streaming, patience_s=1)
     await killed.ready()
@@ -79,11 +79,13 @@ async def test_a_background_response_outlives_its_gateway_when_it_is_asked_for(
     await holder(streaming_registry, request)
     await asyncio.to_thread(killed.process.kill)
     assert await finish(streaming_registry, request) is Finish.CANCELLED
+    halted.lift()
     whole = await _ended(elsewhere, made.id)
     assert whole.usage is not None
-    assert (whole.status, whole.usage.output_tokens) == ("incomplete", CONTEXT - 200)
+    assert (whole.status, whole.usage.output_tokens) == ("incomplete", 400)
 
 
+@pytest.mark.usefixtures("halted")
 async def test_cancelling_frees_the_verifier_and_is_told_by_all(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
 ) -> None:
@@ -98,6 +100,7 @@ async def test_cancelling_frees_the_verifier_and_is_told_by_all(
     assert told[-1].response.status == "cancelled"
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stored_response_whose_client_left_is_cancelled(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
 ) -> None:

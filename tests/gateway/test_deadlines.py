@@ -14,9 +14,12 @@ from outrider.wire.tenants import Limits
 
 from tests.gateway.desk import Desk
 from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack, Streamed, events
+from tests.latch import FEW
 from tests.waiting import eventually
 
 LONG = CONTEXT // 2
+SOON_MS = 2000
+"""Time for a few tokens on any machine."""
 
 
 def body(**more: Any) -> dict[str, Any]:
@@ -29,38 +32,35 @@ async def ask(url: str, headers: dict[str, str] | None = None, **more: Any) -> h
 
 
 @asynccontextmanager
-async def crowd(shared: Stack, registry: Registry) -> AsyncIterator[None]:
-    """Every slot of the verifier is taken for long."""
-    async with busy(registry, [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=LONG) for n in range(RUNNING)]):
+async def busy(shared: Stack, registry: Registry, streams: list[Streamed], pace_s: float = 0.0) -> AsyncIterator[None]:
+    """The streams have their first tokens, each after ``pace_s`` at least, and no more."""
+    with shared.latch.at(FEW, pace_s):
+        reading = [asyncio.create_task(stream.run()) for stream in streams]
+        await eventually(lambda: all(len(stream.tokens) == FEW for stream in streams))
         yield
-
-
-@asynccontextmanager
-async def busy(registry: Registry, streams: list[Streamed]) -> AsyncIterator[None]:
-    reading = [asyncio.create_task(stream.run()) for stream in streams]
-    await eventually(lambda: all(stream.tokens for stream in streams))
-    yield
-    for task in reading:
-        task.cancel()
-    await asyncio.wait(reading)
-    await eventually(lambda: all(not member.status["load"] for member in registry.members("verifier")))
+        for task in reading:
+            task.cancel()
+        await asyncio.wait(reading)
+        await eventually(lambda: all(not member.status["load"] for member in registry.members("verifier")))
 
 
 async def answers_seem_short(url: str) -> None:
     """Has the verifier see many answers of one token."""
-    for _ in range(30):
-        assert (await ask(url, max_tokens=1)).status_code == 200
+    for _ in range(20):
+        assert (await ask(url, max_tokens=1, n=3)).status_code == 200
 
 
 async def test_of_two_in_a_hurry_the_one_that_must_miss_is_refused_and_the_other_is_in_time(
     shared: Stack, registry: Registry
 ) -> None:
-    async with crowd(shared, registry):
-        tight, total, loose = await asyncio.gather(
-            ask(shared.url, ttft_ms=200),
-            ask(shared.url, {"x-request-timeout-ms": "200"}),
-            ask(shared.url, ttft_ms=50_000),
+    crowd = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING)]
+    async with busy(shared, registry, crowd, pace_s=0.02):
+        waiting = asyncio.create_task(ask(shared.url, ttft_ms=3_600_000))
+        tight, total = await asyncio.gather(
+            ask(shared.url, ttft_ms=SOON_MS),
+            ask(shared.url, {"x-request-timeout-ms": str(SOON_MS)}),
         )
+    loose = await waiting
     assert loose.status_code == 200
     assert tight.status_code == total.status_code == 429
     assert tight.json()["error"]["code"] == total.json()["error"]["code"] == "deadline_unmeetable"
@@ -77,15 +77,16 @@ async def test_an_answer_that_never_fits_is_refused_without_a_time_to_come_back(
 
 async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> None:
     await answers_seem_short(shared.url)
-    asked = body(max_tokens=CONTEXT - 100, stop=["nobody says this"], timeout_ms=800, stream=True)
-    async with (
-        httpx.AsyncClient(timeout=60) as http,
-        http.stream("POST", f"{shared.url}/v1/completions", json=asked) as response,
-    ):
-        *chunks, last = [event async for event in events(response)]
+    asked = body(max_tokens=CONTEXT - 100, stop=["nobody says this"], timeout_ms=SOON_MS, stream=True)
+    with shared.latch.at(FEW):
+        async with (
+            httpx.AsyncClient(timeout=60) as http,
+            http.stream("POST", f"{shared.url}/v1/completions", json=asked) as response,
+        ):
+            *chunks, last = [event async for event in events(response)]
+        whole = await ask(shared.url, **asked | {"stream": False})
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks)
     assert (last["error"]["type"], last["error"]["code"]) == ("timeout_error", "deadline_exceeded")
-    whole = await ask(shared.url, **asked | {"stream": False})
     assert (whole.status_code, whole.json()["error"]["param"]) == (504, "timeout_ms")
 
 
@@ -100,8 +101,8 @@ async def test_what_was_dropped_in_the_queue_is_not_charged(
     for stream in streams:
         stream.headers = {"authorization": f"Bearer {another}"}
     await answers_seem_short(shared.url)
-    async with busy(registry, streams):
-        dropped = await ask(urls[0], headers, ttft_ms=200)
+    async with busy(shared, registry, streams):
+        dropped = await ask(urls[0], headers, ttft_ms=SOON_MS)
     assert (dropped.status_code, dropped.json()["error"]["code"]) == (504, "deadline_exceeded")
     served = await ask(urls[0], headers)
     left = int(served.headers["x-ratelimit-remaining-tokens"])

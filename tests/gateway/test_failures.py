@@ -14,6 +14,7 @@ from outrider.mesh.bus import Bus
 from outrider.wire.frames import Frame, encode_frame, token_subject
 
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
+from tests.latch import FEW
 from tests.processes import ServiceProcess, running
 from tests.waiting import eventually
 
@@ -35,7 +36,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def expected(mesh: Stack) -> list[Streamed]:
     """What the streams say while nothing fails."""
-    return asyncio.run(_all(_streams(mesh.url)))
+    return asyncio.run(_all(mesh))
 
 
 def test_without_jetstream_a_stream_works_and_resuming_it_is_refused(mesh: Stack) -> None:
@@ -79,14 +80,15 @@ def _streams(url: str) -> list[Streamed]:
     return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH, **more[seed]) for seed in _SEEDS]
 
 
-async def _all(streams: list[Streamed], meanwhile: Callable[[], None] = lambda: None) -> list[Streamed]:
-    """Runs the streams, and does something when all of them have begun."""
+async def _all(mesh: Stack, meanwhile: Callable[[], None] = lambda: None, url: str = "") -> list[Streamed]:
+    """Runs the streams, and does something when all of them have begun and none has ended."""
+    streams = _streams(url or mesh.url)
     async with asyncio.TaskGroup() as group:
-        for stream in streams:
-            group.create_task(stream.run())
-        await eventually(lambda: all(stream.tokens for stream in streams))
-        assert not all(stream.finish for stream in streams)
-        await asyncio.to_thread(meanwhile)
+        with mesh.latch.at(FEW):
+            for stream in streams:
+                group.create_task(stream.run())
+            await eventually(lambda: all(stream.tokens for stream in streams))
+            await asyncio.to_thread(meanwhile)
     return streams
 
 
@@ -100,7 +102,7 @@ def _agree(seen: list[Streamed], expected: list[Streamed]) -> None:
 
 
 async def test_streams_complete_while_the_broker_is_gone(mesh: Stack, expected: list[Streamed]) -> None:
-    seen = await _all(_streams(mesh.url), mesh.broker.kill)
+    seen = await _all(mesh, mesh.broker.kill)
     _agree(seen, expected)
     fresh = Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
     await fresh.run()
@@ -114,11 +116,11 @@ async def test_streams_go_on_when_the_broker_comes_back(mesh: Stack, expected: l
         mesh.broker.kill()
         mesh.broker.start()
 
-    _agree(await _all(_streams(mesh.url), restart), expected)
+    _agree(await _all(mesh, restart), expected)
 
 
 async def test_streams_complete_while_the_broker_is_frozen(mesh: Stack, expected: list[Streamed]) -> None:
-    _agree(await _all(_streams(mesh.url), mesh.broker.freeze), expected)
+    _agree(await _all(mesh, mesh.broker.freeze), expected)
     mesh.broker.thaw()
 
 
@@ -139,7 +141,7 @@ async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, e
 
 async def test_a_verifier_that_drains_ends_its_streams_itself(mesh: Stack, expected: list[Streamed]) -> None:
     draining = await asyncio.to_thread(_verifier, mesh, "draining")
-    seen = await _all(_streams(mesh.url), draining.terminate)
+    seen = await _all(mesh, draining.terminate)
     _agree(seen, expected)
     assert "draining" in {stream.last["verifier"] for stream in seen}
     assert draining.wait() == 0
@@ -147,7 +149,7 @@ async def test_a_verifier_that_drains_ends_its_streams_itself(mesh: Stack, expec
 
 async def test_streams_of_a_killed_verifier_go_on_at_another(mesh: Stack, expected: list[Streamed]) -> None:
     killed = await asyncio.to_thread(_verifier, mesh, "killed")
-    seen = await _all(_streams(mesh.url), killed.kill)
+    seen = await _all(mesh, killed.kill)
     _agree(seen, expected)
     assert "killed" not in {stream.last["verifier"] for stream in seen}
     assert [stream.last["steps"] for stream in seen] == [LENGTH] * len(seen)
@@ -160,7 +162,7 @@ async def test_streams_wait_for_a_verifier_when_none_is_left(mesh: Stack, expect
                 process.kill()
         _verifier(mesh, "replacement")
 
-    seen = await _all(_streams(mesh.url), replace)
+    seen = await _all(mesh, replace)
     _agree(seen, expected)
     assert {stream.last["verifier"] for stream in seen} == {"replacement"}
 
@@ -186,7 +188,7 @@ async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected:
     await asyncio.to_thread(gateway.wait_ready)
     url = f"http://127.0.0.1:{port}"
     await eventually(lambda: httpx.get(f"{url}/readyz").status_code == 200)
-    seen = await _all(_streams(url), gateway.terminate)
+    seen = await _all(mesh, gateway.terminate, url)
     _agree(seen, expected)
     assert await asyncio.to_thread(gateway.wait) == 0
     with pytest.raises(ConnectionRefusedError):

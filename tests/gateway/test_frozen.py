@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
+from tests.latch import FEW
 from tests.processes import ServiceProcess
 from tests.waiting import eventually
 
@@ -56,13 +57,14 @@ async def test_a_verifier_that_is_stopped_is_asked_last_until_it_answers_again(
 async def test_a_verifier_that_is_stopped_before_its_first_frame_loses_the_request_to_another(
     mesh: Stack, frozen: ServiceProcess
 ) -> None:
-    alone = Streamed(mesh.url, prompt="def f(", seed=5, max_tokens=600)
+    alone = Streamed(mesh.url, prompt="def f(", seed=5, max_tokens=300)
     await alone.run()
     await eventually_served_by(mesh, "freezes")
-    stream = Streamed(mesh.url, prompt="def f(", seed=5, max_tokens=600)
-    reading = asyncio.create_task(stream.run())
-    await eventually(lambda: stream.id)
-    frozen.freeze()
+    stream = Streamed(mesh.url, prompt="def f(", seed=5, max_tokens=300)
+    with mesh.latch.at(FEW):
+        reading = asyncio.create_task(stream.run())
+        await eventually(lambda: stream.id)
+        frozen.freeze()
     await reading
     assert stream.tokens == alone.tokens
     assert stream.last["verifier"] == "stays"

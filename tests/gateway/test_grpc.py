@@ -26,13 +26,15 @@ from outrider.wire.tenants import Limits
 from tests.gateway.desk import Desk, complete, get
 from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack
 from tests.gateway.streaming import Gateway, finish, holder
-from tests.gateway.test_deadlines import answers_seem_short
+from tests.gateway.test_deadlines import SOON_MS, answers_seem_short
 from tests.gateway.test_sharing import count
+from tests.latch import FEW, Latch
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
 
 PROMPT = "def f("
+SOON_S = SOON_MS / 1000
 
 
 @pytest.fixture
@@ -225,14 +227,14 @@ async def _started(registry: Registry, request: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "timeout"), [(False, None), (False, 1.0), (True, 1.0)], ids=["leaves", "late stream", "late answer"]
+    ("whole", "timeout"), [(False, None), (False, SOON_S), (True, SOON_S)], ids=["leaves", "late stream", "late answer"]
 )
 async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
-    shared: Stack, stub: Any, registry: Registry, whole: bool, timeout: float | None
+    shared: Stack, shared_halted: Latch, stub: Any, registry: Registry, whole: bool, timeout: float | None
 ) -> None:
     if timeout is not None:
         await answers_seem_short(shared.url)
-    long = _ask(max_tokens=CONTEXT - 100, logprobs=20, stop=["nobody says this"])
+    long = _ask(max_tokens=CONTEXT - 100, stop=["nobody says this"])
     long.n = RUNNING
     call = (
         stub.Complete(pb.CompleteRequest(request=long), timeout=timeout)
@@ -252,12 +254,14 @@ async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
 
 @pytest.mark.parametrize(
     ("more", "timeout", "param"),
-    [({"timeout_ms": 1}, None, "timeout_ms"), ({"ttft_ms": 1}, None, "ttft_ms"), ({}, 0.5, "timeout_ms")],
+    [({"timeout_ms": 1}, None, "timeout_ms"), ({"ttft_ms": 1}, None, "ttft_ms"), ({}, SOON_S, "timeout_ms")],
     ids=["timeout", "ttft", "deadline"],
 )
 async def test_what_cannot_be_in_time_is_refused_at_once_unless_it_lingers(
-    stub: Any, more: dict[str, int], timeout: float | None, param: str
+    stub: Any, shared_halted: Latch, more: dict[str, int], timeout: float | None, param: str
 ) -> None:
+    shared_halted.set(FEW, pace_s=0.02)
+    await stub.Complete(pb.CompleteRequest(request=_ask(max_tokens=FEW)))
     long = _ask("def f(" * 300, max_tokens=CONTEXT // 2)
     long.MergeFrom(pb.GenerateRequest(**more))
     status, message, trailing = await _refused(stub.Complete(pb.CompleteRequest(request=long), timeout=timeout))
@@ -276,6 +280,7 @@ async def test_what_cannot_be_in_time_is_refused_at_once_unless_it_lingers(
 
 
 @pytest.mark.parametrize("given", [True, False, None])
+@pytest.mark.usefixtures("shared_halted")
 async def test_whether_the_very_same_is_shared_is_as_over_http(shared: Stack, stub: Any, given: bool | None) -> None:
     asked = _ask(max_tokens=CONTEXT // 2)
     if given is not None:

@@ -175,6 +175,7 @@ async def test_a_chat_without_a_length_goes_on_until_the_context_is_full(
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.usefixtures("shared_halted")
 async def test_a_client_that_leaves_a_stream_ends_the_generation(shared: Stack, registry: Registry) -> None:
     stream = Streamed(shared.url, prompt="leaving", max_tokens=CONTEXT - 100)
     reading = asyncio.create_task(stream.run())
@@ -185,6 +186,7 @@ async def test_a_client_that_leaves_a_stream_ends_the_generation(shared: Stack, 
     await eventually(lambda: _load(registry) == 0)
 
 
+@pytest.mark.usefixtures("shared_halted")
 async def test_a_client_that_leaves_before_the_answer_ends_the_generation(
     http: httpx.AsyncClient, registry: Registry
 ) -> None:
@@ -197,6 +199,7 @@ async def test_a_client_that_leaves_before_the_answer_ends_the_generation(
     assert 'outrider_gateway_requests_total{route="/v1/completions",status="499"}' in metrics
 
 
+@pytest.mark.usefixtures("shared_halted")
 async def test_a_full_verifier_is_told_as_429_with_a_time_to_come_back(shared: Stack, registry: Registry) -> None:
     streams = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING + WAITING)]
     reading = [asyncio.create_task(stream.run()) for stream in streams[:RUNNING]]
@@ -214,6 +217,7 @@ async def test_a_full_verifier_is_told_as_429_with_a_time_to_come_back(shared: S
     await eventually(lambda: _load(registry) == 0)
 
 
+@pytest.mark.usefixtures("shared_halted")
 async def test_the_openai_client_comes_back_when_it_is_told_to(shared: Stack, registry: Registry) -> None:
     streams = [Streamed(shared.url, prompt=f"crowd {n}", max_tokens=CONTEXT - 100) for n in range(RUNNING + WAITING)]
     reading = [asyncio.create_task(stream.run()) for stream in streams]

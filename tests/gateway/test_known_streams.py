@@ -64,6 +64,7 @@ async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights
     await flights.end(flight)
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_back(
     streaming: Stack, one: Gateway, other: Gateway
 ) -> None:
@@ -88,6 +89,7 @@ async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_
     await task
 
 
+@pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generated_on(
     other: Gateway, flights: Flights
 ) -> None:

@@ -75,6 +75,7 @@ async def test_a_key_has_limits_beside_its_tenants(urls: list[str], desk: Desk) 
     assert (await headers_of(urls[0], wide))["x-ratelimit-limit-tokens"] == "10000"
 
 
+@pytest.mark.usefixtures("shared_halted")
 async def test_a_stream_comes_back_when_its_client_hangs_up(urls: list[str], desk: Desk) -> None:
     _, text = await desk.key(Limits(concurrent_streams=1))
     stream = Streamed(urls[0], prompt="leaving", max_tokens=CONTEXT - 100)

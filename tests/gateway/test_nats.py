@@ -30,7 +30,8 @@ from outrider.wire.tenants import Limits
 from tests.gateway.desk import Desk, complete
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
-from tests.gateway.test_deadlines import answers_seem_short
+from tests.gateway.test_deadlines import SOON_MS, answers_seem_short
+from tests.latch import FEW
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -181,13 +182,14 @@ async def test_a_request_is_taken_up_again_from_any_index_after_a_gateway_or_a_v
     streaming: Stack, one: Gateway, other: Gateway, reader: Reader, streaming_registry: Registry
 ) -> None:
     whole = (await _whole(other))["outrider"]["tokens"]
-    request = await reader.begin()
-    await eventually(lambda: len(reader.frames) > 20)
-    await spare(streaming)
-    dead = await holder(streaming_registry, request)
-    for process in streaming.processes:
-        if process.settings.get("instance") == dead:
-            await asyncio.to_thread(process.kill)
+    with streaming.latch.at(FEW):
+        request = await reader.begin()
+        await eventually(lambda: len(reader.tokens) == FEW)
+        await spare(streaming)
+        dead = await holder(streaming_registry, request)
+        for process in streaming.processes:
+            if process.settings.get("instance") == dead:
+                await asyncio.to_thread(process.kill)
     await asyncio.wait_for(reader.ended.wait(), 60)
     assert reader.tokens == whole
     async with _reader(streaming.broker.url) as late:
@@ -201,12 +203,13 @@ async def test_a_request_is_taken_up_again_from_any_index_after_a_gateway_or_a_v
 
 
 async def test_whoever_is_asked_ends_a_request_for_all_its_readers(
-    reader: Reader, streaming_registry: Registry
+    streaming: Stack, reader: Reader, streaming_registry: Registry
 ) -> None:
-    request = await reader.begin(max_tokens=CONTEXT - 100)
-    await eventually(lambda: reader.frames)
-    assert await reader.told("cancel", request_id=request) == {"request_id": request}
-    await asyncio.wait_for(reader.ended.wait(), 30)
+    with streaming.latch.at(FEW):
+        request = await reader.begin()
+        await eventually(lambda: reader.frames)
+        assert await reader.told("cancel", request_id=request) == {"request_id": request}
+        await asyncio.wait_for(reader.ended.wait(), 30)
     assert reader.frames[-1].error == "the stream was cancelled"
     assert await finish(streaming_registry, request) is Finish.CANCELLED
     for subject in ("cancel", "resume"):
@@ -228,9 +231,10 @@ async def test_deadlines_and_drafts_are_those_of_http(one: Gateway, reader: Read
 
 async def test_an_answer_that_is_late_ends_for_whoever_reads_it(streaming: Stack, one: Gateway, reader: Reader) -> None:
     await answers_seem_short(one.url)
-    endless = {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": 800}
-    request = await reader.begin(**endless)
-    await asyncio.wait_for(reader.ended.wait(), 30)
+    endless = {"stop": ["nobody says this"], "timeout_ms": SOON_MS}
+    with streaming.latch.at(FEW):
+        request = await reader.begin(**endless)
+        await asyncio.wait_for(reader.ended.wait(), 30)
     last = reader.frames[-1]
     assert (last.finish, last.error) == (Finish.TIMEOUT, "the answer did not end in time")
     assert reader.tokens
@@ -295,22 +299,23 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
         elsewhere = await Reader(keyed.client, narrow).told("hello")
         assert elsewhere["error"]["message"] == "this key may not be used from an unknown address"
         assert (await keyed.told("hello"))["tenant"] == desk.tenant
-        request = await keyed.begin(max_tokens=CONTEXT - 100)
-        await eventually(lambda: keyed.frames)
-        desk.tenant += "-other"
-        other = Reader(keyed.client, (await desk.key())[1])
-        for subject in ("resume", "cancel"):
-            assert "no such stream" in (await other.told(subject, request_id=request))["error"]["message"]
-        mine = await other.told("generate", request_id=request.partition("-")[2], **ASKED | {"max_tokens": 2})
-        assert mine["request_id"] != request
-        assert mine["subject"].startswith(f"tok.{desk.tenant}.")
-        refused = await keyed.ask("generate", **ASKED)
-        assert refused.headers is not None
-        assert refused.headers["Nats-Service-Error-Code"] == "429"
-        assert json.loads(refused.data)["error"]["code"] == "rate_limit_exceeded"
-        with pytest.raises(openai.RateLimitError):
-            await complete(urls[0], key)
-        await keyed.told("cancel", request_id=request)
+        with shared.latch.at(FEW):
+            request = await keyed.begin(max_tokens=CONTEXT - 100)
+            await eventually(lambda: keyed.frames)
+            desk.tenant += "-other"
+            other = Reader(keyed.client, (await desk.key())[1])
+            for subject in ("resume", "cancel"):
+                assert "no such stream" in (await other.told(subject, request_id=request))["error"]["message"]
+            mine = await other.told("generate", request_id=request.partition("-")[2], **ASKED | {"max_tokens": 2})
+            assert mine["request_id"] != request
+            assert mine["subject"].startswith(f"tok.{desk.tenant}.")
+            refused = await keyed.ask("generate", **ASKED)
+            assert refused.headers is not None
+            assert refused.headers["Nats-Service-Error-Code"] == "429"
+            assert json.loads(refused.data)["error"]["code"] == "rate_limit_exceeded"
+            with pytest.raises(openai.RateLimitError):
+                await complete(urls[0], key)
+            await keyed.told("cancel", request_id=request)
         async with asyncio.timeout(30):
             while (answer := await keyed.ask("generate", **ASKED | {"max_tokens": 2})).headers is None or (
                 "retry-after" in answer.headers
@@ -321,15 +326,15 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
 
 
 async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack, one: Gateway, reader: Reader) -> None:
-    whole = (await _whole(one, max_tokens=3000))["outrider"]["tokens"]
+    whole = (await _whole(one))["outrider"]["tokens"]
     leaving = streaming.add("gateway", port=hold_port(), instance="leaving", drain_s=0.3)
     await asyncio.to_thread(leaving.wait_ready)
-    body = ASKED | {"max_tokens": 3000}
-    while (told := await reader.told("generate", **body))["gateway"] != "leaving":
-        await reader.told("cancel", request_id=told["request_id"])
-    await reader.client.subscribe(told["subject"], cb=reader._take)
-    leaving.terminate()
-    await eventually(lambda: any(frame.error for frame in reader.frames))
+    with streaming.latch.at(FEW):
+        while (told := await reader.told("generate", **ASKED))["gateway"] != "leaving":
+            await reader.told("cancel", request_id=told["request_id"])
+        await reader.client.subscribe(told["subject"], cb=reader._take)
+        leaving.terminate()
+        await eventually(lambda: any(frame.error for frame in reader.frames))
     assert {frame.error for frame in reader.frames} == {None, "the gateway is shutting down"}
     async with _reader(streaming.broker.url) as after:
         await after.resume(told["request_id"], 0)
@@ -337,9 +342,10 @@ async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack,
 
 
 async def test_what_takes_longer_than_it_may_is_ended_for_all_readers(
-    reader: Reader, streaming_registry: Registry
+    streaming: Stack, reader: Reader, streaming_registry: Registry
 ) -> None:
-    request = await reader.begin(max_tokens=CONTEXT - 100, timeout_s=0.3)
-    await asyncio.wait_for(reader.ended.wait(), 60)
+    with streaming.latch.at(FEW):
+        request = await reader.begin(timeout_s=0.3)
+        await asyncio.wait_for(reader.ended.wait(), 60)
     assert reader.frames[-1].error == "the request was ended: it took longer than 0.3 s"
     assert await finish(streaming_registry, request) is Finish.CANCELLED

@@ -23,11 +23,12 @@ from outrider.wire.tenants import Limits
 
 from tests.gateway.desk import Desk
 from tests.gateway.raw import Raw
-from tests.gateway.stack import CONTEXT, MODEL, Stack, Streamed
+from tests.gateway.stack import MODEL, Stack, Streamed
 from tests.gateway.streaming import Gateway
+from tests.latch import FEW, Latch
 from tests.waiting import eventually
 
-LONG = 2000
+LONG = 300
 
 
 def stream(shared: Stack, **more: Any) -> Streamed:
@@ -39,17 +40,21 @@ def load(registry: Registry) -> int:
 
 
 @asynccontextmanager
-async def under_way(registry: Registry, *streams: Streamed) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """The streams, each begun when the one before has tokens; those that still run are left in the end."""
+async def under_way(latch: Latch, registry: Registry, *streams: Streamed) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """The streams, each begun when the one before has tokens; they stand still until the latch is lifted.
+
+    Those that still run are left in the end.
+    """
     await eventually(lambda: load(registry) == 0)
-    tasks = []
-    for each in streams:
-        tasks.append(asyncio.create_task(each.run()))
-        await eventually(lambda each=each: each.tokens)
-    yield tasks
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    with latch.at(FEW):
+        tasks = []
+        for each in streams:
+            tasks.append(asyncio.create_task(each.run()))
+            await eventually(lambda each=each: len(each.tokens) == FEW)
+        yield tasks
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def test_a_second_reads_the_first_ones_answer_from_its_beginning(shared: Stack, registry: Registry) -> None:
@@ -57,7 +62,8 @@ async def test_a_second_reads_the_first_ones_answer_from_its_beginning(shared: S
     await alone.run()
     first, second = stream(shared), stream(shared)
     before = await count(shared.url)
-    async with under_way(registry, first, second) as tasks:
+    async with under_way(shared.latch, registry, first, second) as tasks:
+        shared.latch.lift()
         await asyncio.gather(*tasks)
     assert await count(shared.url) == before + 1
     assert first.tokens == second.tokens == alone.tokens
@@ -66,14 +72,14 @@ async def test_a_second_reads_the_first_ones_answer_from_its_beginning(shared: S
 
 
 async def test_a_generation_ends_with_its_last_reader_and_not_before(shared: Stack, registry: Registry) -> None:
-    first, second, third = (stream(shared, max_tokens=CONTEXT - 100) for _ in range(3))
-    async with under_way(registry, first, second, third) as tasks:
+    first, second, third = (stream(shared) for _ in range(3))
+    async with under_way(shared.latch, registry, first, second, third) as tasks:
         await eventually(lambda: load(registry) == 1)
-        for task, reader in ((tasks[0], second), (tasks[1], third)):
+        for task, reader, more in ((tasks[0], second, 2 * FEW), (tasks[1], third, 3 * FEW)):
             task.cancel()
             await asyncio.wait({task})
-            heard = len(reader.tokens)
-            await eventually(lambda reader=reader, heard=heard: len(reader.tokens) > heard)
+            shared.latch.set(more)
+            await eventually(lambda reader=reader, more=more: len(reader.tokens) == more)
         assert not third.finish
     await eventually(lambda: load(registry) == 0)
 
@@ -92,22 +98,23 @@ async def test_a_generation_ends_with_its_last_reader_and_not_before(shared: Sta
 async def test_what_is_not_the_very_same_or_does_not_want_to_is_generated_by_itself(
     shared: Stack, registry: Registry, more: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    first, second = stream(shared, max_tokens=CONTEXT - 100), stream(shared, **{"max_tokens": CONTEXT - 100} | more)
+    first, second = stream(shared), stream(shared, **more)
     second.headers = headers
-    async with under_way(registry, first, second):
+    async with under_way(shared.latch, registry, first, second):
         await eventually(lambda: load(registry) == 2)
 
 
 async def test_who_ends_his_stream_ends_nobody_elses(shared: Stack, registry: Registry) -> None:
     await eventually(lambda: load(registry) == 0)
-    alone = stream(shared, coalesce=False, max_tokens=CONTEXT - 100)
+    alone = stream(shared, coalesce=False)
     await alone.run()
-    streams = [stream(shared, max_tokens=CONTEXT - 100) for _ in range(3)]
-    async with under_way(registry, *streams) as tasks, httpx.AsyncClient() as http:
+    streams = [stream(shared) for _ in range(3)]
+    async with under_way(shared.latch, registry, *streams) as tasks, httpx.AsyncClient(timeout=60) as http:
         for place in (1, 0):
             assert (await http.delete(f"{shared.url}/v1/streams/{streams[place].id}")).status_code == 204
             with pytest.raises(AssertionError, match="the stream was cancelled"):
                 await tasks[place]
+        shared.latch.lift()
         await tasks[2]
         assert streams[2].tokens == alone.tokens
 
@@ -122,17 +129,18 @@ async def test_each_reader_can_come_back_to_his_own_stream(shared: Stack) -> Non
 
 
 async def test_a_reader_goes_on_while_the_first_ones_stream_is_taken_elsewhere_and_given_up_there(
-    one: Gateway, other: Gateway, streaming_registry: Registry
+    streaming: Stack, one: Gateway, other: Gateway, streaming_registry: Registry
 ) -> None:
-    asked = {"prompt": "def same(", "seed": 41, "max_tokens": 3000}
+    asked = {"prompt": "def same(", "seed": 41, "max_tokens": LONG}
     alone, first, second = (Streamed(one.url, coalesce=coalesce, **asked) for coalesce in (False, True, True))
     await alone.run()
-    async with under_way(streaming_registry, first, second) as tasks:
+    async with under_way(streaming.latch, streaming_registry, first, second) as tasks:
         await eventually(lambda: load(streaming_registry) == 1)
         tasks[0].cancel()
         await asyncio.wait({tasks[0]})
-        taken = await Raw(other.url).resume(first.id, enough=20)
+        taken = await Raw(other.url).resume(first.id, enough=10)
         assert text(taken) == alone.text[: len(text(taken))]
+        streaming.latch.lift()
         await tasks[1]
     assert second.tokens == alone.tokens
 
@@ -154,8 +162,9 @@ async def test_each_is_charged_what_it_read_and_tenants_share_nothing(
     streams = [Streamed(urls[0], prompt="def same(", seed=31, max_tokens=LONG) for _ in keys]
     for each, key in zip(streams, keys, strict=True):
         each.headers = {"authorization": f"Bearer {key}"}
-    async with under_way(registry, *streams) as tasks:
+    async with under_way(shared.latch, registry, *streams) as tasks:
         await eventually(lambda: load(registry) == 2)
+        shared.latch.lift()
         await asyncio.gather(*tasks)
     assert [await left(urls[0], keys[place]) for place in (0, 2)] == [
         100_000 - readers * streams[0].usage["total_tokens"] for readers in (2, 1)

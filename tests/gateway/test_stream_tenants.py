@@ -16,11 +16,11 @@ from outrider.wire.tenants import Limits, tenant_entry
 
 from tests.gateway.desk import Desk, client, complete
 from tests.gateway.raw import Raw
-from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.stack import MODEL, Stack
+from tests.latch import Latch
 
 LENGTH = 150
 CUT = 15
-LONG = CONTEXT - 100
 DAY = Limits(tokens_per_day=100_000)
 
 
@@ -102,9 +102,12 @@ async def test_two_readers_of_one_stream_are_charged_together_what_one_would_be(
     await _charged(shared, desk.tenant, usage["total_tokens"])
 
 
-async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(urls: list[str], desk: Desk) -> None:
+async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
+    shared: Stack, shared_halted: Latch, urls: list[str], desk: Desk
+) -> None:
+    shared_halted.set(2 * CUT)
     _, text = await desk.key(Limits(concurrent_streams=1))
-    begun = await Raw(urls[0], text).begin(enough=CUT, stay=True, **_body(LONG))
+    begun = await Raw(urls[0], text).begin(enough=CUT, stay=True, **_body())
     for url in urls:
         with pytest.raises(openai.RateLimitError, match="limit of 1 concurrent streams"):
             await complete(url, text)

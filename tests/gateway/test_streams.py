@@ -11,7 +11,7 @@ from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 
 from tests.gateway.raw import Raw, timeless
-from tests.gateway.stack import CONTEXT, Stack
+from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.waiting import eventually
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a 
 
 LENGTH = 400
 CUT = 40
-LONG = CONTEXT - 100
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +27,9 @@ def whole(other: Gateway) -> Raw:
     return asyncio.run(Raw(other.url).begin(**_asked(LENGTH)))
 
 
-async def _begun(gateway: Gateway, *, stay: bool = True, length: int = LENGTH) -> Raw:
+async def _begun(gateway: Gateway, *, stay: bool = True) -> Raw:
     """The same stream, dropped in its middle."""
-    return await Raw(gateway.url).begin(enough=CUT, stay=stay, **_asked(length))
+    return await Raw(gateway.url).begin(enough=CUT, stay=stay, **_asked(LENGTH))
 
 
 def _asked(length: int) -> dict[str, Any]:
@@ -63,10 +62,11 @@ async def test_a_reader_that_drops_its_connection_goes_on_at_another_gateway(
 
 
 async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_returns(
-    one: Gateway, other: Gateway, whole: Raw, streaming_registry: Registry
+    streaming: Stack, one: Gateway, other: Gateway, whole: Raw, streaming_registry: Registry
 ) -> None:
-    begun = await _begun(one, stay=False)
-    assert await finish(streaming_registry, begun.request) is Finish.CANCELLED
+    with streaming.latch.at(CUT):
+        begun = await _begun(one, stay=False)
+        assert await finish(streaming_registry, begun.request) is Finish.CANCELLED
     rest = await Raw(other.url).resume(begun.request, begun.last)
     assert [each[1] for each in timeless(rest.events, begun.request)] == [
         each[1] for each in timeless(whole.events[CUT:], whole.request)
@@ -81,8 +81,9 @@ async def test_a_killed_gateway_costs_the_connection_and_nothing_else(
     killed = Gateway(streaming)
     await killed.ready()
     submissions = other.count("resumptions_total")
-    begun = await _begun(killed)
-    await asyncio.to_thread(killed.process.kill)
+    with streaming.latch.at(CUT):
+        begun = await _begun(killed)
+        await asyncio.to_thread(killed.process.kill)
     _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
     assert other.count("resumptions_total") == submissions
 
@@ -93,10 +94,12 @@ async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
     killed = Gateway(streaming)
     await spare(streaming)
     await killed.ready()
-    begun = await _begun(killed)
-    dead = await holder(streaming_registry, begun.request)
-    for process in [killed.process, *(each for each in streaming.processes if each.settings.get("instance") == dead)]:
-        process.kill()
+    with streaming.latch.at(CUT):
+        begun = await _begun(killed)
+        dead = await holder(streaming_registry, begun.request)
+        verifiers = [each for each in streaming.processes if each.settings.get("instance") == dead]
+        for process in [killed.process, *verifiers]:
+            process.kill()
     rest = await Raw(other.url).resume(begun.request, begun.last)
     assert rest.events[-3].json["outrider"]["verifier"] != dead
     assert [event.json["choices"] for event in begun.events + rest.events[:-2]] == [
@@ -108,9 +111,10 @@ async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
 async def test_the_ledger_and_the_log_outlive_the_broker(
     streaming: Stack, one: Gateway, other: Gateway, whole: Raw
 ) -> None:
-    begun = await _begun(one)
-    streaming.broker.kill()
-    streaming.broker.start()
+    with streaming.latch.at(CUT):
+        begun = await _begun(one)
+        streaming.broker.kill()
+        streaming.broker.start()
     await eventually(lambda: other.count("streams") >= 0 and _status(other, begun.request) != 503)
     _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
 
@@ -143,11 +147,12 @@ async def test_a_call_of_a_function_is_told_again_in_the_same_pieces(one: Gatewa
         assert rest.events == made.events[place + 1 :]
 
 
+@pytest.mark.usefixtures("halted")
 async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
     one: Gateway, other: Gateway, streaming_registry: Registry
 ) -> None:
     reading = Raw(one.url)
-    task = asyncio.create_task(reading.begin(max_tokens=LONG))
+    task = asyncio.create_task(reading.begin(max_tokens=LENGTH))
     await eventually(lambda: reading.events)
     async with httpx.AsyncClient(base_url=other.url, timeout=30) as http:
         assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 204
@@ -162,11 +167,12 @@ async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
 async def test_what_nobody_comes_back_for_ends(streaming: Stack, streaming_registry: Registry) -> None:
     brief = Gateway(streaming, patience_s=1)
     await brief.ready()
-    left = await _begun(brief, length=LONG)
-    assert await finish(streaming_registry, left.request) is Finish.CANCELLED
-    orphan = await _begun(brief, length=LONG)
-    await asyncio.to_thread(brief.process.kill)
-    assert await finish(streaming_registry, orphan.request) is Finish.CANCELLED
+    with streaming.latch.at(CUT):
+        left = await _begun(brief)
+        assert await finish(streaming_registry, left.request) is Finish.CANCELLED
+        orphan = await _begun(brief)
+        await asyncio.to_thread(brief.process.kill)
+        assert await finish(streaming_registry, orphan.request) is Finish.CANCELLED
 
 
 @pytest.mark.parametrize(
