@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DraftTree, Opening
+from outrider.verifier import guessing
 from outrider.verifier.book import Prices, Yield
 from outrider.verifier.engine import Engine
 from outrider.verifier.runner import Drawn, Runner, Work
@@ -164,6 +165,42 @@ def test_what_pays_for_fewer_sequences_is_asked_about_all_of_more_at_once() -> N
     assert worth.tries_few(MANY, "new")
 
 
+class Clock:
+    """The time as the engine sees it: only what a test spends goes by, however slow the machine is."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, seconds: float) -> None:
+        """Lets time go by."""
+        self.now += seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture
+def step_s() -> float:
+    """Seconds that the target takes for a step."""
+    return 0.001
+
+
+@pytest.fixture(autouse=True)
+def told_time(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    """The engine reads `CLOCK`."""
+    run = Runner.run
+
+    def spending(self: Runner, works: Sequence[Work]) -> list[Drawn]:
+        CLOCK.spend(step_s)
+        return run(self, works)
+
+    monkeypatch.setattr(Runner, "run", spending)
+    monkeypatch.setattr(guessing, "perf_counter", CLOCK)
+    monkeypatch.setattr(time, "perf_counter", CLOCK)
+
+
 class Slow(EverythingDrafter):
     """Takes its time, for all guesses there are or for none."""
 
@@ -182,7 +219,7 @@ class Slow(EverythingDrafter):
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         self.calls += 1
-        time.sleep(self.pause)
+        CLOCK.spend(self.pause)
         return super().draft()
 
 
@@ -196,18 +233,6 @@ def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
     return said
 
 
-@pytest.fixture
-def dear_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target takes 4 ms for each step, as one of many more parameters would."""
-    run = Runner.run
-
-    def slowly(self: Runner, works: Sequence[Work]) -> list[Drawn]:
-        time.sleep(0.004)
-        return run(self, works)
-
-    monkeypatch.setattr(Runner, "run", slowly)
-
-
 def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: MakeEngine) -> None:
     slow, names = Slow(50, right=False), ["a", "b", "c"]
     engine = make_engine(50, [slow], judged=True)
@@ -218,7 +243,7 @@ def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: Mak
     assert said == answer(make_engine(50), names)
 
 
-@pytest.mark.usefixtures("dear_steps")
+@pytest.mark.parametrize("step_s", [0.004])
 def test_the_engine_goes_on_asking_a_drafter_that_saves_more_time_than_it_takes(make_engine: MakeEngine) -> None:
     right = Slow(50, right=True)
     right.pause = 0.0002
@@ -244,7 +269,7 @@ class Sparing(Slow):
         return [found for found in super().draft() if found[0] <= sessions]
 
 
-@pytest.mark.usefixtures("dear_steps")
+@pytest.mark.parametrize("step_s", [0.004])
 @pytest.mark.parametrize("right", [False, True])
 def test_the_engine_tries_a_drafter_on_a_few_of_many_sequences(make_engine: MakeEngine, right: bool) -> None:
     sparing = Sparing(50, right)
@@ -312,7 +337,7 @@ def test_a_drafter_that_rests_is_told_all_at_once_what_was_decided_meanwhile(mak
     assert [text[3:] for text in told.texts.values()] == list(said.values())
 
 
-@pytest.mark.usefixtures("dear_steps")
+@pytest.mark.parametrize("step_s", [0.004])
 def test_a_drafter_that_rests_is_left_alone_beside_prompts_too(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=False)
     engine = make_engine(50, [slow], judged=True, running=8)
