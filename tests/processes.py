@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests import latch as latched
 
-_STOP_S = 20.0
-_READY_S = 90.0
+_STOP_S = 60.0
+_READY_S = 240.0
 
 
 class ServiceProcess:

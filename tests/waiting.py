@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Returns once ``condition()`` is true; `TimeoutError` after ``seconds``."""
     async with asyncio.timeout(seconds):
         while True:

@@ -16,7 +16,7 @@ from outrider_client import AsyncClient
 
 from tests.chaos.questions import Question
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @dataclass

@@ -44,7 +44,7 @@ class Up:
         self.process.wait()
         self._reader.join()
 
-    def wait_for(self, pattern: str, count: int = 1, seconds: float = 90) -> list[re.Match[str]]:
+    def wait_for(self, pattern: str, count: int = 1, seconds: float = 240) -> list[re.Match[str]]:
         """Matches of ``pattern`` in the output, once there are ``count``."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:

@@ -23,7 +23,7 @@ BEGINNING = "def f("
 CONTEXT = 4096
 RUNNING, WAITING = 2, 3
 """Requests that the shared verifier runs at once, and those that may wait."""
-_READY_S = 90.0
+_READY_S = 240.0
 
 
 def save_model(directory: Path) -> Path:

@@ -26,7 +26,7 @@ _SEEDS = range(4)
 def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer and a gateway; tests bring and take the verifiers."""
     with stack(directory, tmp_path_factory.mktemp("logs")) as made:
-        made.add("gateway", port=made.port, silence_s=0.5, place_s=30)
+        made.add("gateway", port=made.port, silence_s=0.5, place_s=240, resume_s=240)
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
         made.wait_ready()

@@ -58,7 +58,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     (info / "entry_points.txt").write_text("[outrider.drafters]\ndeadly = deadly:Deadly\n")
     with pytest.MonkeyPatch.context() as patch, stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
-        made.add("gateway", port=made.port, most_deaths=2, place_s=30)
+        made.add("gateway", port=made.port, most_deaths=2, place_s=240)
         made.add_model("tokenizer")
         for process in [made.add_model("verifier", drafters='["deadly"]', asking="always") for _ in range(3)]:
             process.wait_ready()

@@ -20,7 +20,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A gateway that is quick to give up on verifiers, a verifier that stays, and a dearer one for tests to stop."""
     with stack(directory, tmp_path_factory.mktemp("logs")) as made:
         patience = {"submit_s": 0.5, "breaker_failures": 1, "breaker_open_s": 0.1, "silence_s": 0.3}
-        made.add("gateway", port=made.port, place_s=30, router="cost", **patience)
+        made.add("gateway", port=made.port, place_s=240, router="cost", **patience)
         made.add_model("tokenizer")
         made.add_model("verifier", instance="stays", cost=1000)
         made.wait_ready()
