@@ -122,7 +122,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        ("max_tokens", -1, "max_tokens must be an integer of at least 1 (0 with echo), not -1"),
+        ("max_tokens", -2, "max_tokens must be an integer of at least 1 (0 with echo), not -2"),
         ("max_tokens", 0, "max_tokens must be an integer of at least 1 (0 with echo), not 0"),
         ("max_tokens", "5", 'max_tokens must be an integer of at least 1 (0 with echo), not "5"'),
         ("max_tokens", True, "max_tokens must be an integer of at least 1 (0 with echo), not true"),
@@ -151,7 +151,8 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("prompt", {"a": 1}, "prompt must be a string, an array with one string, or an array of token ids"),
         ("prompt", ["a", "b"], "prompt holds several prompts: send one request for each"),
         ("stream_options", {"include_usage": True}, "stream_options may only be given where stream is true"),
-        ("stop", "", "stop must be a string or an array of up to 16 strings, each of 1 to 1000 characters"),
+        ("stop", 5, "stop must be a string or an array of up to 16 strings, each of 1 to 1000 characters"),
+        ("top_k", -2, "top_k must be an integer of at least 0 (0 keeps all), not -2"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(parameter: str, value: Any, message: str) -> None:

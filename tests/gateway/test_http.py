@@ -79,14 +79,14 @@ async def test_the_openai_client_lists_models(client: openai.AsyncOpenAI) -> Non
 @pytest.mark.parametrize(
     ("more", "kind", "param", "message"),
     [
-        ({"max_tokens": -1}, openai.BadRequestError, "max_tokens", "max_tokens must be an integer of at least 1"),
+        ({"max_tokens": -2}, openai.BadRequestError, "max_tokens", "max_tokens must be an integer of at least 1"),
         ({"model": "nope"}, openai.NotFoundError, "model", "the model 'nope' does not exist; there are: toy"),
         ({"prompt": ""}, openai.BadRequestError, "prompt", "prompt must hold at least one token"),
         ({"prompt": "é" * 2 * CONTEXT}, openai.BadRequestError, "prompt", "maximum context length is 4096 tokens"),
         ({"prompt": [5] * CONTEXT}, openai.BadRequestError, "prompt", "4096 tokens leave no room for an answer"),
         ({"prompt": [10**6]}, openai.BadRequestError, "prompt", "outside the vocabulary"),
         ({"extra_body": {"speculation": {"drafters": ["x"]}}}, openai.BadRequestError, "speculation.drafters", "x"),
-        ({"extra_body": {"max_token": 3}}, openai.BadRequestError, "max_token", "did you mean max_tokens?"),
+        ({"extra_body": {"images": ["x"]}}, openai.BadRequestError, "images", "images is not supported"),
     ],
 )
 async def test_the_openai_client_reads_what_is_wrong(

@@ -281,6 +281,13 @@ async def test_an_error_is_openais_and_stands_in_the_headers_of_the_protocol(
     assert answer.headers["Nats-Service-Error"] == error["message"]
 
 
+async def test_what_had_no_effect_is_named(reader: Reader) -> None:
+    answer = await reader.ask("generate", **ASKED | {"max_tokens": 2, "keep_alive": 1, "num_ctx": 2})
+    assert answer.headers is not None
+    assert json.loads(answer.data)["ignored"] == ["keep_alive", "num_ctx"]
+    assert answer.headers["x-outrider-ignored"] == "keep_alive, num_ctx"
+
+
 async def test_what_is_no_json_object_is_refused(reader: Reader) -> None:
     for data in (b"{", b"[]", b"\xff"):
         answer = await reader.client.request("outrider.v1.generate", data, timeout=30)

@@ -116,7 +116,7 @@ def test_messages_are_rendered_by_the_models_template(site: Stack) -> None:
         ("/a", {"prompt": "x" * 300_000}, 413, "at most 262144 are kept"),
         ("/a", {"prompt": "x", "model": "other"}, 404, "does not exist"),
         ("/a", {"messages": [{"content": "x"}]}, 400, "messages[0].role"),
-        ("/a", {"text": "x"}, 400, "text is no parameter"),
+        ("/a", {"text": "x"}, 400, "either prompt or messages"),
     ],
 )
 def test_what_is_no_prompt_is_refused(site: Stack, path: str, body: dict[str, Any], status: int, sentence: str) -> None:

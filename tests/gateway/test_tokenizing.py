@@ -55,6 +55,7 @@ def test_a_chat_becomes_the_ids_that_its_answer_counts(http: httpx.Client) -> No
         ("tokenize", {"prompt": "a", "add_generation_prompt": True}, 400, "add_generation_prompt"),
         ("tokenize", {"messages": CHAT, "add_special_tokens": True}, 400, "add_special_tokens"),
         ("tokenize", {"prompt": "a", "return_token_strs": True}, 400, "return_token_strs"),
+        ("tokenize", {"prompt": "a", "chat_template_kwargs": {}}, 400, "chat_template_kwargs"),
         ("tokenize", {"prompt": "a", "model": "none"}, 404, "model"),
         ("tokenize", {"prompt": "a" * (CONTEXT + 1)}, 400, "prompt"),
         ("detokenize", {}, 400, "tokens"),

@@ -133,3 +133,17 @@ def test_a_template_that_refuses_or_fails_says_why(template: str, reason: str) -
     with pytest.raises(TextError, match="the chat template refuses these messages") as caught:
         _with_template(template).apply_chat_template(MESSAGES)
     assert reason in str(caught.value)
+
+
+def test_variables_of_a_template_are_what_the_client_says() -> None:
+    chosen = _with_template("{{ 'quiet' if enable_thinking is defined and not enable_thinking else 'loud' }}")
+    assert chosen.apply_chat_template(MESSAGES) == "loud"
+    assert chosen.apply_chat_template(MESSAGES, variables={"enable_thinking": False}) == "quiet"
+    with pytest.raises(TextError, match="chat_template_kwargs may not hold messages"):
+        chosen.apply_chat_template(MESSAGES, variables={"messages": []})
+
+
+def test_a_variable_of_a_template_cannot_forge_a_turn_either() -> None:
+    chosen = _with_template("{{ mood }}{{ moods | tojson }}<|im_end|>")
+    ids = chosen.encode_chat(MESSAGES, variables={"mood": "<|im_start|>", "moods": {"<|im_end|>": ["<|im_end|>"]}})
+    assert [ids.count(chosen.special_tokens[name]) for name in SPECIAL] == [0, 0, 1]

@@ -62,6 +62,7 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, guarded: C
         *Tokenizing(generations, settings).routes,
         *Prompts(mesh.bus, mesh.registry, generations, settings).routes,
     ]
-    described = document([*answering, *operations], version("outrider"))
+    strict = settings.parameters == "strict"
+    described = document([*answering, *operations], version("outrider"), strict=strict)
     edge = Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))
     return shared_with(settings.cors_origins, edge)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from outrider.gateway.errors import TooLarge
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import json_response, read_body
+from outrider.gateway.openai.ignored import announce, collector
 from outrider.gateway.openai.parameters import read
 from outrider.gateway.openai.prompts import chat
 from outrider.gateway.settings import GatewaySettings
@@ -85,7 +86,9 @@ class Prompts:
 
     async def _put(self, request: Request) -> Response:
         """Stores a prompt; verifiers compute it within seconds, and forget the one that was there before."""
-        body = read(await read_body(request, self._settings.max_body_bytes), PromptBody, {})
+        ignored = collector(self._settings)
+        body = read(await read_body(request, self._settings.max_body_bytes), PromptBody, ignored=ignored)
+        announce(request, ignored)
         tenant, name = _tenant(request), _name(request)
         made = await self._made(body, tenant, name, request.state.admission)
         data = msgspec.json.encode(made)

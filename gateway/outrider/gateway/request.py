@@ -45,12 +45,14 @@ class Text(msgspec.Struct, frozen=True):
 class Messages(msgspec.Struct, frozen=True):
     """A chat: messages and tools as JSON arrays; no tools are an empty string.
 
-    ``answering`` opens the assistant's turn at the end.
+    ``answering`` opens the assistant's turn at the end; ``variables`` are a JSON object that the template may read, or
+    empty.
     """
 
     json: str
     tools: str = ""
     answering: bool = True
+    variables: str = ""
 
 
 class Tokens(msgspec.Struct, frozen=True):

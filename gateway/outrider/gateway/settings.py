@@ -26,6 +26,10 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         float, Meta(gt=0, le=86400, description="seconds after which a request that came over NATS is ended")
     ] = 600.0
     playground: Annotated[bool, Meta(description="serve a page at / on which people can try the models")] = True
+    parameters: Annotated[
+        Literal["lenient", "strict"],
+        Meta(description="strict: refuse parameters that are unknown or have no effect; lenient: name them in answers"),
+    ] = "lenient"
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
     silence_s: Annotated[
         float,

@@ -9,9 +9,11 @@ from msgspec import Meta
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import json_response, read_body, until_gone
 from outrider.gateway.openai.common import Flag, TokenId
+from outrider.gateway.openai.ignored import announce, collector
 from outrider.gateway.openai.parameters import read
-from outrider.gateway.openai.prompts import chat
+from outrider.gateway.openai.prompts import TemplateKwargs, chat
 from outrider.gateway.openai.tools import Tool, shown
+from outrider.gateway.openai.unhonoured import TOKENIZE
 from outrider.gateway.request import Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import InvalidRequest
@@ -35,6 +37,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
     add_special_tokens: Flag | None = None
     add_generation_prompt: Flag | None = None
+    chat_template_kwargs: TemplateKwargs | None = None
     tools: (
         Annotated[
             list[Tool],
@@ -55,12 +58,13 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
                 f"add_special_tokens is not supported with messages: {why}", param="add_special_tokens"
             )
         answering = self.add_generation_prompt is not False
-        return msgspec.structs.replace(chat(self.messages), tools=shown(self.tools or []), answering=answering)
+        asked = chat(self.messages, self.chat_template_kwargs)
+        return msgspec.structs.replace(asked, tools=shown(self.tools or []), answering=answering)
 
     def _text(self) -> Text:
         if self.prompt is None:
             raise InvalidRequest("prompt or messages is required: a string, or an array of messages", param="prompt")
-        for name in ("add_generation_prompt", "tools"):
+        for name in ("add_generation_prompt", "tools", "chat_template_kwargs"):
             if getattr(self, name) is not None:
                 raise InvalidRequest(f"{name} may only be given with messages", param=name)
         return Text(self.prompt, self.add_special_tokens is not False)
@@ -87,15 +91,6 @@ class Detokenized(msgspec.Struct):
     prompt: str
 
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "return_token_strs": (False,),
-    "continue_final_message": (False,),
-    "chat_template": (None,),
-    "chat_template_kwargs": ({},),
-}
-"""Parameters of vLLM's that are not honoured."""
-
-
 class Tokenizing:
     """Asks the tokenizers that generations ask."""
 
@@ -107,14 +102,18 @@ class Tokenizing:
         ]
 
     async def _tokenize(self, request: Request) -> Response:
-        body = read(await read_body(request, self._settings.max_body_bytes), TokenizeBody, NEUTRAL)
+        ignored = collector(self._settings)
+        body = read(await read_body(request, self._settings.max_body_bytes), TokenizeBody, TOKENIZE, ignored)
+        announce(request, ignored)
         asked = body.asked()
         served = await self._generations.find(body.model, request.state.admission.caller)
         ids = await until_gone(request.receive, self._generations.encode(served, asked))
         return json_response(Tokenized(len(ids), served.context_length, ids))
 
     async def _detokenize(self, request: Request) -> Response:
-        body = read(await read_body(request, self._settings.max_body_bytes), DetokenizeBody, {})
+        ignored = collector(self._settings)
+        body = read(await read_body(request, self._settings.max_body_bytes), DetokenizeBody, ignored=ignored)
+        announce(request, ignored)
         served = await self._generations.find(body.model, request.state.admission.caller)
         try:
             text = await until_gone(request.receive, self._generations.decode(served, body.tokens))

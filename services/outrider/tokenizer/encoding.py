@@ -14,7 +14,11 @@ from outrider.wire.ids import pack_ids
 
 def size(request: pb.EncodeRequest) -> int:
     """Bytes of text in ``request``: what its encoding will cost."""
-    return sum(len(i.text) + len(i.chat.messages_json) + len(i.chat.tools_json) for i in request.inputs)
+    return sum(len(item.text) + _size(item.chat) for item in request.inputs)
+
+
+def _size(chat: pb.Chat) -> int:
+    return len(chat.messages_json) + len(chat.tools_json) + len(chat.template_kwargs_json)
 
 
 def encode(tokenizer: Tokenizer, request: pb.EncodeRequest) -> pb.EncodeResponse:
@@ -47,7 +51,8 @@ class _Encoder:
 
     def _chat(self, chat: pb.Chat) -> list[int]:
         messages, tools = _json_list(chat.messages_json, "messages"), _json_list(chat.tools_json or "[]", "tools")
-        parts = self._tokenizer.chat_parts(messages, tools or None, chat.add_generation_prompt)
+        variables = _json_object(chat.template_kwargs_json or "{}", "chat_template_kwargs")
+        parts = self._tokenizer.chat_parts(messages, tools or None, chat.add_generation_prompt, variables or None)
         self._refuse_early("".join(part.text for part in parts), "messages")
         return self._tokenizer.encode_parts(parts)
 
@@ -73,4 +78,14 @@ def _json_list(text: str, param: str) -> Sequence[Any]:
         raise InvalidRequest(f"{param} is not valid JSON: {error}", param=param) from None
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InvalidRequest(f"{param} must be a JSON array of objects", param=param)
+    return value
+
+
+def _json_object(text: str, param: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{param} is not valid JSON: {error}", param=param) from None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{param} must be a JSON object", param=param)
     return value

@@ -29,14 +29,16 @@ class EncodeInput(_message.Message):
     def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Chat(_message.Message):
-    __slots__ = ("messages_json", "tools_json", "add_generation_prompt")
+    __slots__ = ("messages_json", "tools_json", "add_generation_prompt", "template_kwargs_json")
     MESSAGES_JSON_FIELD_NUMBER: _ClassVar[int]
     TOOLS_JSON_FIELD_NUMBER: _ClassVar[int]
     ADD_GENERATION_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_KWARGS_JSON_FIELD_NUMBER: _ClassVar[int]
     messages_json: str
     tools_json: str
     add_generation_prompt: bool
-    def __init__(self, messages_json: _Optional[str] = ..., tools_json: _Optional[str] = ..., add_generation_prompt: _Optional[bool] = ...) -> None: ...
+    template_kwargs_json: str
+    def __init__(self, messages_json: _Optional[str] = ..., tools_json: _Optional[str] = ..., add_generation_prompt: _Optional[bool] = ..., template_kwargs_json: _Optional[str] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
     __slots__ = ("outputs",)

@@ -15,6 +15,7 @@ from outrider.gateway.ledger import Key
 from outrider.gateway.micro import queries
 from outrider.gateway.micro.keeper import Keeper
 from outrider.gateway.models import require_allowed
+from outrider.gateway.openai.ignored import collector, header
 from outrider.gateway.openai.shape import encode_shape
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.admission import Admission
@@ -100,12 +101,15 @@ class NatsDoor:
 
     async def _generate(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
         """Answers when the request is known to any gateway, where there is a ledger."""
-        begin = queries.begin(query, admission.caller.tenant, self._settings.max_body_bytes)
+        limit, ignored = self._settings.max_body_bytes, collector(self._settings)
+        begin = queries.begin(query, admission.caller.tenant, limit, ignored)
+        names = begin.asked.shape.ignored
+        headers.update(header(names))
         flight = await self._begin(begin, admission)
         self._keeper.keep(flight, begin.timeout_s)
         if flight.writing is not None:
             await flight.writing
-        await _answer(query, headers, self._taken(flight))
+        await _answer(query, headers, self._taken(flight) | ({"ignored": names} if names else {}))
 
     async def _begin(self, begin: queries.Begin, admission: Admission) -> Flight:
         key = Key(admission.caller.tenant, begin.request_id)

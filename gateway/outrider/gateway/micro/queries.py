@@ -66,28 +66,28 @@ def subject_prefix(tenant: str) -> str:
     return token_subject(tenant, prefix(tenant))
 
 
-def begin(query: Query, tenant: str, limit: int) -> Begin:
-    """What is asked for: a body of the HTTP API, and perhaps the name of the request; `InvalidRequest`."""
+def begin(query: Query, tenant: str, limit: int, ignored: list[str] | None) -> Begin:
+    """What is asked for: a body of the HTTP API, as `read`, and perhaps the name of the request; `InvalidRequest`."""
     if len(query.data) > limit:
         raise TooLarge(f"the body is larger than {limit} bytes")
     body = _object(query.data)
     beside = {name: body.pop(name) for name in Wishes.__struct_fields__ if name in body}
-    wishes = read(msgspec.json.encode(beside), Wishes, {})
+    wishes = read(msgspec.json.encode(beside), Wishes)
     if body.get("stream") is False:
         raise InvalidRequest("stream must be true or absent: over NATS every answer is a stream", param="stream")
-    asked = read_asked(msgspec.json.encode(body | {"stream": True} | _model(query.subject, body)))
+    asked = read_asked(msgspec.json.encode(body | {"stream": True} | _model(query.subject, body)), ignored)
     request_id = prefix(tenant) + wishes.request_id if wishes.request_id else token_hex(16)
     return Begin(request_id, bool(wishes.request_id), asked, wishes.timeout_s)
 
 
 def named(query: Query) -> str:
     """The id of a request that there is."""
-    return read(query.data, Named, {}).request_id
+    return read(query.data, Named).request_id
 
 
 def taken(query: Query) -> Taken:
     """A request to go on with one."""
-    return read(query.data, Taken, {})
+    return read(query.data, Taken)
 
 
 def visitor(query: Query) -> Visitor:

@@ -31,7 +31,8 @@ from outrider.wire.frames import Draft, Frame, Usage
 class Writer:
     """Writes the answer to one request in one form.
 
-    ``seed`` is the request's own, of which those of its ``choices`` come; ``created`` is in seconds since 1970.
+    ``seed`` is the request's own, of which those of its ``choices`` come; ``created`` is in seconds since 1970;
+    ``ignored`` are names of parameters without effect.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Writer:
         choices: int = 1,
         return_tokens: bool,
         created: int,
+        ignored: tuple[str, ...] = (),
     ) -> None:
         self._form, self._seed, self._return_tokens = form, seed, return_tokens
+        self._ignored = ignored or UNSET
         self._id = f"{form.prefix}-{request_id}"
         self._created = created
         self._model, self._fingerprint = served.name, fingerprint(served)
@@ -65,6 +68,7 @@ class Writer:
         if len(extras) > 1:
             total = _total(frames)
             extra = Extra(steps=total.steps, seed=self._seed, lossy=total.lossy or UNSET, choices=extras)
+        extra.ignored = self._ignored
         return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
     def chunk(self, frame: Frame, index: int, usage: UnsetType | None) -> Answer | None:
@@ -76,8 +80,12 @@ class Writer:
         detailed = self._return_tokens or frame.drafts is not None
         if silent and not detailed:
             return None
-        told = detailed or frame.finish is not None
-        return self._part([choice], usage, self._extra(frame, index) if told else UNSET)
+        if not detailed and frame.finish is None:
+            return self._part([choice], usage)
+        extra = self._extra(frame, index)
+        if frame.finish is not None:
+            extra.ignored = self._ignored
+        return self._part([choice], usage, extra)
 
     def parts(self, frame: Frame) -> list[Frame]:
         """``frame`` by the chunks that tell it."""
@@ -87,7 +95,8 @@ class Writer:
     def last(self, frames: Sequence[Frame]) -> Answer:
         """The chunk about usage that follows the last frames of all choices."""
         total = _total(frames)
-        extra = Extra(steps=total.steps, seed=self._seed, verifier=frames[0].verifier or UNSET)
+        verifier = frames[0].verifier or UNSET
+        extra = Extra(steps=total.steps, seed=self._seed, verifier=verifier, ignored=self._ignored)
         return self._part([], _usage(total), extra)
 
     def _part(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from outrider.gateway.openai.bodies import read_chat, read_completion
+from outrider.gateway.openai.ignored import told
 from outrider.gateway.openai.shape import Shape
 from outrider.gateway.request import Generation
 
@@ -21,13 +22,15 @@ class _Kind(msgspec.Struct):
     messages: Any = None
 
 
-def read_asked(data: bytes) -> Asked:
-    """The body ``data``; `InvalidRequest` says what is wrong with it."""
+def read_asked(data: bytes, ignored: list[str] | None = None) -> Asked:
+    """The body ``data``, as `read`; `InvalidRequest` says what is wrong with it."""
     if _is_chat(data):
-        chat = read_chat(data)
-        return Asked(chat.generation(), Shape("chat", chat.functions, chat.return_tokens, include_usage=True))
-    body = read_completion(data)
-    return Asked(body.generation(), Shape("completion", (), body.return_tokens, include_usage=True))
+        chat = read_chat(data, ignored)
+        shape = Shape("chat", chat.functions, chat.return_tokens, include_usage=True, ignored=told(ignored))
+        return Asked(chat.generation(), shape)
+    body = read_completion(data, ignored)
+    shape = Shape("completion", (), body.return_tokens, include_usage=True, ignored=told(ignored))
+    return Asked(body.generation(), shape)
 
 
 def _is_chat(data: bytes) -> bool:

@@ -8,10 +8,11 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.calls.calling import Calling
 from outrider.gateway.openai.common import INT32, Asked, Count, Flag
-from outrider.gateway.openai.parameters import ANY, read
-from outrider.gateway.openai.prompts import chat, prompt
+from outrider.gateway.openai.parameters import read
+from outrider.gateway.openai.prompts import TemplateKwargs, chat, prompt
 from outrider.gateway.openai.structure import ResponseFormat, of_format, structure
 from outrider.gateway.openai.tools import Tool, ToolChoice, calling, shown
+from outrider.gateway.openai.unhonoured import CHAT, COMPLETION
 from outrider.gateway.request import Generation, Prompt, Sampling
 from outrider.mesh.errors import InvalidRequest
 
@@ -95,6 +96,7 @@ class ChatBody(Body, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag = True
+    chat_template_kwargs: TemplateKwargs | None = None
 
     @property
     def calling(self) -> Calling | None:
@@ -108,7 +110,7 @@ class ChatBody(Body, frozen=True, kw_only=True):
 
     def _prompt(self) -> Prompt:
         tools = shown(self.tools) if self.calling is not None else ""
-        return msgspec.structs.replace(chat(self.messages), tools=tools)
+        return msgspec.structs.replace(chat(self.messages, self.chat_template_kwargs), tools=tools)
 
     def _sampling(self) -> Sampling:
         asked = msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
@@ -121,50 +123,34 @@ class ChatBody(Body, frozen=True, kw_only=True):
         return msgspec.structs.replace(super().generation(), calling=self.calling)
 
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "metadata": ANY,
-    "safety_identifier": ANY,
-    "store": (False,),
-    "service_tier": ("auto", "default"),
-}
-NEUTRAL_COMPLETION = _NEUTRAL | {"best_of": (1,), "suffix": ("",)}
-NEUTRAL_CHAT = _NEUTRAL | {
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    "audio": ({},),
-    "prediction": ({},),
-    "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
-    "web_search_options": ({},),
-}
-
-
 _B = TypeVar("_B", bound=Body)
+_OBFUSCATION = "stream_options.include_obfuscation"
 
 
-def read_completion(body: bytes) -> CompletionBody:
-    """The body of a completion; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, CompletionBody, NEUTRAL_COMPLETION))
+def read_completion(body: bytes, ignored: list[str] | None = None) -> CompletionBody:
+    """The body of a completion, as `read`; `InvalidRequest` says what is wrong with it."""
+    asked = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
     if asked.max_tokens == 0 and not asked.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
     return asked
 
 
-def read_chat(body: bytes) -> ChatBody:
-    """The body of a chat completion; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, ChatBody, NEUTRAL_CHAT))
+def read_chat(body: bytes, ignored: list[str] | None = None) -> ChatBody:
+    """The body of a chat completion, as `read`; `InvalidRequest` says what is wrong with it."""
+    asked = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
     if asked.top_logprobs and not asked.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
     return asked
 
 
-def _consistent(body: _B) -> _B:
+def _consistent(body: _B, ignored: list[str] | None) -> _B:
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
-        name = "stream_options.include_obfuscation"
-        raise InvalidRequest(f"{name} is not supported: leave it out, or set it to false", param=name)
+        if ignored is None:
+            why = f"{_OBFUSCATION} is not supported: leave it out, or set it to false"
+            raise InvalidRequest(why, param=_OBFUSCATION)
+        ignored.append(_OBFUSCATION)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
     return body

@@ -17,40 +17,95 @@ T = TypeVar("T", bound=msgspec.Struct)
 ANY: tuple[Any, ...] = ()
 """Neutral values of a parameter that changes nothing whatever it holds."""
 
+ABSENT: dict[str, tuple[Any, ...]] = {
+    "max_tokens": (-1,),
+    "max_completion_tokens": (-1,),
+    "max_output_tokens": (-1,),
+    "top_k": (-1,),
+    "stop": ("",),
+}
+"""Values by which clients of other servers say that a parameter is absent; null says so of every parameter."""
+
+
+class Unhonoured(msgspec.Struct, frozen=True):
+    """Parameters that are known and not honoured, each with the values that ask for nothing.
+
+    Any other value of an ``altering`` one would change the answer if it were honoured, and one of an ``idle`` one
+    would not.
+    """
+
+    altering: Mapping[str, tuple[Any, ...]] = {}
+    idle: Mapping[str, tuple[Any, ...]] = {}
+
+
+_NOTHING = Unhonoured()
+_MOST_EXACT = 1 << 63
 _PLACE = re.compile(r" - at `\$(.*)`$")
 _SHOWN = 40
 
 
-def read(body: bytes, kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> T:
+def read(body: bytes, kind: type[T], unhonoured: Unhonoured = _NOTHING, ignored: list[str] | None = None) -> T:
     """``body`` as ``kind``, whose fields' `Meta` descriptions say what they may hold; null is as good as absent.
 
-    ``neutral`` lists parameters that are known but not honoured, each with the values that ask for nothing.
+    Names of parameters that have no effect go into ``ignored``; where that is None, such parameters are refused.
     `InvalidRequest` for anything else.
     """
     try:
         whole: T = _decoder(kind).decode(body)
         return whole
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _read_each(_object(body), kind, neutral)
+        return _read_each(_object(body), kind, unhonoured, ignored)
 
 
-def _read_each(raw: Mapping[str, Any], kind: type[T], neutral: Mapping[str, tuple[Any, ...]]) -> T:
+def _read_each(raw: Mapping[str, Any], kind: type[T], unhonoured: Unhonoured, ignored: list[str] | None) -> T:
     """As `read`, one parameter after the other: it takes long, and knows what is wrong."""
     hints = _hints(kind)
     values: dict[str, Any] = {}
     for name, value in raw.items():
-        if name not in hints and name not in neutral:
-            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
-        if value is None:
-            continue
-        if name in hints:
+        if name not in hints:
+            _pass_over(name, value, [*hints], unhonoured, ignored)
+        elif value is not None and not _among(value := _integral(value), ABSENT.get(name, ())):
             values[name] = convert(name, value, hints[name])
-        else:
-            _require_neutral(name, value, neutral[name])
     for name in _required(kind):
         if name not in values:
-            raise InvalidRequest(f"{name} is required: {_description(hints[name])}", param=name)
+            raise _missing(name, hints[name], ignored)
     return kind(**values)
+
+
+def _pass_over(name: str, value: Any, known: list[str], unhonoured: Unhonoured, ignored: list[str] | None) -> None:
+    """Notes or refuses a parameter that is not honoured."""
+    altering, idle = unhonoured.altering.get(name), unhonoured.idle.get(name)
+    if ignored is None and altering is None and idle is None:
+        known += [*unhonoured.altering, *unhonoured.idle]
+        raise InvalidRequest(f"{name} is no parameter{nearest(name, known)}", param=name)
+    if value is None:
+        return
+    if altering is not None:
+        _require_neutral(name, value, altering)
+    elif ignored is None:
+        _require_neutral(name, value, idle or ())
+    elif not _among(value, idle or ()):
+        ignored.append(name)
+
+
+def _missing(name: str, hint: Any, ignored: list[str] | None) -> InvalidRequest:
+    """What is said where the required parameter ``name`` is not given: it may be one of an unknown name."""
+    for other in ignored or ():
+        if meant := nearest(other, [name]):
+            return InvalidRequest(f"{other} is no parameter{meant}", param=other)
+    return InvalidRequest(f"{name} is required: {_description(hint)}", param=name)
+
+
+def _integral(value: Any) -> Any:
+    """``value`` with whole numbers that are written with a point, as 64.0, as the integers that they are."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_EXACT:
+        return int(value)
+    return [_integral(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _among(value: Any, values: tuple[Any, ...]) -> bool:
+    """Whether ``value`` is one of ``values``, which true and false are not where those are numbers."""
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
 @lru_cache
@@ -115,7 +170,7 @@ def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
 
 
 def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if allowed is not ANY and not any(value == neutral and type(value) is type(neutral) for neutral in allowed):
+    if allowed is not ANY and not _among(value, allowed):
         shown = " or ".join(msgspec.json.encode(neutral).decode() for neutral in allowed)
         raise InvalidRequest(f"{name} is not supported: leave it out, or set it to {shown}", param=name)
 

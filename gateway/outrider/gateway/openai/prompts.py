@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import msgspec
+from msgspec import Meta
 from outrider.gateway.request import Messages, Prompt, Text, Tokens
 from outrider.mesh.errors import InvalidRequest
 
@@ -23,10 +24,23 @@ def prompt(value: str | Sequence[Any]) -> Prompt:
     return Tokens([_token(entry, place) for place, entry in enumerate(value)])
 
 
-def chat(messages: Sequence[Mapping[str, Any]]) -> Messages:
-    """A chat's ``messages``; contents in parts become one text. What else they hold is for the template."""
+TemplateKwargs = Annotated[
+    dict[Annotated[str, Meta(pattern="^(?!(messages|tools|documents|add_generation_prompt)$)")], Any],
+    Meta(
+        description="an object of variables for the chat template, none of them called "
+        "messages, tools, documents or add_generation_prompt"
+    ),
+]
+
+
+def chat(messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> Messages:
+    """A chat's ``messages``, and the template's ``variables``; contents in parts become one text.
+
+    What else messages hold is for the template.
+    """
     flat = [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
-    return Messages(msgspec.json.encode(flat).decode())
+    said = msgspec.json.encode(variables).decode() if variables else ""
+    return Messages(msgspec.json.encode(flat).decode(), variables=said)
 
 
 def _token(value: Any, place: int) -> int:

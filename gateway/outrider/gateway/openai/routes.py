@@ -15,6 +15,7 @@ from outrider.gateway.http import EventStream, json_response, read_body, stays, 
 from outrider.gateway.openai.bodies import Body, read_chat, read_completion
 from outrider.gateway.openai.events import Events
 from outrider.gateway.openai.headers import routed, timed
+from outrider.gateway.openai.ignored import announce, collector
 from outrider.gateway.openai.shape import Shape, encode_shape
 from outrider.gateway.openai.shapes import Answer
 from outrider.gateway.position import Position
@@ -57,12 +58,17 @@ class OpenAi:
         ]
 
     async def _completions(self, request: Request) -> Response:
-        body = read_completion(await read_body(request, self._settings.max_body_bytes))
-        return await self._generate(request, body, Shape("completion", (), body.return_tokens, body.include_usage))
+        ignored = collector(self._settings)
+        body = read_completion(await read_body(request, self._settings.max_body_bytes), ignored)
+        names = announce(request, ignored)
+        shape = Shape("completion", (), body.return_tokens, body.include_usage, names)
+        return await self._generate(request, body, shape)
 
     async def _chat(self, request: Request) -> Response:
-        body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage)
+        ignored = collector(self._settings)
+        body = read_chat(await read_body(request, self._settings.max_body_bytes), ignored)
+        names = announce(request, ignored)
+        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage, names)
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:

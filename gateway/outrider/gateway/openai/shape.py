@@ -13,12 +13,16 @@ from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be; ``functions`` are those that a chat may call."""
+    """What the client asked its chunks to be; ``functions`` are those that a chat may call.
+
+    ``ignored`` are names of parameters without effect, as they are told.
+    """
 
     kind: Literal["completion", "chat"]
     functions: tuple[str, ...]
     return_tokens: bool
     include_usage: bool
+    ignored: tuple[str, ...] = ()
 
     def form(self, request_id: str, served: Served) -> Form:
         """The form of chunks of the request of that id, which the model ``served`` answers."""
@@ -35,6 +39,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
             record.seed,
             choices=record.choices,
             return_tokens=self.return_tokens,
+            ignored=self.ignored,
             created=record.created,
         )
 

@@ -47,7 +47,10 @@ class DraftBody(msgspec.Struct):
 
 
 class Extra(msgspec.Struct, omit_defaults=True):
-    """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk."""
+    """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk.
+
+    ``ignored`` are names of parameters that had no effect.
+    """
 
     first_index: int | UnsetType = UNSET
     tokens: list[int] | UnsetType = UNSET
@@ -58,6 +61,7 @@ class Extra(msgspec.Struct, omit_defaults=True):
     seed: int | UnsetType = UNSET
     verifier: str | UnsetType = UNSET
     lossy: bool | UnsetType = UNSET
+    ignored: tuple[str, ...] | UnsetType = UNSET
     choices: list[Extra] | UnsetType = UNSET
 
 

@@ -18,7 +18,7 @@ MOST_CALLS = 8
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A function that may be called; its ``parameters`` are a JSON Schema, always enforced."""
 
-    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_./:-]{1,64}$")]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None

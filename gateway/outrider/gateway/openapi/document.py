@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 from outrider.gateway.errors import ErrorAnswer
+from outrider.gateway.openai.ignored import HEADER
+from outrider.gateway.openai.parameters import ABSENT, ANY
 from outrider.gateway.openapi.operations import OPERATIONS, Given, Operation, errors_of
 from outrider.mesh.errors import OutriderError
 from starlette.routing import Route
@@ -20,12 +22,16 @@ _DIALECT = "3.1.0"
 _LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _REQUEST_ID = {"schema": {"type": "string"}, "required": True, "description": "The request's id."}
 
+_IGNORED = {"schema": {"type": "string"}, "description": "Parameters that had no effect, separated by commas."}
 _RETRY_AFTER = {"schema": {"type": "string"}, "description": "Seconds until another try makes sense."}
 
 
-def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
-    """The document of all ``routes``; `KeyError` for one of which `OPERATIONS` says nothing."""
-    schemas = _Schemas()
+def document(routes: Iterable[Route], version: str, *, strict: bool = False) -> dict[str, Any]:
+    """The document of all ``routes``; `KeyError` for one of which `OPERATIONS` says nothing.
+
+    Where it is ``strict``, bodies may hold no parameter that is unknown or has no effect.
+    """
+    schemas = _Schemas(strict)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = re.sub(r":path}", "}", route.path)
@@ -51,9 +57,10 @@ _SECURITY = {
 
 
 class _Schemas:
-    """Schemas of types, and the components that they refer to."""
+    """Schemas of types, and the components that they refer to; ``strict`` as in `document`."""
 
-    def __init__(self) -> None:
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict
         self.components: dict[str, Any] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
@@ -66,13 +73,15 @@ class _Schemas:
     def parameters(self, given: Given) -> dict[str, dict[str, Any]]:
         """The schema of each parameter that `read` takes or refuses by name; null is as good as absent."""
         hints = typing.get_type_hints(given.kind, include_extras=True) | dict(given.closer)
-        made = {name: _nullable(self.of(hint)) for name, hint in hints.items()}
-        return made | {name: _neutral(values) for name, values in given.neutral.items()}
+        made = {name: _nullable(self.of(hint), ABSENT.get(name, ())) for name, hint in hints.items()}
+        made |= {name: _neutral(values) for name, values in given.unhonoured.altering.items()}
+        idle = given.unhonoured.idle.items()
+        return made | {name: _neutral(values if self._strict else ANY) for name, values in idle}
 
     def body(self, given: Given) -> dict[str, Any]:
         required = [field.name for field in msgspec.structs.fields(given.kind) if field.required]
         if given.kind.__name__ not in self.components:
-            made = {"type": "object", "properties": self.parameters(given), "additionalProperties": False}
+            made = {"type": "object", "properties": self.parameters(given), "additionalProperties": not self._strict}
             for name in given.untyped:
                 self.components[name]["required"].remove("type")
             self.components[given.kind.__name__] = made | ({"required": required} if required else {})
@@ -80,11 +89,14 @@ class _Schemas:
 
 
 def _operation(path: str, method: str, said: Operation, schemas: _Schemas) -> dict[str, Any]:
+    answers = _answers(said, schemas)
+    if said.body is not None and "200" in answers:
+        answers["200"]["headers"][HEADER] = _IGNORED
     made: dict[str, Any] = {
         "summary": said.summary,
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
         "parameters": [*_path(path), *_queries(said, schemas), *map(_header, said.headers.items())],
-        "responses": _answers(said, schemas) | _errors(errors_of(path, said), schemas),
+        "responses": answers | _errors(errors_of(path, said), schemas),
     }
     if said.body is not None:
         content: dict[str, Any] = {"schema": schemas.body(said.body), "example": said.body.example}
@@ -159,5 +171,8 @@ def _neutral(values: tuple[Any, ...]) -> dict[str, Any]:
     return {"enum": [*values, *(() if None in values else (None,))]} if values else {}
 
 
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+def _nullable(schema: dict[str, Any], absent: tuple[Any, ...]) -> dict[str, Any]:
+    """``schema``, or a value that says that there is none: null, or one of ``absent``."""
+    if absent:
+        return {"anyOf": [schema, {"enum": [*absent, None]}]}
     return schema if {"type": "null"} in schema.get("anyOf", ()) else {"anyOf": [schema, {"type": "null"}]}

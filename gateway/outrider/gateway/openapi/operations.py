@@ -7,22 +7,23 @@ from typing import Any, Literal
 
 import msgspec
 from outrider.gateway.errors import ErrorAnswer, Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel
-from outrider.gateway.openai.bodies import NEUTRAL_CHAT, NEUTRAL_COMPLETION, ChatBody, CompletionBody
+from outrider.gateway.openai import unhonoured
+from outrider.gateway.openai.bodies import ChatBody, CompletionBody
 from outrider.gateway.openai.common import Milliseconds
+from outrider.gateway.openai.parameters import Unhonoured
 from outrider.gateway.openai.routes import ModelBody, ModelList
 from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.openai.streams import StreamQuery
 from outrider.gateway.prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.readiness import Health, Ready
 from outrider.gateway.responses import query
-from outrider.gateway.responses.body import NEUTRAL, ResponseBody
+from outrider.gateway.responses.body import ResponseBody
 from outrider.gateway.responses.events import Event
 from outrider.gateway.responses.inputs import InputItems, InputQuery, InputTokens
 from outrider.gateway.responses.items import Item
 from outrider.gateway.responses.shapes import Deleted, Response
 from outrider.gateway.tenants.entrance import InvalidKey, WrongNetwork
 from outrider.gateway.tenants.store import LimitReached
-from outrider.gateway.tokenizing import NEUTRAL as NEUTRAL_TOKENIZE
 from outrider.gateway.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
 from outrider.mesh.errors import (
     Cancelled,
@@ -40,17 +41,24 @@ Errors = tuple[type[OutriderError], ...]
 
 
 class Given(msgspec.Struct, frozen=True):
-    """Parameters: a type, those that are known and not honoured, and an example.
+    """Parameters of a body: a type, those that are known and not honoured, and an example.
 
     Of parameters that the type leaves to a closer look, ``closer`` has the type of that; a component named in
     ``untyped`` may leave its ``type`` out.
     """
 
     kind: type[msgspec.Struct]
-    neutral: Mapping[str, tuple[Any, ...]] = {}
+    unhonoured: Unhonoured = Unhonoured()
     example: Mapping[str, Any] = {}
     closer: Mapping[str, Any] = {}
     untyped: tuple[str, ...] = ()
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Parameters of a URL: a type, and those that are known and not honoured."""
+
+    kind: type[msgspec.Struct]
+    neutral: Mapping[str, tuple[Any, ...]] = {}
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -61,7 +69,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     summary: str
     body: Given | None = None
-    query: Given | None = None
+    query: Query | None = None
     headers: Mapping[str, Any] = {}
     answer: Any = None
     events: tuple[Any, ...] = ()
@@ -85,12 +93,14 @@ _CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
 _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
 _ITEMS = {"input": str | list[Item]}
 
-_RESPONSE = Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",))
+_RESPONSE = Given(
+    ResponseBody, unhonoured.RESPONSE, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",)
+)
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
-        Given(CompletionBody, NEUTRAL_COMPLETION, {"prompt": "def f(", "max_tokens": 4}),
+        Given(CompletionBody, unhonoured.COMPLETION, {"prompt": "def f(", "max_tokens": 4}),
         headers=_HEADERS,
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
@@ -99,7 +109,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
-        Given(ChatBody, NEUTRAL_CHAT, _CHAT),
+        Given(ChatBody, unhonoured.CHAT, _CHAT),
         headers=_HEADERS,
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
@@ -116,7 +126,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}"): Operation(
         "A stored response, or its events behind one of them.",
-        query=Given(query.Query, query.NEUTRAL),
+        query=Query(query.Query, query.NEUTRAL),
         answer=Response,
         events=(Event,),
         errors=(InvalidRequest, NotFound, Overloaded),
@@ -127,7 +137,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}/input_items"): Operation(
         "What was said before a response.",
-        query=Given(InputQuery),
+        query=Query(InputQuery),
         answer=InputItems,
         errors=(InvalidRequest, NotFound),
     ),
@@ -136,7 +146,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
-        query=Given(StreamQuery),
+        query=Query(StreamQuery),
         headers={"last-event-id": str},
         events=(*_COMPLETION_EVENTS, *_CHAT_EVENTS),
         done=True,
@@ -148,20 +158,20 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v1/models/{model}"): Operation("One model.", answer=ModelBody, errors=(UnknownModel,)),
     ("POST", "/v1/tokenize"): Operation(
         "The token ids of a prompt or a chat.",
-        Given(TokenizeBody, NEUTRAL_TOKENIZE, {"prompt": "def f("}),
+        Given(TokenizeBody, unhonoured.TOKENIZE, {"prompt": "def f("}),
         answer=Tokenized,
         errors=_READ + _SERVED,
     ),
     ("POST", "/v1/detokenize"): Operation(
         "The text of token ids.",
-        Given(DetokenizeBody, {}, {"tokens": [3, 4]}),
+        Given(DetokenizeBody, example={"tokens": [3, 4]}),
         answer=Detokenized,
         errors=_READ + _SERVED,
     ),
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",
-        Given(PromptBody, {}, {"prompt": "def f("}),
+        Given(PromptBody, example={"prompt": "def f("}),
         answer=StoredPrompt,
         errors=(*_READ, UnknownModel),
     ),

@@ -8,9 +8,11 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.calls.calling import Calling
 from outrider.gateway.openai.common import Asked, Count, Flag
-from outrider.gateway.openai.parameters import ANY, read
+from outrider.gateway.openai.parameters import read
+from outrider.gateway.openai.prompts import TemplateKwargs
 from outrider.gateway.openai.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
 from outrider.gateway.openai.tools import Function, FunctionName, NamedTool, Tool, calling, shown
+from outrider.gateway.openai.unhonoured import RESPONSE
 from outrider.gateway.request import Generation, Messages, Sampling, Structure
 from outrider.gateway.responses.items import Message
 from outrider.mesh.errors import InvalidRequest
@@ -31,7 +33,7 @@ class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``text``: what the answer's text has to be."""
 
     format: TextFormat | JsonObjectFormat | JsonSchemaText | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
     def structure(self) -> Structure | None:
         """What is asked for."""
@@ -85,6 +87,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     store: Flag = True
     background: Flag = False
     return_drafts: Flag = False
+    chat_template_kwargs: TemplateKwargs | None = None
 
     @property
     def calling(self) -> Calling | None:
@@ -100,11 +103,12 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
 
     def generation(self, messages: list[Message]) -> Generation:
         """What is asked for, where the conversation so far is ``messages``."""
+        variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""
         told = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
         tools = shown(self._tools) if self.calling is not None else ""
         return Generation(
             model=self.model,
-            prompt=Messages(msgspec.json.encode(told + messages).decode(), tools),
+            prompt=Messages(msgspec.json.encode(told + messages).decode(), tools, variables=variables),
             sampling=self._sampling(),
             speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
             max_tokens=self.max_output_tokens,
@@ -129,26 +133,14 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
         return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
 
 
-_ABSENT = (None,)
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "safety_identifier": ANY,
-    "prompt_cache_retention": ANY,
-    "service_tier": ("auto", "default"),
-    "truncation": ("disabled",),
-    "reasoning": ({}, {"effort": "none"}),
-    "stream_options": ({}, {"include_obfuscation": False}),
-    "conversation": _ABSENT,
-    "context_management": _ABSENT,
-    "max_tool_calls": _ABSENT,
-    "moderation": _ABSENT,
-    "prompt": _ABSENT,
-}
-"""Parameters of OpenAI's, and of the other endpoints, that are not honoured."""
-
-
-def read_response(body: bytes) -> ResponseBody:
-    """The body of a response; `InvalidRequest` says what is wrong with it."""
-    asked = read(body, ResponseBody, NEUTRAL)
+def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody:
+    """The body of a response, as `read`; `InvalidRequest` says what is wrong with it."""
+    asked = read(body, ResponseBody, RESPONSE, ignored)
+    if asked.text.verbosity not in (None, "medium"):
+        if ignored is None:
+            why = 'text.verbosity is not supported: leave it out, or set it to "medium"'
+            raise InvalidRequest(why, param="text.verbosity")
+        ignored.append("text.verbosity")
     if asked.top_logprobs and LOGPROBS not in asked.include:
         raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
     if asked.background and not asked.store:

@@ -12,6 +12,7 @@ from outrider.gateway.http import EventStream, json_response, read_body, stays, 
 from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import require_allowed
 from outrider.gateway.openai.headers import routed, timed
+from outrider.gateway.openai.ignored import announce, collector
 from outrider.gateway.replay import replay
 from outrider.gateway.responses.body import ResponseBody, read_response
 from outrider.gateway.responses.inputs import InputTokens, input_items
@@ -56,11 +57,11 @@ class Responses:
         ]
 
     async def _create(self, request: Request) -> Response:
-        body = read_response(await read_body(request, self._settings.max_body_bytes))
+        body, ignored = await self._body(request)
         lingers = stays(request)
         if lingers and not (body.stream and body.store):
             raise InvalidRequest("only a stored stream can go on without its client: stream and store must be true")
-        flight, shape = await until_gone(request.receive, self._begin(request, body, lingers))
+        flight, shape = await until_gone(request.receive, self._begin(request, body, ignored, lingers))
         telling = shape.telling(flight.key, flight.record)
         if body.stream:
             return EventStream(ResponseStream(flight, telling).run(), lambda: self._flights.leave(flight))
@@ -74,11 +75,19 @@ class Responses:
             await self._flights.end(flight)
         return json_response(telling.response())
 
-    async def _begin(self, request: Request, body: ResponseBody, lingers: bool) -> tuple[Flight, ResponseShape]:
+    async def _body(self, request: Request) -> tuple[ResponseBody, tuple[str, ...]]:
+        """What is asked for, and the names of parameters without effect."""
+        ignored = collector(self._settings)
+        body = read_response(await read_body(request, self._settings.max_body_bytes), ignored)
+        return body, announce(request, ignored)
+
+    async def _begin(
+        self, request: Request, body: ResponseBody, ignored: tuple[str, ...], lingers: bool
+    ) -> tuple[Flight, ResponseShape]:
         """Starts to generate; what is to go on by itself is in the ledger then, or `Unavailable`."""
         admission: Admission = request.state.admission
         conversation = await self._conversation(body, admission)
-        shape = ResponseShape.of(body, conversation)
+        shape = ResponseShape.of(body, conversation, ignored)
         asked = routed(timed(body, request).generation(conversation), request)
         starting = self._generations.start(
             request.state.request_id,
@@ -172,7 +181,7 @@ class Responses:
 
     async def _count(self, request: Request) -> Response:
         """The tokens that a response would be asked with."""
-        body = read_response(await read_body(request, self._settings.max_body_bytes))
+        body, _ = await self._body(request)
         admission: Admission = request.state.admission
         prompt = body.generation(await self._conversation(body, admission)).prompt
         served = await self._generations.find(body.model, admission.caller)

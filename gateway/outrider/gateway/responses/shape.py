@@ -18,17 +18,21 @@ _ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
 
 
 class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
-    """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it."""
+    """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it.
+
+    ``ignored`` are names of parameters without effect, as they are told.
+    """
 
     echo: Echo
     functions: tuple[str, ...]
     return_tokens: bool
     conversation: bytes
+    ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, body: ResponseBody, conversation: list[Message]) -> ResponseShape:
+    def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
         """The form that ``body`` asks for."""
-        return cls(_echo(body), body.functions, body.return_tokens, msgspec.json.encode(conversation))
+        return cls(_echo(body), body.functions, body.return_tokens, msgspec.json.encode(conversation), ignored)
 
     def telling(self, key: Key, record: Record) -> Telling:
         """Tells the response, the same wherever and whenever."""
@@ -40,6 +44,7 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
             seed=record.seed,
             created=record.created,
             return_tokens=self.return_tokens,
+            ignored=self.ignored,
         )
 
     def messages(self) -> list[Message]:

@@ -34,7 +34,7 @@ class Telling:
     """Tells one response, frame by frame.
 
     ``request`` is the request's id, ``reading`` tells its calls, where it may be any, ``created`` is in seconds
-    since 1970.
+    since 1970, ``ignored`` are names of parameters without effect.
     """
 
     def __init__(
@@ -47,7 +47,9 @@ class Telling:
         seed: int,
         created: int,
         return_tokens: bool,
+        ignored: tuple[str, ...] = (),
     ) -> None:
+        self._ignored = ignored or UNSET
         self._echo, self._request = echo, request
         self._output = Output(request, reading)
         self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
@@ -132,7 +134,11 @@ class Telling:
         )
 
     def _extra(self) -> Extra | msgspec.UnsetType:
-        return extra(join(self._frames), self._seed, self._return_tokens) if self._last is not None else UNSET
+        if self._last is None:
+            return Extra(ignored=self._ignored) if self._ignored else UNSET
+        told = extra(join(self._frames), self._seed, self._return_tokens)
+        told.ignored = self._ignored
+        return told
 
 
 def _error(failure: OutriderError | None) -> ResponseError | None:

@@ -40,25 +40,28 @@ class Chat:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """Text of a chat; `TextError` when the template refuses it."""
-        return self._rendered(messages, tools, add_generation_prompt)[1]
+        return self._rendered(messages, tools, add_generation_prompt, variables)[1]
 
     def parts(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
         """The rendered chat in stretches that are to be encoded one by one."""
-        messages, text = self._rendered(messages, tools, add_generation_prompt)
+        messages, text = self._rendered(messages, tools, add_generation_prompt, variables)
         try:
-            if not self._contains_special([messages, tools]):
+            if not self._contains_special([messages, tools, variables]):
                 return [Part(text, True)]
         except RecursionError:
             raise TextError("messages or tools are nested too deeply") from None
         mark = next(mark for mark in _MARKS if mark not in text)
-        marked = self._template.render(self._mark(messages, mark), self._mark(tools, mark), add_generation_prompt)
+        said = self._mark(messages, mark), self._mark(tools, mark)
+        marked = self._template.render(*said, add_generation_prompt, self._mark(variables, mark))
         return self._split(marked, mark)
 
     def _rendered(
@@ -66,15 +69,16 @@ class Chat:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None,
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The messages as the template takes them, which may be as they are, and their text."""
         made = expected(messages, nulls=self._nulls)
         try:
-            return made, self._template.render(made, tools, add_generation_prompt)
+            return made, self._template.render(made, tools, add_generation_prompt, variables)
         except TextError:
             if made == messages:
                 raise
-            return messages, self._template.render(messages, tools, add_generation_prompt)
+            return messages, self._template.render(messages, tools, add_generation_prompt, variables)
 
     def _split(self, marked: str, mark: str) -> list[Part]:
         parts, start = [], 0

@@ -31,12 +31,19 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Text of a chat; `TextError` when the template refuses it or stumbles over it."""
+        """Text of a chat, where the template may read ``variables`` too.
+
+        `TextError` when the template refuses it or stumbles over it, and for a variable that is a part of the chat.
+        """
+        chat: dict[str, Any] = {"messages": messages, "tools": tools, "documents": None}
+        chat["add_generation_prompt"] = add_generation_prompt
+        for name in variables or {}:
+            if name in chat:
+                raise TextError(f"chat_template_kwargs may not hold {name}")
         try:
-            return self._template.render(
-                messages=messages, tools=tools, documents=None, add_generation_prompt=add_generation_prompt
-            )
+            return self._template.render({**(variables or {}), **chat})
         except Exception as error:  # a template is foreign code and may raise anything
             raise TextError(f"the chat template refuses these messages: {error}") from None
 

@@ -116,30 +116,36 @@ class Tokenizer:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Text of a chat by the model's template; `TextError` when there is none or it refuses."""
-        return self._chat_or_error().render(messages, tools, add_generation_prompt)
+        """Text of a chat by the model's template, which may read ``variables`` too.
+
+        `TextError` when there is none or it refuses.
+        """
+        return self._chat_or_error().render(messages, tools, add_generation_prompt, variables)
 
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Ids of a chat: the template's special tokens are special, such names in a message are plain text.
 
         `TextError` as `apply_chat_template`.
         """
-        return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt))
+        return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt, variables))
 
     def chat_parts(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
         """The first half of `encode_chat`: the rendered chat, in stretches to be encoded one by one."""
-        return self._chat_or_error().parts(messages, tools, add_generation_prompt)
+        return self._chat_or_error().parts(messages, tools, add_generation_prompt, variables)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
         """The second half of `encode_chat`."""
