@@ -15,13 +15,15 @@ from outrider.mesh.errors import NotFound
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     """What the client asked its chunks to be; ``functions`` are those that a chat may call.
 
-    ``ignored`` are names of parameters without effect, as they are told.
+    Where usage is included, ``continuous_usage`` has each chunk tell it so far. ``ignored`` are names of parameters
+    without effect, as they are told.
     """
 
     kind: Literal["completion", "chat"]
     functions: tuple[str, ...]
     return_tokens: bool
     include_usage: bool
+    continuous_usage: bool = False
     ignored: tuple[str, ...] = ()
 
     def form(self, request_id: str, served: Served) -> Form:
