@@ -25,7 +25,9 @@ def read_asked(data: bytes) -> Asked:
     """The body ``data``; `InvalidRequest` says what is wrong with it."""
     if _is_chat(data):
         chat = read_chat(data)
-        return Asked(chat.generation(), Shape("chat", chat.functions, chat.return_tokens, include_usage=True))
+        return Asked(
+            chat.generation(), Shape("chat", chat.functions, chat.return_tokens, include_usage=True, bare=chat.bare)
+        )
     body = read_completion(data)
     return Asked(body.generation(), Shape("completion", (), body.return_tokens, include_usage=True))
 

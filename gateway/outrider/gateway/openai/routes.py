@@ -62,7 +62,7 @@ class OpenAi:
 
     async def _chat(self, request: Request) -> Response:
         body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage)
+        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage, body.bare)
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:

@@ -13,17 +13,21 @@ from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be; ``functions`` are those that a chat may call."""
+    """What the client asked its chunks to be.
+
+    ``functions`` are those that a chat may call; where ``bare``, also without the marks of the model's format.
+    """
 
     kind: Literal["completion", "chat"]
     functions: tuple[str, ...]
     return_tokens: bool
     include_usage: bool
+    bare: bool = False
 
     def form(self, request_id: str, served: Served) -> Form:
         """The form of chunks of the request of that id, which the model ``served`` answers."""
         if self.functions:
-            return calls_form(served.calls, self.functions, request_id)
+            return calls_form(served.calls, self.functions, request_id, bare=self.bare)
         return CHAT if self.kind == "chat" else COMPLETION
 
     def writer(self, key: Key, record: Record) -> Writer:
