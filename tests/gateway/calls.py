@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from tests.gateway.stack import CONTEXT
-from tests.text.makers import byte_level, write
+from tests.text.makers import CORPUS, SPECIAL, byte_level, write
 from tests.toy_model import save_toy
 
 HERMES = (
@@ -47,11 +47,31 @@ def vocabulary(*, silent: bool = False) -> tokenizers.Tokenizer:
     return made
 
 
+END = 0
+"""The end-of-text token of these models."""
+
+BARE_HEAD = '{"name": "paint", "arguments":'
+
+
+def save_bare(directory: Path) -> Path:
+    """A toy target to which a bare call's head is one token, so that a bias has it begin with one."""
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    made.train_from_iterator([*CORPUS, *[BARE_HEAD] * 99], trainer)
+    return _save(directory, made, HERMES)
+
+
 def save_calling(directory: Path, template: str = HERMES, *, silent: bool = False) -> Path:
     """A toy target of that vocabulary, with that chat template."""
-    made = vocabulary(silent=silent)
+    return _save(directory, vocabulary(silent=silent), template)
+
+
+def _save(directory: Path, made: tokenizers.Tokenizer, template: str) -> Path:
     save_toy(directory, made.get_vocab_size(), context=CONTEXT)
-    config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": 0}
+    config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": END}
     write(directory, made, chat_template=template)
     (directory / "config.json").write_text(json.dumps(config))
     return directory

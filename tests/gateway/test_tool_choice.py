@@ -15,7 +15,7 @@ from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.v1.sampling_pb2 import SamplingParams
 
-from tests.gateway.calls import TOOLS
+from tests.gateway.calls import END, TOOLS
 from tests.gateway.stack import MODEL, Stack, events
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,11 +71,12 @@ async def test_calls_are_told_in_pieces_that_make_up_the_whole(
     client: openai.AsyncOpenAI, calling: Stack, mark: int, parallel: bool
 ) -> None:
     (line,) = Tokenizer.load(calling.directory).encode("\n")  # which stands between calls
-    asked = _asked(mark, 100, parallel_tool_calls=parallel, logit_bias={str(mark): 100, str(line): 50})
+    biases = {str(mark): 100, str(line): 50}
+    asked = _asked(mark, 100, parallel_tool_calls=parallel, logit_bias=biases, max_tokens=2000)
     whole = (await client.chat.completions.create(**asked)).choices[0]
     assert (whole.finish_reason, whole.message.content) == ("tool_calls", None)
     calls: Any = whole.message.tool_calls
-    assert len(calls) == (8 if parallel else 1)
+    assert len(calls) == (16 if parallel else 1)
     told: dict[int, Any] = {}
     pieces = 0
     async for chunk in await client.chat.completions.create(**asked, stream=True):
@@ -92,6 +93,39 @@ async def test_calls_are_told_in_pieces_that_make_up_the_whole(
     assert len({id_ for id_, _ in told.values()}) == len(calls) < pieces
     for call in calls:
         _check(call.function.name, call.function.arguments)
+
+
+async def test_calls_that_have_to_be_end_behind_the_line_that_would_begin_another(
+    client: openai.AsyncOpenAI, calling: Stack, mark: int
+) -> None:
+    (line,) = Tokenizer.load(calling.directory).encode("\n")
+    biases = {mark: -100, line: 100, END: 50}
+    asked = _asked(mark, 0, tool_choice="required", logit_bias={str(token): bias for token, bias in biases.items()})
+    whole: Any = await client.chat.completions.create(**asked, extra_body={"return_tokens": True})
+    (called,) = whole.choices[0].message.tool_calls
+    _check(called.function.name, called.function.arguments)
+    assert (whole.choices[0].finish_reason, whole.outrider["tokens"][-2:]) == ("tool_calls", [line, END])
+    async with client.chat.completions.stream(**asked) as stream:
+        told: Any = (await stream.get_final_completion()).choices[0]
+    assert told.finish_reason == "tool_calls"
+    assert [call.function.arguments for call in told.message.tool_calls] == [called.function.arguments]
+    tools: Any = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    extra = {"seed": 3, "logit_bias": asked["logit_bias"]}
+    response: Any = await client.responses.create(
+        model=MODEL, input=SAID, tools=tools, tool_choice="required", extra_body=extra
+    )
+    assert [item.arguments for item in response.output] == [called.function.arguments]
+    request = pb.GenerateRequest(
+        messages_json=json.dumps(SAID),
+        tools_json=json.dumps(TOOLS),
+        tool_choice_json='"required"',
+        sampling=SamplingParams(seed=3, logit_bias=biases, max_tokens=900),
+    )
+    async with grpc.aio.insecure_channel(calling.grpc) as opened:
+        stub: Any = InferenceStub(opened)
+        answer = (await stub.Complete(pb.CompleteRequest(request=request))).choices[0]
+    assert [call.arguments for call in answer.tool_calls] == [called.function.arguments]
+    assert answer.finish == "tool_calls"
 
 
 async def _mixed(client: openai.AsyncOpenAI, mark: int) -> dict[str, Any]:

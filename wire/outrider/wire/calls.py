@@ -33,7 +33,7 @@ FORMATS = {
         middle=', "arguments": ',
         tail="}\n</tool_call>",
         anywhere=True,
-        most=8,
+        most=16,
         marks=("<tool_call>", "</tool_call>"),
     ),
     "llama3": CallFormat(

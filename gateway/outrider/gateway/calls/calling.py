@@ -27,3 +27,7 @@ class Calling(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """Whom the answer may call."""
         return tuple(callee.name for callee in self.callees)
+
+    def bare(self, text: object) -> bool:
+        """Whether text may be calls without the format's marks; ``text`` is what text has to be, None for anything."""
+        return self.may_talk and text is None

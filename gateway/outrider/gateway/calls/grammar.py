@@ -9,6 +9,7 @@ import json
 import re
 
 import msgspec
+from outrider.gateway.calls.bare import head_pattern
 from outrider.gateway.calls.calling import Callee, Calling
 from outrider.gateway.request import Structure
 from outrider.wire.calls import CallFormat, CallStyle
@@ -30,19 +31,27 @@ class _Lark:
     def grammar(self, calling: Calling, text: Structure | None) -> str:
         form = self._format
         rules = [self._callee(place, callee) for place, callee in enumerate(calling.callees)]
-        names = " | ".join(f"callee_{place}" for place in range(len(rules)))
-        repeated = min(calling.most, form.most) - 1
-        more = f" ({self._literal(form.later)} call){{0,{repeated}}}" if repeated else ""
-        calls = f"{self._literal(form.first.removeprefix(form.trigger))} call{more}".lstrip()
+        if calling.bare(text):
+            rules += [*map(self._bare, range(len(rules)), calling.names), r"CLOSE: /[\x20\t\r\n]*\}/"]
+        names = " | ".join(f"callee_{place}" for place in range(len(calling.callees)))
         return "\n".join(
             [
                 "%llguidance {}",
                 *self._start(calling, text),
-                f"calls: {calls}",
+                f"calls: {self._literal(form.first.removeprefix(form.trigger))} call{self._more(calling)}",
                 f"call: ({names}) {self._literal(form.tail)}",
                 *rules,
             ]
         )
+
+    def _more(self, calling: Calling) -> str:
+        """What follows the first call: others, or the blank before another, behind which the answer may end as well."""
+        later = self._format.later
+        repeated = min(calling.most, self._format.most) - 1
+        if not repeated:
+            return ""
+        blank = later[: len(later) - len(later.lstrip())]
+        return f" ({self._literal(later)} call){{0,{repeated}}}" + (f" {self._literal(blank)}?" if blank else "")
 
     def _start(self, calling: Calling, text: Structure | None) -> list[str]:
         """The rules of what comes before the rest of the first call, and of text instead."""
@@ -51,20 +60,34 @@ class _Lark:
             return [f"start: {trigger} calls"]
         if text is not None:
             return [f"start: {_json(text.definition)} | {trigger} calls"]
+        bare = " | ".join(f"bare_{place} start" for place in range(len(calling.callees)))
         if not self._format.anywhere:
-            return [f"start: TEXT | {trigger} calls", self._text("")]
+            return [f"start: TEXT | {trigger} calls | {bare}", self._text("", calling)]
         if self._format.trigger in self._tokens:
-            return [f"start: TEXT | TEXT {trigger} calls", self._text("(?s:.*)")]
-        return ["start: TEXT | opened calls", f"opened[lazy]: TEXT {trigger}", self._text("(?s:.*)")]
+            return [f"start: TEXT | TEXT {trigger} calls | {bare}", self._text("(?s:.*)", calling)]
+        return [
+            f"start: TEXT | opened calls | {bare}",
+            f"opened[lazy]: TEXT {trigger}",
+            self._text("(?s:.*)", calling),
+        ]
 
-    def _text(self, before: str) -> str:
-        """Text in which the trigger does not stand behind ``before``, which else would be no call."""
-        trigger = re.escape(self._format.trigger).replace("/", r"\/")
-        return f"TEXT: /(?s:.*)/ & ~/{before}{trigger}(?s:.*)/"
+    def _text(self, before: str, calling: Calling) -> str:
+        """Text that does not begin as a bare call, and that has no trigger behind ``before``: both would be calls."""
+        return f"TEXT: /(?s:.*)/ & ~/{before}{self._trigger}(?s:.*)/ & ~/{head_pattern(calling.names)}(?s:.*)/"
+
+    @property
+    def _trigger(self) -> str:
+        return re.escape(self._format.trigger).replace("/", r"\/")
 
     def _callee(self, place: int, callee: Callee) -> str:
         named = self._literal(json.dumps(callee.name) + self._format.middle)
-        return f"callee_{place}: {named} {_json(callee.schema)}"
+        return f"callee_{place}: {named} arguments_{place}\narguments_{place}: {_json(callee.schema)}"
+
+    def _bare(self, place: int, name: str) -> str:
+        head = f"HEAD_{place}: /{head_pattern([name])}/"
+        if not self._format.anywhere:
+            head += f" & ~/{self._trigger}(?s:.*)/"
+        return f"bare_{place}: HEAD_{place} arguments_{place} CLOSE\n{head}"
 
     def _literal(self, text: str) -> str:
         """``text`` as it is, but for marks that are tokens."""

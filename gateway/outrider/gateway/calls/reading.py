@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from outrider.gateway.calls.arguments import Arguments
+from outrider.gateway.calls.bare import BareCalls
 from outrider.wire.calls import CallStyle
-from outrider.wire.frames import Frame
+from outrider.wire.frames import Finish, Frame
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -25,16 +27,19 @@ class Reading:
     """Reads one answer, token by token: what it tells does not depend on how tokens come together in frames.
 
     Text is held back while it may yet be the beginning of a call, and so are blanks, which nobody says before one.
+    Where ``bare``, an answer that is calls without the format's marks is read as calls, too. They are told at its end:
+    one word behind them would make all of it text.
     """
 
-    def __init__(self, style: CallStyle, names: Sequence[str]) -> None:
+    def __init__(self, style: CallStyle, names: Sequence[str], *, bare: bool = False) -> None:
         form = self._form = style.format
         named = {json.dumps(name) + form.middle: name for name in names}
         self._heads = {form.first + end: name for end, name in named.items()}
         self._later = {form.tail + form.later + end: name for end, name in named.items()}
         self._silent = {mark.token: mark.text for mark in style.marks if mark.silent}
         self._held, self._said, self._calls = "", False, 0
-        self._arguments: _Arguments | None = None
+        self._arguments: Arguments | None = None
+        self._bare = BareCalls(names) if bare else None
 
     @property
     def called(self) -> bool:
@@ -46,17 +51,33 @@ class Reading:
         """Whether there are calls, and the arguments of all."""
         return self.called and self._arguments is not None and self._arguments.whole
 
-    def take(self, frame: Frame) -> list[Piece]:
-        """What the frame's tokens tell, and at its end what was held back."""
+    def take(self, frame: Frame, *, last: bool = False) -> list[Piece]:
+        """What the frame's tokens tell, and at its end what was held back.
+
+        ``last`` says of a frame without an end that its tokens are the last of an answer that the model ended.
+        """
         said = zip(frame.tokens, frame.texts, strict=True)
         pieces = [piece for token, text in said for piece in self._on(token, text)]
+        if last or frame.finish == Finish.STOP:
+            pieces += self._told_bare()
         if frame.finish is not None and not self.called and self._held:
             pieces.append(Piece(self._held))
             self._held = ""
         return _joined(pieces)
 
+    def _told_bare(self) -> Iterator[Piece]:
+        if self._bare is None or self._calls or not self._bare.whole:
+            return
+        for name, arguments in self._bare.calls:
+            yield Piece(arguments, self._calls, name)
+            self._calls += 1
+        self._held, self._arguments = "", self._bare.arguments
+
     def _on(self, token: int, text: str) -> Iterator[Piece]:
-        self._held += text + self._silent.get(token, "")
+        said = text + self._silent.get(token, "")
+        self._held += said
+        if self._bare is not None:
+            self._bare.take(said)
         while self._held:
             before = self._held
             yield from self._step()
@@ -83,6 +104,8 @@ class Reading:
             if self._arguments is not None or any(head.startswith(self._held) for head in self._heads):
                 return
             place = 1  # it has turned out to be no call
+        if self._bare is not None and self._bare.possible:
+            return
         told = self._held[:place].rstrip() if self._form.anywhere else self._held[:place]
         if told:
             self._said = True
@@ -95,35 +118,9 @@ class Reading:
         for head, name in heads.items():
             if self._held.startswith(head):
                 self._held = self._held[len(head) :]
-                self._arguments, self._calls = _Arguments(), self._calls + 1
+                self._arguments, self._calls = Arguments(), self._calls + 1
                 yield Piece("", self._calls - 1, name)
                 return
-
-
-class _Arguments:
-    """Where the JSON of a call's arguments ends: before the bracket that closes the object around it."""
-
-    def __init__(self) -> None:
-        self._depth, self._quoted, self._escaped = 0, False, False
-        self.whole = False
-
-    def split(self, text: str) -> tuple[str, str]:
-        """What of ``text`` belongs to them, and what follows."""
-        for place, character in enumerate(text):
-            if self._escaped:
-                self._escaped = False
-            elif character == '"':
-                self._quoted = not self._quoted
-            elif self._quoted:
-                self._escaped = character == "\\"
-            elif character in "[{":
-                self._depth += 1
-            elif character in "]}":
-                self._depth -= 1
-                if self._depth < 0:
-                    self.whole = True
-                    return text[:place], text[place:]
-        return text, ""
 
 
 def _beginning(text: str, head: str) -> int:

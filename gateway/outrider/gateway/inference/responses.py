@@ -27,7 +27,7 @@ class Responses:
         shape = decode_shape(flight.record.shape)
         self._functions, self._return_tokens = shape.functions, shape.return_tokens
         style = flight.record.served.calls
-        self._readings = [Reading(style, shape.functions) for _ in range(flight.record.choices)]
+        self._readings = [Reading(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)]
         self._calls: list[list[Piece]] = [[] for _ in self._readings]
 
     async def run(self) -> AsyncGenerator[pb.GenerateResponse, None]:

@@ -71,10 +71,15 @@ class Writer:
         extra.ignored = self._ignored
         return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
-    def chunk(self, frame: Frame, index: int, usage: UsageBody | UnsetType | None) -> Answer | None:
-        """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet."""
+    def chunk(
+        self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
+    ) -> Answer | None:
+        """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet.
+
+        ``last`` says that the frame's tokens are the last of an answer that the model ended.
+        """
         length = sum(map(len, frame.texts))
-        choice = self._form.delta(frame, index, self._written[index])
+        choice = self._form.delta(frame, index, self._written[index], last)
         self._written[index] += length
         silent = not _says(choice) and frame.finish is None and frame.likelihoods is None
         detailed = self._return_tokens or frame.drafts is not None

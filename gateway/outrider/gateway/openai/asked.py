@@ -26,7 +26,9 @@ def read_asked(data: bytes, ignored: list[str] | None = None) -> Asked:
     """The body ``data``, as `read`; `InvalidRequest` says what is wrong with it."""
     if _is_chat(data):
         chat = read_chat(data, ignored)
-        shape = Shape("chat", chat.functions, chat.return_tokens, include_usage=True, ignored=told(ignored))
+        shape = Shape(
+            "chat", chat.functions, chat.return_tokens, include_usage=True, bare=chat.bare, ignored=told(ignored)
+        )
         return Asked(chat.generation(), shape)
     body = read_completion(data, ignored)
     shape = Shape("completion", (), body.return_tokens, include_usage=True, ignored=told(ignored))

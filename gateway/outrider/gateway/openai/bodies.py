@@ -114,6 +114,11 @@ class ChatBody(Body, frozen=True, kw_only=True):
         """Names of what may be called."""
         return () if self.calling is None else self.calling.names
 
+    @property
+    def bare(self) -> bool:
+        """Whether calls without the format's marks are told as calls."""
+        return self.calling is not None and self.calling.bare(of_format(self.response_format))
+
     def _prompt(self) -> Prompt:
         tools = shown(self.tools) if self.calling is not None else ""
         return msgspec.structs.replace(chat(self.messages, self.chat_template_kwargs), tools=tools)

@@ -17,7 +17,7 @@ from outrider.gateway.reassembly import split
 from outrider.gateway.sse import done, event, with_retry
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Frame
+from outrider.wire.frames import Finish, Frame
 
 _RETRY_MS = 1000
 
@@ -72,16 +72,18 @@ class Events:
     def _chunk(self, frame: Frame, place: int) -> Iterator[bytes]:
         if frame.finish is not None:
             self._ends[place] = frame
+        end = frame.first_index + len(frame.tokens) if frame.finish is Finish.STOP else None
         known = min(self._had.places[place] - frame.first_index, len(frame.tokens))
         if known > 0 or self._had.ended[place]:
             head, frame = split(frame, max(known, 0))
-            self._writer.chunk(head, place, self._usage)
+            self._writer.chunk(head, place, self._usage, last=frame.first_index == end)
         if self._had.ended[place] or not (frame.tokens or frame.finish):
             return
         for part in self._writer.parts(frame):
             self._at.places[place] = part.first_index + len(part.tokens)
             self._at.ended[place] = part.finish is not None
-            if (chunk := self._writer.chunk(part, place, self._so_far(place))) is not None:
+            last = self._at.places[place] == end
+            if (chunk := self._writer.chunk(part, place, self._so_far(place), last=last)) is not None:
                 yield event(chunk, self._id)
 
     def _so_far(self, place: int) -> UsageBody | UnsetType | None:

@@ -27,7 +27,8 @@ class Form(msgspec.Struct, frozen=True):
 
     ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
     characters it has had before; ``opening`` is what a stream begins with, where it begins with anything. Where its
-    end is ``apart``, a stream tells it in a chunk of its own.
+    end is ``apart``, a stream tells it in a chunk of its own, and the chunk before it is the ``delta`` of a frame with
+    the last tokens.
     """
 
     prefix: str
@@ -35,7 +36,7 @@ class Form(msgspec.Struct, frozen=True):
     part: str
     opening: Callable[[int], Choice] | None
     choice: Callable[[Frame, int, int], Choice]
-    delta: Callable[[Frame, int, int], Choice]
+    delta: Callable[[Frame, int, int, bool], Choice]
     apart: bool = False
 
 
@@ -43,11 +44,15 @@ def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
     return TextChoice("".join(frame.texts), _finish(frame), index, text_logprobs(frame, offset))
 
 
+def _text_delta(frame: Frame, index: int, offset: int, last: bool) -> Choice:
+    return _text_choice(frame, index, offset)
+
+
 def _message_choice(frame: Frame, index: int, offset: int) -> Choice:
     return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, chat_logprobs(frame))
 
 
-def _delta_choice(frame: Frame, index: int, offset: int) -> Choice:
+def _delta_choice(frame: Frame, index: int, offset: int, last: bool) -> Choice:
     text = "".join(frame.texts)
     return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, chat_logprobs(frame))
 
@@ -56,25 +61,25 @@ def _opening(index: int) -> Choice:
     return DeltaChoice(Delta(role="assistant", content=""), None, index)
 
 
-COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choice, _text_choice)
+COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choice, _text_delta)
 CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
 
 
-def calls_form(style: CallStyle, names: Sequence[str], answer: str) -> Form:
-    """The form of one chat that may be calls of ``names``; ``answer`` is its id.
+def calls_form(style: CallStyle, names: Sequence[str], answer: str, *, bare: bool) -> Form:
+    """The form of one chat that may be calls of ``names``, where ``bare`` without marks too; ``answer`` is its id.
 
     The openai package misses that a call is whole where the same chunk says that the answer has ended.
     """
-    readings: defaultdict[int, Reading] = defaultdict(lambda: Reading(style, names))
+    readings: defaultdict[int, Reading] = defaultdict(lambda: Reading(style, names, bare=bare))
 
     def whole(frame: Frame, index: int, offset: int) -> Choice:
-        reading = Reading(style, names)
+        reading = Reading(style, names, bare=bare)
         message = _message(reading.take(frame), f"{answer}_{index}")
         return MessageChoice(message, _ending(frame, reading), index, chat_logprobs(frame))
 
-    def part(frame: Frame, index: int, offset: int) -> Choice:
+    def part(frame: Frame, index: int, offset: int, last: bool) -> Choice:
         reading = readings[index]
-        delta = _delta(reading.take(frame), f"{answer}_{index}")
+        delta = _delta(reading.take(frame, last=last), f"{answer}_{index}")
         return DeltaChoice(delta, _ending(frame, reading), index, chat_logprobs(frame))
 
     return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)

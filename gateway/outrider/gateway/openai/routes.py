@@ -69,7 +69,15 @@ class OpenAi:
         ignored = collector(self._settings)
         body = read_chat(await read_body(request, self._settings.max_body_bytes), ignored)
         names = announce(request, ignored)
-        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage, body.continuous_usage, names)
+        shape = Shape(
+            "chat",
+            body.functions,
+            body.return_tokens,
+            body.include_usage,
+            body.continuous_usage,
+            names,
+            bare=body.bare,
+        )
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:

@@ -13,10 +13,11 @@ from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be; ``functions`` are those that a chat may call.
+    """What the client asked its chunks to be.
 
-    Where usage is included, ``continuous_usage`` has each chunk tell it so far. ``ignored`` are names of parameters
-    without effect, as they are told.
+    ``functions`` are those that a chat may call; where ``bare``, also without the marks of the model's format. Where
+    usage is included, ``continuous_usage`` has each chunk tell it so far. ``ignored`` are names of parameters without
+    effect, as they are told.
     """
 
     kind: Literal["completion", "chat"]
@@ -25,11 +26,12 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     include_usage: bool
     continuous_usage: bool = False
     ignored: tuple[str, ...] = ()
+    bare: bool = False
 
     def form(self, request_id: str, served: Served) -> Form:
         """The form of chunks of the request of that id, which the model ``served`` answers."""
         if self.functions:
-            return calls_form(served.calls, self.functions, request_id)
+            return calls_form(served.calls, self.functions, request_id, bare=self.bare)
         return CHAT if self.kind == "chat" else COMPLETION
 
     def writer(self, key: Key, record: Record) -> Writer:

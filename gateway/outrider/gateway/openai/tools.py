@@ -11,8 +11,8 @@ from outrider.gateway.calls.calling import Callee, Calling
 from outrider.gateway.calls.reading import Piece
 from outrider.mesh.errors import InvalidRequest
 
-MOST_CALLS = 8
-"""Of one answer."""
+MOST_CALLS = 16
+"""Of one answer: a net below models that would go on calling for ever."""
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

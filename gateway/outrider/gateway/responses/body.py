@@ -101,6 +101,11 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
         """Names of what may be called."""
         return () if self.calling is None else self.calling.names
 
+    @property
+    def bare(self) -> bool:
+        """Whether calls without the format's marks are told as calls."""
+        return self.calling is not None and self.calling.bare(self.text.structure())
+
     def generation(self, messages: list[Message]) -> Generation:
         """What is asked for, where the conversation so far is ``messages``."""
         variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""

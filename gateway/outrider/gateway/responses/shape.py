@@ -20,7 +20,8 @@ _ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
 class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it.
 
-    ``ignored`` are names of parameters without effect, as they are told.
+    ``ignored`` are names of parameters without effect, as they are told. ``bare`` is as in
+    `outrider.gateway.openai.shape.Shape`.
     """
 
     echo: Echo
@@ -28,18 +29,20 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     return_tokens: bool
     conversation: bytes
     ignored: tuple[str, ...] = ()
+    bare: bool = False
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
         """The form that ``body`` asks for."""
-        return cls(_echo(body), body.functions, body.return_tokens, msgspec.json.encode(conversation), ignored)
+        told = msgspec.json.encode(conversation)
+        return cls(_echo(body), body.functions, body.return_tokens, told, ignored, body.bare)
 
     def telling(self, key: Key, record: Record) -> Telling:
         """Tells the response, the same wherever and whenever."""
         return Telling(
             self.echo,
             key.request,
-            reading=Reading(record.served.calls, self.functions) if self.functions else None,
+            reading=Reading(record.served.calls, self.functions, bare=self.bare) if self.functions else None,
             model=record.served.name,
             seed=record.seed,
             created=record.created,
