@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from outrider.mesh.bus import Bus
-from outrider.mesh.registry import Registry
+from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.mesh.service import Mesh
 from outrider.mesh.tasks import Tasks
@@ -94,20 +94,24 @@ def asked(name: str, lease_ms: int = 0, tokens: int = LENGTH) -> pb.SubmitReques
 
 
 @asynccontextmanager
-async def inside(nats_url: str, model: Path, **settings: Any) -> AsyncIterator[Inside]:
+async def inside(nats_url: str, model: Path, instance: str = "inside", **settings: Any) -> AsyncIterator[Inside]:
     """A verifier of ``model`` that serves over gRPC and lanes."""
     made = VerifierSettings(nats_url=nats_url, model=str(model), drafters=[], pinned_share=0, **settings)
     tasks = Tasks()
     bus, server = Bus(tasks), Server()
-    await bus.connect(nats_url, "inside", wait_s=10)
+    await bus.connect(nats_url, instance, wait_s=10)
     await server.start()
-    registry = Registry(bus, "verifier", "inside", tasks=tasks)
     service = Verifier(made)
-    await service.start(Mesh("inside", made, bus, server, registry, Telemetry(None), tasks))
+    registry = Registry(bus, "verifier", instance, service.status, tasks)
+    await service.start(Mesh(instance, made, bus, server, registry, Telemetry(None), tasks))
     await server.set_serving(True)
+    registry.address = f"{server.host}:{server.port}"
+    await registry.start()
+    registry.set_state(State.READY)
     try:
         yield Inside(service, server)
     finally:
+        registry.leave()
         await close_channels()
         await server.stop(0)
         await service.stop()
