@@ -187,6 +187,20 @@ async def test_a_server_that_stops_answers_what_it_was_asked(server: Server, ser
     await stopping
 
 
+async def test_a_call_that_is_given_up_in_the_message_that_brings_it_is_not_made_and_not_waited_for(
+    server: Server, servicer: Scripted
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.lane_port)
+    data = pb.DecodeRequest(ids=[b"x"]).SerializeToString()
+    for calls in ([Call(1, DECODE, data), Call(1)], [Call(2, DECODE, data)]):
+        message = encode(calls)
+        writer.write(len(message).to_bytes(4, "big") + message)
+    outcomes = decode_outcomes(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
+    assert ([each.number for each in outcomes], servicer.begun) == ([2], 1)
+    assert not any(lane._answering for lane in server._router.lanes.open)
+    writer.close()
+
+
 async def test_what_is_no_unary_method_is_not_found(server: Server, servicer: Scripted) -> None:
     for method in ("DecodeStream", "Nothing"):
         with pytest.raises(NotFound):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from outrider.verifier.frame_log import FrameLog
 
@@ -26,3 +28,26 @@ async def test_the_latest_request_is_kept_however_large() -> None:
     log.open("a")
     log.append("a", bytes(300), 1, last=True)
     assert await kept(log, "a") == [bytes(300)]
+
+
+async def test_a_finished_log_is_read_to_its_end_though_another_takes_its_place() -> None:
+    log = FrameLog()
+    log.open("a")
+    log.append("a", b"1", 1, last=False)
+    log.append("a", b"2", 2, last=True)
+    reading = log.follow("a", 0)
+    assert await anext(reading) == b"1"
+    log.open("a")
+    assert [frame async for frame in reading] == [b"2"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_followers_of_a_log_that_gets_no_end_are_told_so(replaced: bool) -> None:
+    log = FrameLog()
+    log.open("a")
+    following = asyncio.create_task(kept(log, "a"))
+    await asyncio.sleep(0)
+    (log.open if replaced else log.discard)("a")
+    with pytest.raises(KeyError):
+        await asyncio.wait_for(following, 10)
+    assert log.running("a") is replaced

@@ -56,6 +56,7 @@ class Flights:
             routes,
             lease_s=settings.lease_s,
             submit_s=settings.submit_s,
+            heartbeat_s=settings.heartbeat_s,
         )
         self._ledger = Ledger(mesh.bus, settings)
         self._entries = Entries(self._ledger, mesh.tasks)

@@ -46,7 +46,15 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         float,
         Meta(gt=0, le=60, description="seconds without a frame after which the verifier itself is asked for it"),
     ] = 1.0
-    place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 5.0
+    heartbeat_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=600,
+            description="seconds without a sign of the engine of a verifier that is followed, until it is lost",
+        ),
+    ] = 15.0
+    place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 15.0
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0

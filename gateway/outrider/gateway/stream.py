@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
-import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import BUSY, TRANSIENT, persist
 from outrider.gateway.casualties import Casualties
@@ -59,6 +58,7 @@ class TokenStream:
         self._member: Member | None = None
         self._leave: Callable[[], None] = lambda: None
         self._tried: dict[str, Member] = {}
+        self._known = ""
         self._follower: asyncio.Task[None] | None = None
         self._lost: OutriderError | None = None
         self._stuck_since: float | None = None
@@ -258,7 +258,8 @@ class TokenStream:
                     self._inbox.put(Arrival(Source.VERIFIER, frame))
         except OutriderError as error:
             self._inbox.put(Lost(error))
-        except msgspec.MsgspecError:
+        except Exception:
+            _log.exception("a verifier could not be followed", request=self.job.request_id, verifier=member.instance)
             self._inbox.put(Lost(Internal()))
 
     def _unfollow(self) -> None:
@@ -298,8 +299,11 @@ class TokenStream:
 
     async def _submit(self) -> Member:
         return await self._verifiers.submit(
-            self.job, self._tokens.generated, {self.verifier}, self._note, self._on_died
+            self.job, self._tokens.generated, {self.verifier}, self._note, self._on_died, self._on_known
         )
+
+    def _on_known(self, member: Member) -> None:
+        self._known = member.instance
 
     async def _on_died(self, member: Member) -> None:
         self._bury(member.instance)
@@ -326,3 +330,6 @@ class TokenStream:
         self._settled()
         if not self._bus.connected:
             self.follow("disconnected")
+        elif self._known == member.instance:
+            self.follow("known")
+        self._known = ""

@@ -17,7 +17,15 @@ from outrider.gateway.models import Models, Served
 from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.watch import Watch
-from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, Unreachable, from_rpc
+from outrider.mesh.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    OutriderError,
+    Overloaded,
+    Unavailable,
+    Unreachable,
+    from_rpc,
+)
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import ask, channel
 from outrider.mesh.tasks import Tasks
@@ -28,6 +36,9 @@ from outrider.wire.frames import Frame, decode_frame, token_subject
 from outrider.wire.ids import pack_ids
 
 _CALL_S = 5.0
+_HEARTBEAT_S = 15.0
+_HEARTBEATS = 3
+"""So many heartbeats are asked for in the time without one after which a verifier counts as lost."""
 _SUBMIT = "/outrider.v1.Verifier/Submit"
 
 
@@ -82,8 +93,8 @@ class Verifiers:
     """Submits, follows and cancels, and knows how many streams of ours each verifier has.
 
     ``on_lost`` hears the instance of a verifier of ours that died. A request ends when nobody has renewed it for
-    ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one. The ``ward`` is for requests that
-    verifiers may be dying of.
+    ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one. A verifier that is followed is lost when
+    its engine gives no sign for ``heartbeat_s`` seconds. The ``ward`` is for requests that verifiers may be dying of.
     """
 
     def __init__(
@@ -95,9 +106,11 @@ class Verifiers:
         *,
         lease_s: float,
         submit_s: float = _CALL_S,
+        heartbeat_s: float = _HEARTBEAT_S,
     ) -> None:
         self._registry, self._routes = registry, routes
         self._tasks, self._lease_s, self._submit_s = tasks, lease_s, submit_s
+        self._heartbeat_s = heartbeat_s
         self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.ward = asyncio.Lock()
@@ -111,11 +124,13 @@ class Verifiers:
         avoid: Collection[str] = (),
         tried: Callable[[Member], None] = lambda member: None,
         died: Callable[[Member], Awaitable[None]] | None = None,
+        known: Callable[[Member], None] = lambda member: None,
     ) -> Member:
         """The verifier that took ``job``: the first that would, in the order of the routes, those to ``avoid`` last.
 
         ``tried`` hears of each that may have it, ``died`` of each that was lost as it took it, and is waited for;
-        `leave` the one returned in the end. `Overloaded` when all that
+        ``known`` hears of the one returned where that one says that it has the request already, which only following
+        it proves. `leave` the one returned in the end. `Overloaded` when all that
         answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
         message, ask = job.submission(emitted, self._lease_s), job.ask
@@ -124,6 +139,8 @@ class Verifiers:
             tried(member)
             refusal = await self._offer(message, member)
             if refusal is None or isinstance(refusal, AlreadyExists):
+                if refusal is not None:
+                    known(member)
                 self._watch.keep(member)
                 self._routes.sent(ask, member.instance)
                 return member
@@ -138,11 +155,17 @@ class Verifiers:
     async def follow(self, job: Job, member: Member, start: int) -> AsyncGenerator[Frame, None]:
         """Frames straight from the verifier, from token ``start`` on to the last.
 
-        `OutriderError` when the verifier is lost, has never heard of the request or ends early.
+        `OutriderError` when the verifier is lost, has never heard of the request, ends early, or gives no sign that its
+        engine holds the request.
         """
-        call = _stub(member).Follow(pb.FollowRequest(request_id=job.request_id, from_index=start))
+        told = bool(member.status.get("heartbeats"))
+        heartbeat_ms = max(round(self._heartbeat_s * 1e3 / _HEARTBEATS), 1)
+        asked = pb.FollowRequest(request_id=job.request_id, from_index=start, heartbeat_ms=heartbeat_ms)
+        call = _stub(member).Follow(asked)
         try:
-            async for response in call:
+            while (response := await _next(call, self._heartbeat_s if told else None)) is not None:
+                if response.held:
+                    continue
                 frame = decode_frame(response.frame)
                 yield frame
                 if frame.finish is not None:
@@ -177,6 +200,9 @@ class Verifiers:
         try:
             lanes = member.status.get("lanes")
             await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s, lanes)
+        except DeadlineExceeded:
+            breakers.failed(instance)
+            return Unavailable(f"a verifier did not answer within {self._submit_s:g} s", retry_after=1.0)
         except OutriderError as refusal:
             (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
             return refusal
@@ -205,6 +231,16 @@ class Verifiers:
     def find(self, instance: str) -> Member | None:
         """The verifier of that name, where the registry knows it."""
         return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
+
+
+async def _next(call: Any, seconds: float | None) -> pb.FollowResponse | None:
+    """The next response, None behind the last; `Unavailable` where none comes for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            response = await call.read()
+    except TimeoutError:
+        raise Unavailable("the verifier gives no sign of life") from None
+    return None if response is grpc.aio.EOF else response
 
 
 def _milder(failure: OutriderError | None, refusal: OutriderError) -> OutriderError:

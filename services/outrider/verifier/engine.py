@@ -63,6 +63,11 @@ class Engine:
         return bool(self.scheduler.running or self.scheduler.waiting)
 
     @property
+    def has_frames(self) -> bool:
+        """Whether readers were told something since the last step."""
+        return bool(self._said.frames)
+
+    @property
     def has_news(self) -> bool:
         """Whether something was said since the last step."""
         said = self._said
@@ -77,6 +82,16 @@ class Engine:
     def load(self) -> int:
         """Requests running and waiting."""
         return len(self._sequences)
+
+    def holds(self, request_id: str) -> bool:
+        """Whether it has taken the request and not ended it."""
+        return request_id in self._by_request
+
+    def tell(self) -> Outcome:
+        """What was said since the last time."""
+        said, self._said = self._said, Outcome()
+        said.quiet = self.guessing.quiet
+        return said
 
     def submit(self, request: Request) -> Queued:
         """Takes a request and returns where it stands; `QueueFull`, `NeverFits` or `TooLate` when it cannot."""
@@ -144,9 +159,7 @@ class Engine:
             self.tally.crowded(crowd, self.tally.tokens - said_before, ended - began)
         if works and not plan.prefilling and self.busy:
             self._ended = ended
-        said, self._said = self._said, Outcome()
-        said.quiet = self.guessing.quiet
-        return said
+        return self.tell()
 
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, Drawn]]:
         """Each of ``works`` and what it drew, to be committed at once.

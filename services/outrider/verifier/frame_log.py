@@ -15,6 +15,7 @@ class _Log:
     ends: list[int] = field(default_factory=list)
     size: int = 0
     done_at: float | None = None
+    gone: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -37,6 +38,7 @@ class FrameLog:
         """Starts a log, in place of a finished one of the same name."""
         if self._done.pop(request, None) is not None:
             self._bytes -= self._logs[request].size
+        self.discard(request)
         self._logs[request] = _Log()
 
     def running(self, request: str) -> bool:
@@ -56,8 +58,11 @@ class FrameLog:
         log.news.set()
 
     def discard(self, request: str) -> None:
-        """Drops the log of a request that was never taken on."""
-        self._logs.pop(request, None)
+        """Drops a log that has no last frame and will not get one, if there is such a log; its followers are told."""
+        if self.running(request):
+            log = self._logs.pop(request)
+            log.gone = True
+            log.news.set()
 
     def _forget(self) -> None:
         horizon = time.monotonic() - self._keep_s
@@ -69,8 +74,12 @@ class FrameLog:
     def _full(self) -> bool:
         return len(self._done) > self._keep or self._bytes > self._keep_bytes
 
-    async def follow(self, request: str, start: int) -> AsyncIterator[bytes]:
-        """Frames that hold tokens from index ``start`` on, and the last one; `KeyError` for an unknown request."""
+    async def follow(self, request: str, start: int, silence_s: float | None = None) -> AsyncIterator[bytes | None]:
+        """Frames that hold tokens from index ``start`` on, and the last one.
+
+        `KeyError` for an unknown request, and for one that is discarded meanwhile.
+        None after every ``silence_s`` seconds in which no frame came.
+        """
         log, place = self._logs[request], 0
         while True:
             log.news.clear()
@@ -81,4 +90,10 @@ class FrameLog:
                 place += 1
             if log.done_at is not None and place == len(log.frames):
                 return
-            await log.news.wait()
+            if log.gone:
+                raise KeyError(request)
+            try:
+                async with asyncio.timeout(silence_s):
+                    await log.news.wait()
+            except TimeoutError:
+                yield None

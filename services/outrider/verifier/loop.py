@@ -33,7 +33,7 @@ class EngineThread(threading.Thread):
         self._stopping = False
 
     def post(self, action: Callable[[], None]) -> None:
-        """Has ``action`` run in the engine's thread before the next step."""
+        """Has ``action`` run in the engine's thread before the next step, with all frames of earlier ones delivered."""
         self._inbox.append(action)
         self._wake.set()
 
@@ -73,3 +73,5 @@ class EngineThread(threading.Thread):
     def _take_calls(self) -> None:
         while self._inbox:
             self._inbox.popleft()()
+            if self._engine.has_frames:
+                self._deliver(self._engine.tell())

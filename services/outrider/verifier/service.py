@@ -14,7 +14,6 @@ from outrider.mesh.errors import (
     AlreadyExists,
     DeadlineUnmeetable,
     NotFound,
-    OutriderError,
     Unavailable,
 )
 from outrider.mesh.service import Mesh, Service
@@ -114,6 +113,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._thread.post(self._look)
         self._measure_soon(False)
         return {
+            "heartbeats": True,
             "model": self._target.name,
             "vocabulary": self._target.tokenizer.fingerprint,
             "context_length": self._target.room,
@@ -159,9 +159,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if message.sampling.HasField("grammar"):
             grammar = await asyncio.to_thread(self._target.grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
-        place = await self._queue(request)
-        if lease_s and self._log.running(request.id):
-            self._leases.grant(request.id, lease_s)
+        place = await self._queue(request, lease_s)
         expected_ms = min(round(place.first_s * 1e3), _INT32)
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
@@ -171,17 +169,31 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         async for _ in self._log.follow(request.id, 0):
             pass
 
-    async def _queue(self, request: Request) -> Queued:
-        if self._log.running(request.id):
-            raise AlreadyExists(f"request {request.id} is being served", param="request_id")
-        self._log.open(request.id)
+    async def _queue(self, request: Request, lease_s: float = 0.0) -> Queued:
+        """Has the engine take a request; `AlreadyExists` where the engine holds it.
+
+        The engine's thread has the log opened and the lease granted, if and only if the engine takes the request: a
+        caller that leaves at any moment leaves either all of it or nothing.
+        """
+
+        def take() -> Queued:
+            if self._engine.holds(request.id):
+                raise AlreadyExists(f"request {request.id} is being served", param="request_id")
+            place = self._engine.submit(request)
+            self._loop.call_soon_threadsafe(self._on_taken, request.id, lease_s)
+            return place
+
         try:
-            return await queued(self._thread.call(lambda: self._engine.submit(request)), self._metrics.queue_seconds())
-        except OutriderError as error:
-            self._log.discard(request.id)
-            if isinstance(error, DeadlineUnmeetable):
-                self._metrics.unmeetable()
+            return await queued(self._thread.call(take), self._metrics.queue_seconds())
+        except DeadlineUnmeetable:
+            self._metrics.unmeetable()
             raise
+
+    def _on_taken(self, request_id: str, lease_s: float) -> None:
+        """Runs before the request's first frame is published, and before its caller is answered."""
+        self._log.open(request_id)
+        if lease_s:
+            self._leases.grant(request_id, lease_s)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
@@ -202,12 +214,24 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     async def Follow(  # noqa: N802
         self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.FollowResponse]:
-        """Frames past the broker."""
+        """Frames past the broker, and signs of life between them for who asks for these."""
+        name, heartbeat_s = message.request_id, message.heartbeat_ms / 1e3
+        check(heartbeat_s >= 0, "heartbeat_ms", f"must be at least 0, not {message.heartbeat_ms}")
         try:
-            async for frame in self._log.follow(message.request_id, message.from_index):
-                yield pb.FollowResponse(frame=frame)
+            async for frame in self._log.follow(name, message.from_index, heartbeat_s or None):
+                if frame is not None:
+                    yield pb.FollowResponse(frame=frame)
+                elif await self._held(name):
+                    yield pb.FollowResponse(held=True)
+                elif self._log.running(name):
+                    _log.error("a request had a log and no place in the engine", request=name)
+                    self._log.discard(name)
         except KeyError:
-            raise NotFound(f"request {message.request_id} is not known here", param="request_id") from None
+            raise NotFound(f"request {name} is not known here", param="request_id") from None
+
+    async def _held(self, request_id: str) -> bool:
+        """Whether the engine has the request, by its own word; frames said before are in the log by then."""
+        return await asyncio.wrap_future(self._thread.call(lambda: self._engine.holds(request_id)))
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
         """The pages that are here."""

@@ -70,18 +70,22 @@ class RenewResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("request_id", "from_index")
+    __slots__ = ("request_id", "from_index", "heartbeat_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     from_index: int
-    def __init__(self, request_id: _Optional[str] = ..., from_index: _Optional[int] = ...) -> None: ...
+    heartbeat_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., from_index: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
-    __slots__ = ("frame",)
+    __slots__ = ("frame", "held")
     FRAME_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     frame: bytes
-    def __init__(self, frame: _Optional[bytes] = ...) -> None: ...
+    held: bool
+    def __init__(self, frame: _Optional[bytes] = ..., held: _Optional[bool] = ...) -> None: ...
 
 class PagesRequest(_message.Message):
     __slots__ = ("epoch",)

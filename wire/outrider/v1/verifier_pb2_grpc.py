@@ -74,7 +74,7 @@ class VerifierServicer:
         RESOURCE_EXHAUSTED (with `retry-after-ms` in the trailing metadata) when the queue is full;
         INVALID_ARGUMENT for a prompt over the context, a prompt and max_tokens over all KV pages together, or a
         parameter out of range;
-        ALREADY_EXISTS for a request id that is being served.
+        ALREADY_EXISTS for a request id that the engine holds: it is running or waiting there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +97,8 @@ class VerifierServicer:
 
     def Follow(self, request, context):
         """Frames of a request from a token index on, over gRPC: the way round the broker when it is away or a
-        frame was lost. Kept for a while after the end. NOT_FOUND when the request is not known here.
+        frame was lost. Kept for a while after the end. NOT_FOUND when the request is not known here, or, where heartbeats
+        are asked for, when its log is open and the engine does not hold it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import grpc
@@ -86,7 +87,8 @@ class Served(Framed[Outcome]):
             return self.send(PING)
         for call in decode_calls(message):
             if call.method:
-                self._answering[call.number] = self._loop.create_task(self._answer(call))
+                made = self._answering[call.number] = self._loop.create_task(self._answer(call))
+                made.add_done_callback(partial(self._on_answered, call.number))
             elif (task := self._answering.get(call.number)) is not None:
                 task.cancel()
 
@@ -101,10 +103,12 @@ class Served(Framed[Outcome]):
         except Exception:
             _log.exception("a handler failed", method=call.method)
             self.put(Outcome(call.number, b"", Failure.of(Internal())))
-        finally:
-            self._answering.pop(call.number, None)
-            if self._draining:
-                self.drain()
+
+    def _on_answered(self, number: int, task: asyncio.Task[None]) -> None:
+        """Forgets a call that has ended, be it before it began."""
+        self._answering.pop(number, None)
+        if self._draining:
+            self.drain()
 
     async def _result(self, call: Call) -> bytes:
         if not self._lanes.serve:
