@@ -23,7 +23,7 @@ from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.cached import Exchange
-from outrider.verifier.convert import lease_seconds, request_from_proto
+from outrider.verifier.convert import entry_of, lease_seconds, request_from_proto
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.frame_log import FrameLog
 from outrider.verifier.leases import Leases
@@ -160,6 +160,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             grammar = await asyncio.to_thread(self._target.grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
         place = await self._queue(request)
+        if message.stream_id:
+            self._log.enter(request.id, entry_of(message))
         if lease_s and self._log.running(request.id):
             self._leases.grant(request.id, lease_s)
         expected_ms = min(round(place.first_s * 1e3), _INT32)
@@ -186,6 +188,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
         request, reason = message.request_id, message.reason or None
+        if message.forget:
+            self._log.unenter(request)
         cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(request, reason)))
         return pb.CancelResponse(cancelled=cancelled)
 
@@ -193,6 +197,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Puts off the end of leases."""
         check(message.lease_ms >= 1, "lease_ms", f"must be at least 1, not {message.lease_ms}")
         self._leases.renew(message.request_ids, message.lease_ms / 1e3)
+        for request in message.recorded:
+            self._log.record(request)
         return pb.RenewResponse()
 
     def _on_expired(self, request_id: str) -> None:
@@ -204,10 +210,23 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     ) -> AsyncIterator[pb.FollowResponse]:
         """Frames past the broker."""
         try:
+            if message.so_far:
+                for frame in self._log.so_far(message.request_id, message.from_index):
+                    yield pb.FollowResponse(frame=frame)
+                return
             async for frame in self._log.follow(message.request_id, message.from_index):
                 yield pb.FollowResponse(frame=frame)
         except KeyError:
             raise NotFound(f"request {message.request_id} is not known here", param="request_id") from None
+
+    async def Recall(self, message: pb.RecallRequest, context: grpc.aio.ServicerContext) -> pb.RecallResponse:  # noqa: N802
+        """What is known of a stream's requests."""
+        recalled = pb.RecallResponse()
+        for data, running in self._log.entries(message.tenant, message.stream_id):
+            request = recalled.requests.add()
+            request.ParseFromString(data)
+            request.running = running
+        return recalled
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
         """The pages that are here."""
