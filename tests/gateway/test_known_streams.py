@@ -72,7 +72,7 @@ async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_
     reading = Raw(one.url)
     task = asyncio.create_task(reading.begin(max_tokens=CONTEXT - 100, n=8))
     try:
-        await eventually(lambda: reading.events and "cannot be resumed for now" in one.process.log.read_text())
+        await eventually(lambda: reading.events and "is not recorded for now" in one.process.log.read_text())
     finally:
         streaming.broker.start()
     async with httpx.AsyncClient(timeout=30) as http:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from outrider.verifier.frame_log import FrameLog
+from outrider.verifier.frame_log import Entry, FrameLog
 
 
 async def kept(log: FrameLog, request: str) -> list[bytes]:
@@ -51,3 +51,63 @@ async def test_followers_of_a_log_that_gets_no_end_are_told_so(replaced: bool) -
     with pytest.raises(KeyError):
         await asyncio.wait_for(following, 10)
     assert log.running("a") is replaced
+
+
+def ended(log: FrameLog, request: str, entry: Entry | None = None, size: int = 30) -> None:
+    log.open(request)
+    if entry is not None:
+        log.enter(request, entry)
+    log.append(request, bytes(size), 1, last=True)
+
+
+def test_an_entry_is_found_by_its_tenant_and_stream_alone() -> None:
+    log = FrameLog()
+    for choice in ("a", "a-1"):
+        log.open(choice)
+        log.enter(choice, Entry("t", "a", choice.encode()))
+    log.append("a", b"end", 1, last=True)
+    assert log.entries("t", "a") == [(b"a", False), (b"a-1", True)]
+    assert log.entries("u", "a") == log.entries("t", "a-1") == []
+    log.unenter("a")
+    assert log.entries("t", "a") == [(b"a-1", True)]
+    log.discard("a-1")
+    assert log.entries("t", "a") == []
+
+
+async def test_what_is_recorded_nowhere_else_is_kept_for_longer() -> None:
+    log = FrameLog(keep_s=-1, hold_s=3600)
+    for request in ("held", "told"):
+        ended(log, request, Entry("t", request, b"entry"))
+    log.record("told")
+    ended(log, "last")
+    assert await kept(log, "held") == [bytes(30)]
+    assert [len(log.entries("t", request)) for request in ("held", "told")] == [1, 0]
+    with pytest.raises(KeyError):
+        await kept(log, "told")
+    log.record("held")
+    ended(log, "very last")
+    with pytest.raises(KeyError):
+        await kept(log, "held")
+
+
+async def test_entries_count_as_bytes_and_the_oldest_gives_way() -> None:
+    log = FrameLog(keep_bytes=150)
+    ended(log, "a", Entry("t", "a", bytes(60)))
+    ended(log, "b", Entry("t", "b", bytes(20)))
+    ended(log, "c")
+    assert (log.entries("t", "a"), len(log.entries("t", "b"))) == ([], 1)
+    assert await kept(log, "c") == [bytes(30)]
+    log.enter("c", Entry("t", "c", bytes(100)))
+    assert (log.entries("t", "b"), len(log.entries("t", "c"))) == ([], 1)
+
+
+async def test_what_is_there_so_far_is_told_without_waiting() -> None:
+    log = FrameLog()
+    log.open("a")
+    assert log.so_far("a", 0) == []
+    for end in (1, 2, 3):
+        log.append("a", bytes([end]), end, last=False)
+    assert log.so_far("a", 0) == [b"\1", b"\2", b"\3"]
+    assert log.so_far("a", 2) == [b"\3"]
+    with pytest.raises(KeyError):
+        log.so_far("b", 0)

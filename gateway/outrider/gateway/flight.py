@@ -9,13 +9,15 @@ from outrider.gateway.ledger import Key, Record
 from outrider.gateway.sharing import Reader
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.tenants.charge import Charge
+from outrider.mesh.errors import Cancelled
 
 
 class Flight:
     """One request's streams, one for each choice.
 
     ``record`` is what others have to know to go on with it. Of a ``resumable`` one the ledger is to know; ``entered``
-    says that it does, ``told`` that it knows the verifiers too, and ``writing`` is the work of telling it. ``owned``
+    says that it does, ``told`` that it knows the verifiers too, ``missed`` that it did not take what it was to know,
+    and ``writing`` is the work of telling it. ``owned``
     says that no other reader has taken the request over; ``lingering`` is what goes on when the reader has left, and
     ``settling`` the end of the ``charge``.
     """
@@ -24,7 +26,7 @@ class Flight:
         self.key, self.record, self.charge = key, record, charge
         self.resumable, self.entered = resumable, entered
         self.streams: Sequence[TokenStream | Reader] = []
-        self.owned, self.told = not entered, entered
+        self.owned, self.told, self.missed = not entered, entered, False
         self.writing: asyncio.Task[None] | None = None
         self.lingering: asyncio.Task[None] | None = None
         self.settling: asyncio.Task[None] | None = None
@@ -33,6 +35,11 @@ class Flight:
     def untold(self) -> bool:
         """Whether the ledger should know more than it does, and is not being told."""
         return self.resumable and self.placed and not self.told and (self.writing is None or self.writing.done())
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody has ended it for all its readers."""
+        return any(isinstance(stream.failed, Cancelled) for stream in self.streams)
 
     @property
     def running(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
+import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import persist
 from outrider.gateway.choices import merged
@@ -15,6 +16,7 @@ from outrider.gateway.entries import Entries
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
 from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.recall import Recall
 from outrider.gateway.routing import Routes
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing import Pool, Reader
@@ -26,7 +28,7 @@ from outrider.gateway.tenants.caller import Caller
 from outrider.gateway.tenants.charge import Charge, new_payer
 from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.errors import AlreadyExists, OutriderError, Unavailable
+from outrider.mesh.errors import AlreadyExists, NotFound, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.wire.frames import Finish, Frame
 
@@ -59,13 +61,21 @@ class Flights:
             heartbeat_s=settings.heartbeat_s,
         )
         self._ledger = Ledger(mesh.bus, settings)
-        self._entries = Entries(self._ledger, mesh.tasks)
+        self._entries, self._recall = Entries(self._ledger, mesh.tasks), Recall(mesh.registry)
         self._handover = Handover(mesh.bus, mesh.instance, self._on_taken)
         self._flights: set[Flight] = set()
         self._pool = Pool(settings, mesh.bus, self._stream)
         metrics.streams.set_function(lambda: len(self))
+        metrics.ledger_failing.set_function(lambda: self.trouble is not None)
+        metrics.waiting_records.set_function(lambda: len(self._entries) + sum(each.untold for each in self._flights))
         mesh.bus.on_change(self._on_bus)
         mesh.tasks.spawn(self._renew_for_ever(), "leases")
+        mesh.tasks.spawn(self._tend_for_ever(), "ledger")
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records of streams cannot be written at the moment; None where they can."""
+        return self._ledger.trouble
 
     def __len__(self) -> int:
         return sum(len(flight.streams) for flight in self._flights)
@@ -87,7 +97,8 @@ class Flights:
         charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
         await charge.begin(len(jobs[0].prompt), jobs[0].sampling.max_tokens, len(jobs))
         flight = Flight(key, record, charge, resumable=resumable)
-        self._add(flight, jobs, self._pool.stream)
+        # whoever reads another request's answer has no verifier that keeps the record
+        self._add(flight, jobs, self._stream if resumable and self.trouble else self._pool.stream)
         try:
             await _all([stream.open() for stream in flight.streams])
             await self._entries.written(flight)
@@ -113,13 +124,27 @@ class Flights:
             await self._ledger.forget(key, [])
 
     async def find(self, key: Key) -> tuple[Record, list[str]]:
-        """A stream as the ledger knows it, and the verifiers of its choices.
+        """A stream as the ledger knows it, and the verifiers of its choices; else as they, or we, know it.
 
         What we are about to write there is waited for. `NotFound` where nothing is known, `Unavailable` where there is
-        no ledger.
+        no ledger or it may lack the record.
         """
+        return (await self._find(key))[:2]
+
+    async def _find(self, key: Key) -> tuple[Record, list[str], bool]:
+        """As `find`, and whether the ledger has it."""
         await asyncio.gather(*(flight.writing for flight in self._flights if flight.key == key and flight.writing))
-        return await self._ledger.find(key)
+        try:
+            return *(await self._ledger.find(key)), True
+        except (NotFound, Unavailable) as missing:
+            found = self._entries.find(key) or await self._recall.find(key)
+            if found is not None:
+                metrics.recalls.inc()
+                return *found, False
+            if isinstance(missing, Unavailable) or self.trouble is None:
+                raise
+            why = f"the stream is not known, and may be one that could not be recorded: {self.trouble}"
+            raise Unavailable(why, retry_after=1.0) from None
 
     async def resume(self, key: Key, record: Record, verifiers: Sequence[str], admission: Admission) -> Flight:
         """Takes over a stream that `find` found, whichever gateway began it, from its first token on.
@@ -132,8 +157,8 @@ class Flights:
         streams = self._add(flight, record.jobs(key.request, admission.caller), self._stream)
         pairs = zip(streams, map(self.verifiers.find, verifiers), strict=True)
         try:
-            await _all([stream.attach(self._ledger.frames, member) for stream, member in pairs])
-            await self._ledger.find(key)
+            await _all([stream.attach(self._logged, member) for stream, member in pairs])
+            *_, flight.entered = await self._find(key)
             await flight.take()
             await self._reserve(flight)
         except BaseException:
@@ -141,12 +166,20 @@ class Flights:
             raise
         self._own(flight)
         self._renew([flight])
+        if not flight.entered:
+            self._entries.write(flight)
         metrics.replays.inc()
         return flight
 
     async def log(self, key: Key, record: Record) -> list[Frame]:
         """What was kept of the frames of a stream with one choice; `Unavailable` where that cannot be read."""
-        return await self._ledger.frames(record.jobs(key.request, Caller(tenant=key.tenant))[0])
+        return await self._logged(record.jobs(key.request, Caller(tenant=key.tenant))[0])
+
+    async def _logged(self, job: Job) -> list[Frame]:
+        try:
+            return await self._ledger.frames(job)
+        except Unavailable:
+            return await self._recall.frames(job)
 
     def runs(self, key: Key, verifier: str) -> bool:
         """Whether a stream goes on here, or may at the ``verifier`` that was written to have it."""
@@ -170,7 +203,10 @@ class Flights:
         """Ends a stream for all its readers, and forgets it; errors as with `find`."""
         record, verifiers = await self.find(key)
         await self.stop(key, record, verifiers)
-        await self._ledger.forget(key, record.jobs(key.request, Caller(tenant=key.tenant)))
+        jobs = record.jobs(key.request, Caller(tenant=key.tenant))
+        self._entries.forget(key)
+        await self._recall.forget(jobs, _CANCELLED)
+        await self._ledger.forget(key, jobs)
 
     async def leave(self, flight: Flight) -> None:
         """Ends a flight whose reader is gone; one that was asked to goes on, in the background or for ``linger_s``."""
@@ -182,6 +218,7 @@ class Flights:
     async def end(self, flight: Flight) -> None:
         """Closes a flight, wherever it stands, and charges it; its verifiers are told, unless another has taken it."""
         self._flights.discard(flight)
+        self._entries.left(flight)
         await flight.close()
         if not flight.charge.shared:
             return await flight.settle()
@@ -211,6 +248,9 @@ class Flights:
             if (placed := known()) is not None:
                 self._on_settled(placed)
 
+        if flight.resumable:
+            rest = flight.record.rest
+            jobs = [msgspec.structs.replace(job, stream_id=flight.key.request, record=rest) for job in jobs]
         streams = [make(job, settled) for job in jobs]
         flight.streams = streams
         self._flights.add(flight)
@@ -243,6 +283,13 @@ class Flights:
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
             self._renew(self._flights)
+            recorded, self._entries.recorded = self._entries.recorded, []
+            self.verifiers.recorded(recorded)
+
+    async def _tend_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            await self._ledger.tend()
             self._entries.rest(self._flights)
 
     def _renew(self, flights: Iterable[Flight]) -> None:
@@ -256,10 +303,11 @@ class Flights:
         if connected:
             self._tasks.spawn(self._reopen(), "ledger")
         else:
+            self._ledger.fail(Unavailable("NATS is not connected"))
             self._follow("disconnected")
 
     async def _reopen(self) -> None:
-        await self._ledger.open()
+        await self._ledger.tend()
         self._entries.rest(self._flights)
 
     def _follow(self, reason: str, instance: str | None = None) -> None:

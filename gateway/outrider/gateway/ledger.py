@@ -26,7 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PART = 512 << 10
 """Bytes of a record in one message: a long prompt is more than a broker takes at once."""
 _UNSIGNED = (1 << 64) - 1
-_AT, _CLAIM = "at", "claim"
+_AT, _CLAIM, _GONE = "at", "claim", "gone"
 
 _log = get_logger("ledger")
 
@@ -107,6 +107,16 @@ class Record(msgspec.Struct, frozen=True):
         return len(self.prompt) // 4
 
     @property
+    def rest(self) -> bytes:
+        """What a verifier that has one of the jobs does not know; see `whole`."""
+        return _encode(msgspec.structs.replace(self, prompt=b"", sampling=b"", speculation=b""))
+
+    @classmethod
+    def whole(cls, rest: bytes, prompt: bytes, sampling: bytes, speculation: bytes) -> Record:
+        """The record again, of its `rest` and of what the verifier of any of its jobs was asked."""
+        return msgspec.structs.replace(_record(rest), prompt=prompt, sampling=sampling, speculation=speculation)
+
+    @property
     def first_index(self) -> int:
         """Index of the first token that is told: an echoed prompt's stand below 0."""
         return -self.prompt_tokens if self._sampling(0).echo else 0
@@ -132,23 +142,41 @@ class Ledger:
     """Records of requests and the log of their frames, both in JetStream, for as long as an operator set.
 
     Nothing that a running stream needs waits for it: without JetStream only what reads it fails, with `Unavailable`.
-    It ``is_open`` once the broker has said that it keeps things.
+    ``trouble`` says in a few words why it cannot be written at the moment; None where it can.
     """
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
         bounds = settings.replay_s, settings.replay_bytes
         self._records = Journal(bus, Kept("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
         self._frames = Journal(bus, Kept("outrider-tokens", "tok.*.*", *bounds))
-        self.is_open = False
+        self._is_open = False
+        self.trouble: str | None = "the broker was not asked yet"
 
     async def open(self) -> None:
         """Has the broker keep frames and records from now on; says in the log where it cannot."""
         try:
             await self._records.open()
             await self._frames.open()
-            self.is_open = True
+            self._is_open, self.trouble = True, None
         except Unavailable as error:
+            self.fail(error)
+
+    async def tend(self) -> None:
+        """Finds out whether the broker keeps frames and records, and has it do so again where it can."""
+        if not self._is_open:
+            return await self.open()
+        try:
+            await self._records.tend()
+            await self._frames.tend()
+            self.trouble = None
+        except Unavailable as error:
+            self.fail(error)
+
+    def fail(self, error: Unavailable) -> None:
+        """Notes that the broker did not take something; `tend` finds out when it does again."""
+        if self.trouble != error.message:
             _log.warning("streams cannot be resumed", why=error.message)
+        self.trouble = error.message
 
     async def claim(self, key: Key) -> None:
         """Makes the request's name its asker's; `AlreadyExists` where somebody has had it."""
@@ -172,12 +200,14 @@ class Ledger:
     async def find(self, key: Key) -> tuple[Record, list[str]]:
         """A request, and who was written to have its choices (nobody is ""); `NotFound` where nothing is known."""
         found = dict(await self._records.read(key.subject("*")))
+        if key.subject(_GONE) in found:
+            raise _unknown()
         at = found.pop(key.subject(_AT), None)
         found.pop(key.subject(_CLAIM), None)
         count = len(found)
         parts = [found.get(key.subject(f"{place}-{count}"), b"") for place in range(count)]
         if not all(parts) or not parts:
-            raise NotFound("there is no such stream: it was never begun, is too old, or was cancelled", param="id")
+            raise _unknown()
         record = _record(b"".join(parts))
         return record, _names(at) if at is not None else record.verifiers or [""] * record.choices
 
@@ -191,6 +221,11 @@ class Ledger:
 
     async def forget(self, key: Key, jobs: list[Job]) -> None:
         """Drops a request and its frames."""
-        await self._records.forget(key.subject("*"))
+        if not await self._records.forget(key.subject("*")):
+            await self._records.add(key.subject(_GONE), b"")
         for job in jobs:
             await self._frames.forget(job.subject)
+
+
+def _unknown() -> NotFound:
+    return NotFound("there is no such stream: it was never begun, is too old, or was cancelled", param="id")

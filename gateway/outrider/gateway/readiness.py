@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import grpc
 import msgspec
+from msgspec import UNSET, UnsetType
 from outrider.gateway.models import Models, Served
 from outrider.mesh.rpc import channel
 from outrider.v1.tokenizer_pb2 import DescribeTokenizerRequest
@@ -25,10 +26,14 @@ class Health(msgspec.Struct):
 
 
 class Ready(msgspec.Struct):
-    """What ``/readyz`` says, and ``/health`` and ``/ping``, which others call it."""
+    """What ``/readyz`` says, and ``/health`` and ``/ping``, which others call it.
+
+    Where streams cannot be recorded, it is ``degraded`` and the ``message`` says why.
+    """
 
     models: list[str]
-    status: Literal["ready"] = "ready"
+    status: Literal["ready", "degraded"] = "ready"
+    message: str | UnsetType = UNSET
 
 
 class Version(msgspec.Struct):

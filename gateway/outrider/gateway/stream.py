@@ -193,6 +193,8 @@ class TokenStream:
             self._on_cancelled(item.source, frame)
             return None
         if not self._tokens.fits(frame):
+            if item.source is Source.VERIFIER:
+                self._on_lacking()
             self.follow("gap")
             return None
         if item.source is Source.BUS and self._tokens.reaches(frame) and self._bus.connected:
@@ -235,6 +237,12 @@ class TokenStream:
         if self._member is None:
             self._lost = Unavailable("no verifier has the request")
         self.follow("resumed")
+
+    def _on_lacking(self) -> None:
+        """A verifier that took the request over from another has only what it made itself."""
+        if self._lost is None and self._member is not None:
+            self._verifiers.cancel(self.job, [self._member])
+            self._lost = Unavailable("the verifier lacks earlier tokens")
 
     def _on_cancelled(self, source: Source, frame: Frame) -> None:
         """A verifier that we left, or that shuts down, says that it cancelled: only who is followed counts.

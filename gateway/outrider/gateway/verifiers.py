@@ -43,7 +43,10 @@ _SUBMIT = "/outrider.v1.Verifier/Submit"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A tokenized request, as any verifier of its model can take it."""
+    """A tokenized request, as any verifier of its model can take it.
+
+    The verifier keeps the ``record`` of the stream of which it is a choice, where ``stream_id`` names one.
+    """
 
     request_id: str
     served: Served
@@ -55,6 +58,8 @@ class Job(msgspec.Struct, frozen=True):
     session: str = ""
     deadlines: Deadlines = Deadlines()
     coalesce: bool = False
+    stream_id: str = ""
+    record: bytes = b""
 
     @property
     def shareable(self) -> bool:
@@ -86,6 +91,8 @@ class Job(msgspec.Struct, frozen=True):
             lease_ms=round(lease_s * 1e3),
             ttft_ms=ttft_ms,
             timeout_ms=timeout_ms,
+            stream_id=self.stream_id,
+            record=self.record,
         )
 
 
@@ -191,6 +198,16 @@ class Verifiers:
         for address, message in asked.items():
             call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
             self._tasks.spawn(_quietly(call), "renew")
+
+    def recorded(self, requests: Iterable[tuple[str, str]]) -> None:
+        """Tells verifiers in the background that the broker has the records of ``requests``, each with its verifier."""
+        asked: dict[str, pb.RenewRequest] = {}
+        for request_id, instance in requests:
+            if (member := self.find(instance)) is not None:
+                asked.setdefault(member.address, pb.RenewRequest(lease_ms=1)).recorded.append(request_id)
+        for address, message in asked.items():
+            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
+            self._tasks.spawn(_quietly(call), "recorded")
 
     async def _offer(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """What ``member`` has against the request; it counts as ours from before the answer."""

@@ -9,6 +9,7 @@ from math import inf
 
 from outrider.models.sampling import Sampling
 from outrider.v1 import sampling_pb2, verifier_pb2
+from outrider.verifier.frame_log import Entry
 from outrider.verifier.parameters import Parameters, check, known
 from outrider.verifier.sequence import Request
 from outrider.wire.ids import unpack_ids
@@ -93,6 +94,18 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
     """How long the request lives without a renewal; 0 for ever."""
     check(message.lease_ms >= 0, "lease_ms", f"must be at least 0, not {message.lease_ms}")
     return message.lease_ms / 1e3
+
+
+def entry_of(message: verifier_pb2.SubmitRequest) -> Entry:
+    """What a gateway has to know to go on with the request: a `RecalledRequest`."""
+    recalled = verifier_pb2.RecalledRequest(
+        request_id=message.request_id,
+        record=message.record,
+        prompt=message.prompt,
+        sampling=message.sampling,
+        speculation=message.speculation,
+    )
+    return Entry(message.tenant, message.stream_id, recalled.SerializeToString())
 
 
 def _within(milliseconds: int, param: str) -> float:

@@ -22,9 +22,9 @@ from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.cached import Exchange
-from outrider.verifier.convert import lease_seconds, request_from_proto
+from outrider.verifier.convert import entry_of, lease_seconds, request_from_proto
 from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.frame_log import FrameLog
+from outrider.verifier.frame_log import Entry, FrameLog
 from outrider.verifier.leases import Leases
 from outrider.verifier.loop import EngineThread
 from outrider.verifier.metrics import Metrics
@@ -159,7 +159,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if message.sampling.HasField("grammar"):
             grammar = await asyncio.to_thread(self._target.grammars.compile, message.sampling.grammar)
             request = replace(request, grammar=grammar)
-        place = await self._queue(request, lease_s)
+        entry = entry_of(message) if message.stream_id else None
+        place = await self._queue(request, lease_s, entry)
         expected_ms = min(round(place.first_s * 1e3), _INT32)
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)
 
@@ -169,7 +170,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         async for _ in self._log.follow(request.id, 0):
             pass
 
-    async def _queue(self, request: Request, lease_s: float = 0.0) -> Queued:
+    async def _queue(self, request: Request, lease_s: float = 0.0, entry: Entry | None = None) -> Queued:
         """Has the engine take a request; `AlreadyExists` where the engine holds it.
 
         The engine's thread has the log opened and the lease granted, if and only if the engine takes the request: a
@@ -180,7 +181,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             if self._engine.holds(request.id):
                 raise AlreadyExists(f"request {request.id} is being served", param="request_id")
             place = self._engine.submit(request)
-            self._loop.call_soon_threadsafe(self._on_taken, request.id, lease_s)
+            self._loop.call_soon_threadsafe(self._on_taken, request.id, lease_s, entry)
             return place
 
         try:
@@ -189,15 +190,19 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._metrics.unmeetable()
             raise
 
-    def _on_taken(self, request_id: str, lease_s: float) -> None:
+    def _on_taken(self, request_id: str, lease_s: float, entry: Entry | None) -> None:
         """Runs before the request's first frame is published, and before its caller is answered."""
         self._log.open(request_id)
+        if entry is not None:
+            self._log.enter(request_id, entry)
         if lease_s:
             self._leases.grant(request_id, lease_s)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Ends a request."""
         request, reason = message.request_id, message.reason or None
+        if message.forget:
+            self._log.unenter(request)
         cancelled = await asyncio.wrap_future(self._thread.call(lambda: self._engine.cancel(request, reason)))
         return pb.CancelResponse(cancelled=cancelled)
 
@@ -205,6 +210,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Puts off the end of leases."""
         check(message.lease_ms >= 1, "lease_ms", f"must be at least 1, not {message.lease_ms}")
         self._leases.renew(message.request_ids, message.lease_ms / 1e3)
+        for request in message.recorded:
+            self._log.record(request)
         return pb.RenewResponse()
 
     def _on_expired(self, request_id: str) -> None:
@@ -218,9 +225,13 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         name, heartbeat_s = message.request_id, message.heartbeat_ms / 1e3
         check(heartbeat_s >= 0, "heartbeat_ms", f"must be at least 0, not {message.heartbeat_ms}")
         try:
-            async for frame in self._log.follow(name, message.from_index, heartbeat_s or None):
-                if frame is not None:
+            if message.so_far:
+                for frame in self._log.so_far(name, message.from_index):
                     yield pb.FollowResponse(frame=frame)
+                return
+            async for following in self._log.follow(name, message.from_index, heartbeat_s or None):
+                if following is not None:
+                    yield pb.FollowResponse(frame=following)
                 elif await self._held(name):
                     yield pb.FollowResponse(held=True)
                 elif self._log.running(name):
@@ -232,6 +243,15 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
     async def _held(self, request_id: str) -> bool:
         """Whether the engine has the request, by its own word; frames said before are in the log by then."""
         return await asyncio.wrap_future(self._thread.call(lambda: self._engine.holds(request_id)))
+
+    async def Recall(self, message: pb.RecallRequest, context: grpc.aio.ServicerContext) -> pb.RecallResponse:  # noqa: N802
+        """What is known of a stream's requests."""
+        recalled = pb.RecallResponse()
+        for data, running in self._log.entries(message.tenant, message.stream_id):
+            request = recalled.requests.add()
+            request.ParseFromString(data)
+            request.running = running
+        return recalled
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
         """The pages that are here."""

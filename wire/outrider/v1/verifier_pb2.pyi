@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms", "ttft_ms", "timeout_ms")
+    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms", "ttft_ms", "timeout_ms", "stream_id", "record")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,8 @@ class SubmitRequest(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     TTFT_MS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tenant: str
     prompt: bytes
@@ -31,7 +33,9 @@ class SubmitRequest(_message.Message):
     lease_ms: int
     ttft_ms: int
     timeout_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    stream_id: str
+    record: bytes
+    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., stream_id: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("queued_ahead", "instance", "expected_ttft_ms")
@@ -44,12 +48,14 @@ class SubmitResponse(_message.Message):
     def __init__(self, queued_ahead: _Optional[int] = ..., instance: _Optional[str] = ..., expected_ttft_ms: _Optional[int] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("request_id", "reason")
+    __slots__ = ("request_id", "reason", "forget")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     reason: str
-    def __init__(self, request_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    forget: bool
+    def __init__(self, request_id: _Optional[str] = ..., reason: _Optional[str] = ..., forget: _Optional[bool] = ...) -> None: ...
 
 class CancelResponse(_message.Message):
     __slots__ = ("cancelled",)
@@ -58,26 +64,30 @@ class CancelResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
-    __slots__ = ("request_ids", "lease_ms")
+    __slots__ = ("request_ids", "lease_ms", "recorded")
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
     request_ids: _containers.RepeatedScalarFieldContainer[str]
     lease_ms: int
-    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    recorded: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., lease_ms: _Optional[int] = ..., recorded: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("request_id", "from_index", "heartbeat_ms")
+    __slots__ = ("request_id", "from_index", "heartbeat_ms", "so_far")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    SO_FAR_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     from_index: int
     heartbeat_ms: int
-    def __init__(self, request_id: _Optional[str] = ..., from_index: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    so_far: bool
+    def __init__(self, request_id: _Optional[str] = ..., from_index: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., so_far: _Optional[bool] = ...) -> None: ...
 
 class FollowResponse(_message.Message):
     __slots__ = ("frame", "held")
@@ -86,6 +96,36 @@ class FollowResponse(_message.Message):
     frame: bytes
     held: bool
     def __init__(self, frame: _Optional[bytes] = ..., held: _Optional[bool] = ...) -> None: ...
+
+class RecallRequest(_message.Message):
+    __slots__ = ("tenant", "stream_id")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    stream_id: str
+    def __init__(self, tenant: _Optional[str] = ..., stream_id: _Optional[str] = ...) -> None: ...
+
+class RecallResponse(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[RecalledRequest]
+    def __init__(self, requests: _Optional[_Iterable[_Union[RecalledRequest, _Mapping]]] = ...) -> None: ...
+
+class RecalledRequest(_message.Message):
+    __slots__ = ("request_id", "running", "record", "prompt", "sampling", "speculation")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    SPECULATION_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    running: bool
+    record: bytes
+    prompt: bytes
+    sampling: _sampling_pb2.SamplingParams
+    speculation: _sampling_pb2.Speculation
+    def __init__(self, request_id: _Optional[str] = ..., running: _Optional[bool] = ..., record: _Optional[bytes] = ..., prompt: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ...) -> None: ...
 
 class PagesRequest(_message.Message):
     __slots__ = ("epoch",)

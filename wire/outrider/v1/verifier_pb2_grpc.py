@@ -54,6 +54,11 @@ class VerifierStub:
                 request_serializer=outrider_dot_v1_dot_verifier__pb2.FollowRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_verifier__pb2.FollowResponse.FromString,
                 _registered_method=True)
+        self.Recall = channel.unary_unary(
+                '/outrider.v1.Verifier/Recall',
+                request_serializer=outrider_dot_v1_dot_verifier__pb2.RecallRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_verifier__pb2.RecallResponse.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/outrider.v1.Verifier/Describe',
                 request_serializer=outrider_dot_v1_dot_verifier__pb2.DescribeRequest.SerializeToString,
@@ -104,6 +109,15 @@ class VerifierServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Recall(self, request, context):
+        """The requests of a stream that this verifier has or had lately, with what a gateway has to know to go on with them.
+        Kept as long as the requests' frames: for a while after the end, and longer while the broker has no record.
+        Requests of other tenants are not found. An unknown stream is no error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Describe(self, request, context):
         """The model served and its limits.
         """
@@ -141,6 +155,11 @@ def add_VerifierServicer_to_server(servicer, server):
                     servicer.Follow,
                     request_deserializer=outrider_dot_v1_dot_verifier__pb2.FollowRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_verifier__pb2.FollowResponse.SerializeToString,
+            ),
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=outrider_dot_v1_dot_verifier__pb2.RecallRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_verifier__pb2.RecallResponse.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -261,6 +280,33 @@ class Verifier:
             '/outrider.v1.Verifier/Follow',
             outrider_dot_v1_dot_verifier__pb2.FollowRequest.SerializeToString,
             outrider_dot_v1_dot_verifier__pb2.FollowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.Verifier/Recall',
+            outrider_dot_v1_dot_verifier__pb2.RecallRequest.SerializeToString,
+            outrider_dot_v1_dot_verifier__pb2.RecallResponse.FromString,
             options,
             channel_credentials,
             insecure,
