@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -27,7 +28,10 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{attack.name:24} {attack.what}" for attack in chosen))
         return 0
-    quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
+    try:
+        quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
     told.table(quiet, verdicts)
     if options.out:
         told.write(options.out, quiet, verdicts)
@@ -35,6 +39,9 @@ def main() -> int:
 
 
 async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdict]]:
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with running() as mesh, victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
         quiet, verdicts = await undisturbed(watched, quiet_s), list[Verdict]()
         for attack in chosen:
