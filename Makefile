@@ -6,7 +6,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract chaos typescript clients-check pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract chaos attack typescript clients-check pocket wheel clean
 
 setup: .venv/.installed
 
@@ -67,6 +67,9 @@ contract: dev
 
 chaos: dev
 	CHAOS_MINUTES=$(or $(MINUTES),2) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)
+
+attack: dev
+	$(BIN)/python -m outrider.loadtest.attack $(ARGS)
 
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts

@@ -1,14 +1,11 @@
-"""A mesh of nine processes, kept alive as `outrider up` does, and the dice that kill them."""
+"""A mesh of nine processes, kept alive as `outrider up` does, whose broker can be kept away."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 import signal
-import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,27 +17,67 @@ from outrider.cli.plan import Plan, make_plan
 from outrider.cli.supervisor import Supervisor
 from outrider.mesh.addresses import hold_port
 
+from tests.broker import Broker
+
 GATEWAYS = 3
 COUNTS = {"gateway": 1, "verifier": 2, "tokenizer": 2, "kvcache": 0}
 
 
-class Quiet:
-    """Hears what becomes of processes, and says nothing."""
+class Deaths:
+    """Hears what becomes of processes, and remembers those that nobody killed."""
+
+    def __init__(self) -> None:
+        self.killed: set[int] = set()
+        self.unasked: list[str] = []
 
     def ready(self, child: Child, address: str) -> None: ...
 
-    def died(self, child: Child, code: int, again_in_s: float) -> None: ...
+    def died(self, child: Child, code: int, again_in_s: float) -> None:
+        if child.pid not in self.killed:
+            self.unasked.append(f"{child.instance} ended by itself with {code}")
 
 
 class Nine:
-    """The running mesh: the gateways' ``urls``, and the keepers of all its processes."""
+    """The running mesh: the gateways' ``urls``, its ``broker``, and the keepers of all other processes."""
 
-    def __init__(self, supervisor: Supervisor, urls: list[str]) -> None:
-        self.supervisor, self.urls = supervisor, urls
+    def __init__(self, supervisor: Supervisor, urls: list[str], broker: Broker, deaths: Deaths) -> None:
+        self.supervisor, self.urls, self.broker, self.deaths = supervisor, urls, broker, deaths
+        self._stopped: set[int] = set()
 
     def alive(self) -> list[Keeper]:
-        """Those whose process runs, ready or not."""
-        return [keeper for keeper in self.supervisor.keepers if keeper.child and _runs(keeper.child.pid)]
+        """Those whose process runs and was not just killed, ready or not."""
+        keepers, killed = self.supervisor.keepers, self.deaths.killed
+        return [each for each in keepers if each.child and _runs(each.child.pid) and each.child.pid not in killed]
+
+    def serving(self) -> list[Keeper]:
+        """Verifiers that are ready and not stopped."""
+        return [
+            keeper
+            for keeper in self.alive()
+            if keeper.spec.kind == "verifier"
+            and keeper.child
+            and keeper.child.ready.is_set()
+            and keeper.child.pid not in self._stopped
+        ]
+
+    def kill(self, victim: Keeper) -> str:
+        """Ends a process as a crash would; its name."""
+        assert victim.child
+        self.deaths.killed.add(victim.child.pid)
+        victim.child.signal(signal.SIGKILL)
+        return _name(victim)
+
+    def stop(self, victim: Keeper) -> Child:
+        """Stops a process in mid-air."""
+        assert victim.child
+        self._stopped.add(victim.child.pid)
+        victim.child.signal(signal.SIGSTOP)
+        return victim.child
+
+    def go_on(self, child: Child) -> None:
+        """Ends `stop`."""
+        self._stopped.discard(child.pid)
+        child.signal(signal.SIGCONT)
 
     async def ready(self) -> None:
         """Returns when every gateway says that a completion would succeed."""
@@ -50,51 +87,32 @@ class Nine:
                     await asyncio.sleep(0.1)
 
 
-class Dice:
-    """Kills a process at a time, whichever; never the last verifier that is ready."""
-
-    def __init__(self, mesh: Nine, seed: int) -> None:
-        self._mesh, self._random = mesh, random.Random(seed)
-        self.killed: list[str] = []
-
-    async def roll(self, every_s: float) -> None:
-        """Kills one process every so many seconds, for ever."""
-        began = time.monotonic()
-        while True:
-            await asyncio.sleep(every_s)
-            self._kill(self._random.choice(self._mortal()), time.monotonic() - began)
-
-    def _mortal(self) -> list[Keeper]:
-        alive = self._mesh.alive()
-        serving = [each for each in alive if each.spec.kind == "verifier" and each.child and each.child.ready.is_set()]
-        return [each for each in alive if serving != [each]]
-
-    def _kill(self, victim: Keeper, at: float) -> None:
-        assert victim.child
-        state = "" if victim.child.ready.is_set() else ", not ready yet"
-        print(f"{at:6.1f} s: kill -9 {victim.spec.log.stem} ({victim.child.instance}{state})", flush=True)
-        os.kill(victim.child.pid, signal.SIGKILL)
-        self.killed.append(victim.spec.kind)
-
-
 @asynccontextmanager
 async def nine(logs: Path) -> AsyncIterator[Nine]:
     """2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS that stores on disk."""
-    plan, urls = _plan(logs)
-    supervisor = Supervisor(plan, Quiet())
+    broker = Broker("--jetstream", "--store_dir", str(logs / "nats"), "--log", str(logs / "nats.log"))
+    await asyncio.to_thread(broker.start)
+    deaths = Deaths()
+    plan, urls = _plan(logs, broker.url)
+    supervisor = Supervisor(plan, deaths)
     try:
         await supervisor.start()
-        mesh = Nine(supervisor, urls)
+        mesh = Nine(supervisor, urls, broker, deaths)
         await mesh.ready()
         watch = asyncio.create_task(supervisor.run())
-        yield mesh
-        watch.cancel()
+        try:
+            yield mesh
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
     finally:
         await supervisor.stop()
+        broker.kill()
 
 
-def _plan(logs: Path) -> tuple[Plan, list[str]]:
-    plan = make_plan(UpOptions(host="127.0.0.1", port=0, counts=COUNTS, proposers=1, log_dir=logs))
+def _plan(logs: Path, nats_url: str) -> tuple[Plan, list[str]]:
+    plan = make_plan(UpOptions(host="127.0.0.1", port=0, counts=COUNTS, proposers=1, log_dir=logs, nats_url=nats_url))
     first = next(spec for spec in plan.services if spec.kind == "gateway")
     gateways, urls = [], []
     for number in range(1, GATEWAYS + 1):
@@ -109,6 +127,11 @@ def _moved(spec: Spec, number: int, port: int, grpc_port: int) -> Spec:
     kept = [part for part in spec.command if not part.startswith(("--port=", "--grpc_port="))]
     command = [*kept, f"--port={port}", f"--grpc_port={grpc_port}"]
     return replace(spec, command=command, log=spec.log.with_name(f"gateway-{number}.log"))
+
+
+def _name(keeper: Keeper) -> str:
+    assert keeper.child
+    return f"{keeper.spec.log.stem} ({keeper.child.instance}{'' if keeper.child.ready.is_set() else ', not ready yet'})"
 
 
 def _runs(pid: int) -> bool:

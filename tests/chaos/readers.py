@@ -14,21 +14,22 @@ import httpx
 import msgspec
 from outrider_client import AsyncClient
 
+from tests.chaos.journeys import Journey
 from tests.chaos.questions import Question
 
 PATIENCE_S = 180.0
+"""Longer than any stream that hangs is watched."""
 
 
 @dataclass
 class Answer:
-    """What a stream said, for each choice and in all, and how often its reader had to come back."""
+    """What a stream said, for each choice and in all."""
 
     tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
     logprobs: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     finish: dict[int, str] = field(default_factory=dict)
     usage: tuple[int, ...] = ()
-    returns: int = field(default=0, compare=False)
     _first: dict[int, int] = field(default_factory=dict, compare=False)
 
     def take(self, chunk: dict[str, Any]) -> None:
@@ -50,22 +51,24 @@ class Answer:
             self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
 
 
-async def by_client(urls: list[str], question: Question, number: int) -> Answer:
+async def by_client(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
     """The answer as the Python client reads it; its user does nothing about what happens to the mesh."""
     answer, turned = Answer(), [*urls[number % len(urls) :], *urls[: number % len(urls)]]
     async with AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S) as client:
+        client._http.event_hooks = {"request": [journey.asks], "response": [journey.hears]}
         async with client.stream(**question.body) as stream:
             async for chunk in stream:
                 answer.take(msgspec.to_builtins(chunk))
-        answer.returns = client._gateways._place
+                journey.moved(stream.id)
     assert answer.usage, "the stream ended before its end"
     return answer
 
 
-async def by_hand(urls: list[str], question: Question, number: int) -> Answer:
+async def by_hand(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
     """The answer as a program reads it that speaks HTTP; every other one leaves it open whether its stream goes on."""
-    reader = _ByHand(urls, question, random.Random(number))
-    async with httpx.AsyncClient(timeout=20) as http:
+    reader = _ByHand(urls, question, random.Random(number), journey)
+    hooks = {"request": [journey.asks], "response": [journey.hears]}
+    async with httpx.AsyncClient(timeout=20, event_hooks=hooks) as http:
         while not reader.done:
             try:
                 await reader.connect(http)
@@ -76,8 +79,8 @@ async def by_hand(urls: list[str], question: Question, number: int) -> Answer:
 
 
 class _ByHand:
-    def __init__(self, urls: list[str], question: Question, draw: random.Random) -> None:
-        self._urls, self._question, self._draw = urls, question, draw
+    def __init__(self, urls: list[str], question: Question, draw: random.Random, journey: Journey) -> None:
+        self._urls, self._question, self._draw, self._journey = urls, question, draw, journey
         self._stay = {"x-outrider-on-disconnect": "continue"} if draw.random() < 0.5 else {}
         self._request = self._last = ""
         self._since = time.monotonic()
@@ -93,6 +96,7 @@ class _ByHand:
         async with asked as response:
             if response.status_code == 200:
                 self._request = self._request or response.headers["x-request-id"]
+                self._journey.request = self._request
                 await self._read(response)
             else:
                 await self._refused(response)
@@ -104,12 +108,11 @@ class _ByHand:
         if status == 404 and not self._last:
             self._request = ""
         elif status != 204:
-            assert status in (429, 503), (status, said)
+            assert status in (429, 502, 503, 504), (status, said)
         await self.pause()
 
     async def pause(self) -> None:
         assert time.monotonic() - self._since < PATIENCE_S, "nobody went on with the stream"
-        self.answer.returns += 1
         await asyncio.sleep(0.2)
 
     async def _read(self, response: httpx.Response) -> None:
@@ -124,6 +127,7 @@ class _ByHand:
 
     def _take(self, event: dict[bytes, bytes]) -> None:
         self._since = time.monotonic()
+        self._journey.moved(self._request)
         if event[b"data"] == b"[DONE]":
             self.done = self._last.endswith(":usage")
         elif b'"service_unavailable_error"' not in event[b"data"]:

@@ -102,7 +102,7 @@ def judge(latencies: dict[str, Latency], services: list[Service]) -> list[Bar]:
 async def _measure(options: argparse.Namespace) -> tuple[dict[str, Latency], list[Service]]:
     async with open_site(stores=True) as site:
         urls = await tenanted.start(site, ("gateway-1", "gateway-2"), max_running=_SLOTS, max_waiting=_QUEUE)
-        keys = await tenanted.put_on(site, {name: Limits(weight=weight) for name, weight in _WEIGHTS.items()})
+        keys = await tenanted.put_on(site.url, {name: Limits(weight=weight) for name, weight in _WEIGHTS.items()})
         crowds = {name: Crowd(name, key, list(urls.values())) for name, key in keys.items()}
         crowds["flooding"].urls = crowds["flooding"].urls[:1]
         latencies = await _latencies(options, crowds["polite"], crowds["flooding"])

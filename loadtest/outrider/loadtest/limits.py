@@ -109,7 +109,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, list[Window]]:
     }
     async with open_site(stores=True) as site:
         urls = await tenanted.start(site, list(_SKEW), drafters='["ngram"]')
-        keys = await tenanted.put_on(site, limits)
+        keys = await tenanted.put_on(site.url, limits)
         found: dict[str, list[Window]] = {}
         for doomed in (None, next(iter(_SKEW))):
             tenants = [Tenant(kind, getattr(options, kind), keys[kind], urls) for kind in limits]

@@ -22,10 +22,10 @@ async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict
     return {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
 
 
-async def put_on(site: Site, limits: dict[str, Limits]) -> dict[str, str]:
-    """Puts tenants with ``limits`` on; a key of each."""
+async def put_on(url: str, limits: dict[str, Limits]) -> dict[str, str]:
+    """Puts tenants with ``limits`` on at the NATS of that URL; a key of each."""
     bus = Bus()
-    await bus.connect(site.url, "loadtest", wait_s=10)
+    await bus.connect(url, "loadtest", wait_s=10)
     bucket, keys = Bucket(bus, BUCKET), {}
     await bucket.open()
     for name, limit in limits.items():

@@ -1,0 +1,68 @@
+"""Makes attacks on a mesh of one's own: `python -m outrider.loadtest.attack [NAME...]`.
+
+All are made in turn unless some are named. The exit code is 1 if one of them fails: if a process died that the attack
+does not kill itself, another tenant's stream was lost, altered or hung, a victim waited longer than it may, or the
+attacker was told what it should not be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from outrider.loadtest.attack import told, victims
+from outrider.loadtest.attack.making import ATTACKS, make, undisturbed
+from outrider.loadtest.attack.mesh import VICTIM, running
+from outrider.loadtest.attack.verdict import Attack, Pace, Verdict
+from outrider.mesh.telemetry import configure_logs
+
+
+def main() -> int:
+    """Makes the attacks, prints a line each and a table; 1 if one fails."""
+    options = _options()
+    configure_logs("error", "console")
+    chosen = [attack for attack in ATTACKS.values() if attack.name in (options.names or ATTACKS)]
+    if options.list:
+        print("\n".join(f"{attack.name:24} {attack.what}" for attack in chosen))
+        return 0
+    try:
+        quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
+    told.table(quiet, verdicts)
+    if options.out:
+        told.write(options.out, quiet, verdicts)
+    return int(not all(verdict.passed for verdict in verdicts))
+
+
+async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdict]]:
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with running() as mesh, victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
+        quiet, verdicts = await undisturbed(watched, quiet_s), list[Verdict]()
+        for attack in chosen:
+            verdicts.append(await make(mesh, watched, attack, quiet))
+            print(told.line(verdicts[-1]), flush=True)
+    return quiet, verdicts
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.attack", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of attacks; see --list")
+    parser.add_argument("--list", action="store_true", help="say what there is, and make none")
+    parser.add_argument("--quiet-s", type=float, default=10.0, help="seconds without an attack, to compare with")
+    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in ATTACKS]:
+        parser.error(f"there is no attack {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+    if options.quiet_s <= 0:
+        parser.error("--quiet-s must be above 0")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

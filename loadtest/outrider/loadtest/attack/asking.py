@@ -1,0 +1,118 @@
+"""How an attacker asks: bodies over HTTP, and bytes on a bare socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+from outrider.loadtest.attack.mesh import ATTACKER, Mesh
+from outrider.loadtest.attack.verdict import Log
+
+COMPLETIONS = "/v1/completions"
+_ANSWER_S = 60.0
+
+
+def body(**parameters: Any) -> bytes:
+    """A completion's body with ``parameters``."""
+    return msgspec.json.encode({"prompt": "def f(", "max_tokens": 32, "seed": 1, **parameters})
+
+
+def authorization(mesh: Mesh) -> dict[str, str]:
+    """The attacker's key as a header."""
+    return {"authorization": f"Bearer {mesh.keys[ATTACKER]}"}
+
+
+async def post(mesh: Mesh, gateway: int, data: bytes, log: Log, **headers: str) -> int:
+    """Posts a completion as the attacker; the status, 0 where no answer came, which is a problem."""
+    told = {"content-type": "application/json", **authorization(mesh), **headers}
+    try:
+        async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
+            answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=told)
+    except httpx.TransportError as error:
+        log.heard(type(error).__name__)
+        log.wrong(f"no answer: {type(error).__name__}")
+        return 0
+    log.heard(answer.status_code)
+    return answer.status_code
+
+
+async def refused(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str, **headers: str) -> None:
+    """Posts each of ``bodies`` to every gateway, one after the other; an answer that is not 4xx is a problem."""
+    for data in bodies:
+        for gateway in range(len(mesh.urls)):
+            status = await post(mesh, gateway, data, log, **headers)
+            if status and not 400 <= status < 500:
+                log.wrong(f"{what}: {status}, not 4xx")
+
+
+async def survived(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str) -> None:
+    """Posts all of ``bodies`` to every gateway at one time; an answer of 500 or above is a problem."""
+    asked = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
+    for status in await asyncio.gather(*asked):
+        if status >= 500:
+            log.wrong(f"{what}: {status}")
+
+
+class Connection:
+    """A bare connection to a gateway."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, data: bytes) -> bool:
+        """Whether ``data`` could be sent: the gateway may have closed the connection."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError:
+            return False
+        return not self._writer.is_closing() and not self._reader.at_eof()
+
+    async def status(self, seconds: float) -> str:
+        """The status that is told within so many seconds; ``closed`` or ``silence`` where there is none."""
+        try:
+            async with asyncio.timeout(seconds):
+                line = await self._reader.readline()
+        except TimeoutError:
+            return "silence"
+        except OSError:
+            return "closed"
+        return line.split()[1].decode() if len(line.split()) > 1 else "closed"
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Connection]:
+    """A connection to ``address``, a URL or host:port, until the block is left."""
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        yield Connection(reader, writer)
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def head(target: str, *headers: str, method: str = "POST", length: int | None = None) -> bytes:
+    """The head of a request without the line that ends it."""
+    lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *headers]
+    lines += [f"Content-Length: {length}"] if length is not None else []
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+async def drip(connection: Connection, data: bytes, every_s: float, until: float) -> bool:
+    """Sends a byte of ``data`` at a time over and over; whether the connection was still open at the end."""
+    place = 0
+    while time.monotonic() < until:
+        if not await connection.send(data[place % len(data) : place % len(data) + 1]):
+            return False
+        place += 1
+        await asyncio.sleep(every_s)
+    return True

@@ -1,0 +1,93 @@
+"""Rubbish at the gateways' doors for gRPC and NATS."""
+
+from __future__ import annotations
+
+import random
+
+import grpc
+import nats
+from outrider.loadtest.attack.asking import authorization, connected
+from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.verdict import Attack, Log
+
+_METHODS = ("Generate", "Complete", "Resume", "Cancel", "ListModels", "Tokenize", "Detokenize", "Nothing")
+_STREAMED = ("Generate", "Resume")
+_SUBJECTS = ("generate", "generate.pocket", "resume", "cancel", "models", "hello")
+_MESSAGES = 300
+_ANSWER_S = 20.0
+_BAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+
+
+def rubbish(draw: random.Random) -> bytes:
+    """Up to 4 kB of noise, or of JSON and messages that are cut short."""
+    noise = draw.randbytes(draw.choice((0, 1, 16, 400, 4096)))
+    beginnings = (b"", b"[" * 500, b'{"prompt": ', b'{"request_id": "', b"\x0a\xff\xff\xff\xff\x0f", b"PRI * HTTP/2.0")
+    return draw.choice(beginnings) + noise
+
+
+async def _grpc(mesh: Mesh, log: Log) -> None:
+    draw = random.Random(1)
+    for address in mesh.grpcs:
+        for _ in range(20):
+            await _noise(address, rubbish(draw))
+        async with grpc.aio.insecure_channel(address) as channel:
+            for _ in range(_MESSAGES // len(_METHODS)):
+                for method in _METHODS:
+                    await _call(mesh, channel, method, rubbish(draw), log)
+
+
+async def _noise(address: str, data: bytes) -> None:
+    """Bytes that are no HTTP/2."""
+    async with connected(address) as connection:
+        await connection.send(data)
+
+
+async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes, log: Log) -> None:
+    """Calls a method with bytes that are seldom a message; an error of the gateway's own is a problem."""
+    kind = channel.unary_stream if method in _STREAMED else channel.unary_unary
+    call = kind(f"/outrider.v1.Inference/{method}")
+    metadata = tuple(authorization(mesh).items())
+    try:
+        answer = call(data, metadata=metadata, timeout=_ANSWER_S)
+        if method in _STREAMED:
+            async for _ in answer:
+                pass
+        else:
+            await answer
+    except grpc.aio.AioRpcError as error:
+        log.heard(error.code().name)
+        if error.code() in _BAD and not _undecoded(str(error.details())):
+            log.wrong(f"{method} answered rubbish with {error.code().name}: {error.details()}")
+    else:
+        log.heard("OK")
+
+
+def _undecoded(details: str) -> bool:
+    """Whether gRPC itself says that the bytes are no message."""
+    return "DecodeError" in details or "deserializ" in details
+
+
+async def _nats(mesh: Mesh, log: Log) -> None:
+    draw, connection = random.Random(2), await nats.connect(mesh.broker.url)
+    headers = {"Authorization": authorization(mesh)["authorization"]}
+    try:
+        for number in range(_MESSAGES):
+            subject = f"outrider.v1.{_SUBJECTS[number % len(_SUBJECTS)]}"
+            asked = headers if number % 3 else {"Authorization": rubbish(draw).hex()[:500] or "-"}
+            try:
+                answer = await connection.request(subject, rubbish(draw), timeout=_ANSWER_S, headers=asked)
+            except nats.errors.TimeoutError:
+                log.wrong(f"{subject} did not answer")
+                continue
+            code = (answer.headers or {}).get("Nats-Service-Error-Code", "OK")
+            log.heard(code)
+            if code.startswith("5"):
+                log.wrong(f"{subject} answered rubbish with {code}")
+    finally:
+        await connection.close()
+
+
+ATTACKS = [
+    Attack("door-grpc", "Noise and broken messages at the gRPC doors.", _grpc, cheap=True),
+    Attack("door-nats", "Noise and broken messages at the NATS doors.", _nats, cheap=True),
+]

@@ -1,0 +1,89 @@
+"""Grammars that are deep, long, large or slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outrider.loadtest.attack.asking import body, survived
+from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.verdict import Attack, Log
+
+
+def _schema(schema: dict[str, Any]) -> bytes:
+    return body(structured_outputs={"json": schema})
+
+
+def chain(links: int) -> dict[str, Any]:
+    """A JSON Schema whose definition 0 has a property of definition 1, and so on."""
+    definitions: dict[str, Any] = {
+        f"d{n}": {"type": "object", "properties": {"next": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(links)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": definitions | {f"d{links}": {"type": "string"}}}
+
+
+def rules(count: int) -> str:
+    """A Lark grammar whose rule 0 is rule 1 in brackets, and so on."""
+    lines = ["start: r0", *(f'r{n}: "(" r{n + 1} ")"' for n in range(count)), f'r{count}: "a"']
+    return "\n".join(lines)
+
+
+_NESTS = {
+    "arrays": ('{"type": "array", "items": ', "}"),
+    "objects": ('{"type": "object", "required": ["a"], "properties": {"a": ', "}}"),
+    "alternatives": ('{"anyOf": [{"type": "string"}, ', "]}"),
+}
+
+
+def nested(depth: int, kind: str) -> bytes:
+    """A body with a schema of arrays, objects or alternatives so deep in one another."""
+    opening, closing = _NESTS[kind]
+    schema = opening * depth + '{"type": "integer"}' + closing * depth
+    return f'{{"prompt": "a", "max_tokens": 16, "structured_outputs": {{"json": {schema}}}}}'.encode()
+
+
+async def _refs(mesh: Mesh, log: Log) -> None:
+    await survived(mesh, [_schema(chain(1000))], log, "a chain of 1,000 definitions")
+
+
+async def _lark(mesh: Mesh, log: Log) -> None:
+    await survived(mesh, [body(structured_outputs={"grammar": rules(4000)})], log, "a chain of 4,000 rules")
+
+
+async def _repeats(mesh: Mesh, log: Log) -> None:
+    patterns = ["a{1000000}", "(a{1000}){1000}", "((a{100}){100}){100}", "[a-z]{0,100000}", "(ab|cd){1,200000}"]
+    await survived(mesh, [body(structured_outputs={"regex": each}) for each in patterns], log, "a repeat")
+
+
+async def _nested(mesh: Mesh, log: Log) -> None:
+    depths = 200, 2000
+    patterns = ["(" * depth + "a" + ")" * depth for depth in (1000, 50_000)]
+    bodies = [nested(depth, kind) for depth in depths for kind in _NESTS]
+    bodies += [body(structured_outputs={"regex": each}) for each in patterns]
+    await survived(mesh, bodies, log, "deep nesting")
+
+
+async def _enums(mesh: Mesh, log: Log) -> None:
+    few, many = ([f"choice number {number}" for number in range(count)] for count in (8_000, 200_000))
+    bodies = [_schema({"enum": few}), _schema({"enum": many})]
+    bodies += [body(structured_outputs={"choice": few}), body(structured_outputs={"choice": many})]
+    await survived(mesh, bodies, log, "a large enum")
+
+
+async def _ambiguous(mesh: Mesh, log: Log) -> None:
+    grammars = [
+        "start: s\ns: s s s | s s | LETTER\nLETTER: /[a-z \\n(),:=]/",
+        "start: (a | b | c)*\na: X*\nb: X* X*\nc: a b | b a\nX: /[a-z ]/",
+        "start: /(.|\\n)*/ x /(.|\\n)*/ x /(.|\\n)*/\nx: /[a-z]*/ /[a-z]*/",
+    ]
+    bodies = [body(structured_outputs={"grammar": each}, max_tokens=300, temperature=1.0) for each in grammars]
+    await survived(mesh, bodies * 4, log, "an ambiguous grammar")
+
+
+ATTACKS = [
+    Attack("grammar-refs", "A JSON Schema with 1,000 definitions, each of which names the next.", _refs, cheap=True),
+    Attack("grammar-lark", "A Lark grammar of 4,000 rules, each of which names the next.", _lark, cheap=True),
+    Attack("grammar-repeats", "Patterns such as a{1000000}.", _repeats),
+    Attack("grammar-nested", "Schemas and patterns that are nested up to 50,000 deep.", _nested),
+    Attack("grammar-enums", "Enums of 8,000 and of 200,000 texts.", _enums),
+    Attack("grammar-ambiguous", "Grammars by which a text can be read in very many ways.", _ambiguous),
+]

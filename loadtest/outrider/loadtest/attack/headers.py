@@ -1,0 +1,99 @@
+"""Requests that are too long, too many or too slow before their body has come. None needs a key but the last."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from outrider.loadtest.attack.asking import COMPLETIONS, Connection, authorization, connected, drip, head
+from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.verdict import Attack, Log
+
+_PIECE = b"a" * (64 << 10)
+_ANSWER_S = 20.0
+_SLOW = 100
+"""Connections that are slow, at each gateway."""
+_DRIP_S = 20.0
+"""Longer than a head may take."""
+
+
+async def _pour(connection: Connection, total: int) -> int:
+    """Sends up to ``total`` bytes; how many the gateway took before it closed the connection."""
+    for sent in range(0, total, len(_PIECE)):
+        if not await connection.send(_PIECE):
+            return sent
+    return total
+
+
+async def _endless(mesh: Mesh, log: Log, beginning: bytes, total: int, what: str) -> None:
+    """A head that goes on for ``total`` bytes; it is a problem if the gateway takes all of them."""
+    async with connected(mesh.urls[0]) as connection:
+        await connection.send(beginning)
+        sent = await _pour(connection, total)
+        log.heard(await connection.status(1.0 if sent < total else _ANSWER_S))
+        if sent == total:
+            log.wrong(f"the gateway took {what} of {total >> 20} MiB")
+
+
+async def _unterminated(mesh: Mesh, log: Log) -> None:
+    await _endless(mesh, log, head("/healthz", method="GET") + b"X-Long: ", 64 << 20, "a header")
+
+
+async def _target(mesh: Mesh, log: Log) -> None:
+    await _endless(mesh, log, b"GET /healthz?", 16 << 20, "a target")
+
+
+async def _many(mesh: Mesh, log: Log) -> None:
+    lines = [f"X-{number}: {number}" for number in range(10_000)]
+    for url in mesh.urls:
+        async with connected(url) as connection:
+            await connection.send(head("/healthz", *lines, method="GET") + b"\r\n")
+            status = await connection.status(_ANSWER_S)
+        log.heard(status)
+        if not status.startswith("4") and status != "closed":
+            log.wrong(f"10,000 headers: {status}, not 4xx")
+
+
+async def _slowly(mesh: Mesh, log: Log, send: Callable[[Connection], Awaitable[bool]]) -> int:
+    """Many connections at each gateway on which ``send`` goes on, and tells whether it could: how many stayed open."""
+
+    async def one(url: str) -> bool:
+        async with connected(url) as connection:
+            return await send(connection)
+
+    stayed = await asyncio.gather(*(one(url) for url in mesh.urls for _ in range(_SLOW)))
+    for each in stayed:
+        log.heard("still open" if each else "closed")
+    return sum(stayed)
+
+
+async def _drip_head(mesh: Mesh, log: Log) -> None:
+    until = time.monotonic() + _DRIP_S
+
+    async def send(connection: Connection) -> bool:
+        await connection.send(head(COMPLETIONS) + b"X-Slow: ")
+        return await drip(connection, b"a", 0.25, until)
+
+    if stayed := await _slowly(mesh, log, send):
+        log.wrong(f"{stayed} heads had not come after {_DRIP_S:g} s, and their connections were open")
+
+
+async def _drip_body(mesh: Mesh, log: Log) -> None:
+    until = time.monotonic() + _DRIP_S
+    key = f"Authorization: {authorization(mesh)['authorization']}"
+
+    async def send(connection: Connection) -> bool:
+        await connection.send(head(COMPLETIONS, key, length=1 << 20) + b'\r\n{"prompt": "')
+        return await drip(connection, b"a", 0.25, until)
+
+    await _slowly(mesh, log, send)
+
+
+ATTACKS = [
+    Attack("header-endless", "A header of 64 MiB that does not end.", _unterminated, cheap=True),
+    Attack("header-target", "A target of 16 MiB.", _target, cheap=True),
+    Attack("header-many", "10,000 headers.", _many, cheap=True),
+    Attack("header-slow", "200 connections that send four bytes of a header a second.", _drip_head),
+    Attack("body-slow", "200 connections that send four bytes of a body a second.", _drip_body),
+]

@@ -1,0 +1,165 @@
+"""One streamed completion, read to its end: whoever reads it comes back, at the next gateway, when it breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import msgspec
+
+PATIENCE_S = 60.0
+"""A stream of which nothing is heard for so long hangs."""
+SILENCE_S = 10.0
+"""A connection of which nothing is heard for so long is given up."""
+_AGAIN_S = 0.2
+
+
+class Story(msgspec.Struct):
+    """What became of a stream. Times are of `time.monotonic`, which all processes of a machine share.
+
+    Attributes:
+        began: when it was asked for.
+        ended: when it came to its end, or was given up.
+        arrivals: when tokens came, and how many.
+        answer: tokens, text, reason and usage: the same for the same question.
+        outcome: ``whole``, ``lost`` or ``hung``; who knows the right answer makes it ``altered``.
+        why: what was lost, in words.
+        returns: how often its reader came back.
+        refused: how often it was not taken, with a status that asks to try again.
+    """
+
+    number: int
+    began: float
+    ended: float = 0.0
+    arrivals: list[tuple[float, int]] = []
+    answer: list[Any] = []
+    outcome: str = ""
+    why: str = ""
+    request: str = ""
+    returns: int = 0
+    refused: int = 0
+
+
+class Lost(Exception):
+    """The stream cannot be had any more; the message says what the gateway said."""
+
+
+def client() -> httpx.AsyncClient:
+    """A client for any number of readers."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    return httpx.AsyncClient(timeout=httpx.Timeout(SILENCE_S), limits=limits, trust_env=False)
+
+
+async def read(http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dict[str, Any], number: int) -> Story:
+    """The story of the question ``body``, asked with ``key`` of the ``number``-th gateway first."""
+    reader = _Reader(urls, key, body, number)
+    try:
+        async with asyncio.timeout(None) as patience:
+            reader.patience = patience
+            reader.progress()
+            await reader.run(http)
+        reader.story.outcome = "whole"
+    except Lost as error:
+        reader.story.outcome, reader.story.why = "lost", str(error)
+    except TimeoutError:
+        reader.story.outcome, reader.story.why = "hung", f"nothing for {PATIENCE_S:g} s; {reader.last_said}"
+    reader.story.ended = time.monotonic()
+    reader.story.answer = [reader.tokens, reader.text, reader.finish, reader.usage]
+    return reader.story
+
+
+class _Reader:
+    def __init__(self, urls: Sequence[str], key: str, body: dict[str, Any], number: int) -> None:
+        self._urls, self._key, self._turn = urls, key, number
+        told = {"stream": True, "return_tokens": True, "stream_options": {"include_usage": True}}
+        self._body = body | told
+        self.story = Story(number, time.monotonic())
+        self.patience: asyncio.Timeout
+        self.last_said = "no gateway answered"
+        self._last = ""
+        self._done = False
+        self.tokens: list[int] = []
+        self.text, self.finish = "", ""
+        self.usage: list[int] = []
+
+    def progress(self) -> None:
+        """The stream goes on, so patience begins anew."""
+        self.patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_S)
+
+    async def run(self, http: httpx.AsyncClient) -> None:
+        while not self._done:
+            try:
+                await self._connect(http)
+            except httpx.TransportError as error:
+                self.last_said = f"{type(error).__name__} at gateway {self._turn % len(self._urls)}"
+            if not self._done:
+                self.story.returns += 1
+                self._turn += 1
+                await asyncio.sleep(_AGAIN_S)
+        if not self.usage:
+            raise Lost("the stream ended before its end")
+
+    async def _connect(self, http: httpx.AsyncClient) -> None:
+        url, headers = self._urls[self._turn % len(self._urls)], {"authorization": f"Bearer {self._key}"}
+        request = self.story.request
+        if request:
+            headers |= {"last-event-id": self._last} if self._last else {}
+            asked = http.stream("GET", f"{url}/v1/streams/{request}", headers=headers)
+        else:
+            headers |= {"x-outrider-on-disconnect": "continue"}
+            asked = http.stream("POST", f"{url}/v1/completions", json=self._body, headers=headers)
+        async with asked as response:
+            if response.status_code == 200:
+                self.story.request = request or response.headers["x-request-id"]
+                await self._listen(response)
+            else:
+                self._refused(response.status_code, (await response.aread()).decode(errors="replace"), bool(request))
+
+    def _refused(self, status: int, said: str, known: bool) -> None:
+        """A stream that no gateway has heard of, and of which nothing was heard, is asked for anew."""
+        self.last_said = f"{status} {said}"
+        if known and status == 404 and not self._last:
+            self.story.request = ""
+        elif known and status == 204:
+            self._done = True
+        elif status not in (429, 502, 503, 504):
+            raise Lost(f"{status} {said}")
+        elif not known:
+            self.story.refused += 1
+
+    async def _listen(self, response: httpx.Response) -> None:
+        self.last_said = "the stream is silent"
+        waiting = b""
+        async for data in response.aiter_bytes():
+            *events, waiting = (waiting + data).split(b"\n\n")
+            for event in events:
+                self._take(dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line))
+                if self._done:
+                    return
+        raise httpx.RemoteProtocolError("the stream broke off")
+
+    def _take(self, event: dict[bytes, bytes]) -> None:
+        if event[b"data"] == b"[DONE]":
+            self._done = True
+        elif b'"service_unavailable_error"' in event[b"data"]:
+            self.last_said = event[b"data"].decode()
+        else:
+            self._add(json.loads(event[b"data"]))
+        self._last = event[b"id"].decode() if b"id" in event else self._last
+
+    def _add(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("error"):
+            raise Lost(str(chunk["error"]))
+        for choice in chunk["choices"]:
+            new = chunk["outrider"]["tokens"]
+            self.tokens += new
+            self.text += choice["text"]
+            self.finish = choice["finish_reason"] or self.finish
+            self.story.arrivals.append((time.monotonic(), len(new)))
+            self.progress()
+        if usage := chunk.get("usage"):
+            self.usage = [usage["prompt_tokens"], usage["completion_tokens"]]

@@ -1,0 +1,156 @@
+"""An attack, and what is to be said of one that was made."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.reader import Story
+from outrider.loadtest.attack.watch import Seen
+
+OUTCOMES = ("lost", "hung", "altered")
+STALL_S = 8.0
+"""What a victim may wait for its next token while nobody is killed."""
+KILLED_STALL_S = 30.0
+"""The same where the attack kills those who serve, who have to be started again."""
+TIMES_QUIET = 4.0
+"""A victim may wait so many times its longest undisturbed stall, where that is more: a machine may be slow."""
+GROWTH_MIB = 512.0
+"""What the processes of one kind may take more of memory, together."""
+
+
+class Log:
+    """What the attacker was told, how often, and what should have been otherwise."""
+
+    def __init__(self) -> None:
+        self.told = Counter[str]()
+        self.problems = Counter[str]()
+
+    def heard(self, answer: object) -> None:
+        """Takes note of an answer."""
+        self.told[str(answer)] += 1
+
+    def wrong(self, problem: str) -> None:
+        """Takes note of what should not be."""
+        self.problems[problem] += 1
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Something that a client may do to a mesh.
+
+    Attributes:
+        what: it in a sentence.
+        kills: kinds of processes that the attack itself ends.
+        stall_s: what a victim may have to wait for its next token, in seconds.
+        refused: whether victims may be told to try again.
+        most_s: seconds after which the attack is broken off, which is a problem.
+        cheap: whether it takes seconds.
+    """
+
+    name: str
+    what: str
+    run: Callable[[Mesh, Log], Awaitable[None]]
+    kills: frozenset[str] = field(default_factory=frozenset)
+    stall_s: float = STALL_S
+    refused: bool = False
+    most_s: float = 120.0
+    cheap: bool = False
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How tokens came to the victims; times in seconds. The longest stall counts the wait for the first token too."""
+
+    streams: int
+    tokens: int
+    p50_s: float
+    p99_s: float
+    stall_s: float
+
+    @classmethod
+    def of(cls, stories: Iterable[Story], began: float, ended: float) -> Pace:
+        """The pace of ``stories`` from ``began`` to ``ended``."""
+        told = list(stories)
+        each = [gap for story in told for gap in _between_tokens(story) if began <= gap[0] <= ended]
+        stalls = [stall for story in told for at, stall in _stalls(story) if at >= began]
+        times = sorted(seconds for _, seconds in each)
+        middle = statistics.median(times) if times else float("nan")
+        last = times[min(len(times) - 1, int(0.99 * len(times)))] if times else float("nan")
+        return cls(len(told), len(times), middle, last, max(stalls, default=0.0))
+
+
+def _between_tokens(story: Story) -> list[tuple[float, float]]:
+    """When each token behind the first came, and seconds for it: an event's tokens share its time."""
+    pairs = pairwise(story.arrivals)
+    return [(at, (at - before) / count) for (before, _), (at, count) in pairs for _ in range(count)]
+
+
+def _stalls(story: Story) -> list[tuple[float, float]]:
+    """When each wait was over, from the asking to the end, and how long it was."""
+    times = [story.began, *(at for at, _ in story.arrivals), story.ended]
+    return [(at, at - before) for before, at in pairwise(times)]
+
+
+class Verdict(msgspec.Struct):
+    """What an attack did to others. ``recovered_s`` is from its end until every victim had a whole stream anew."""
+
+    name: str
+    what: str
+    seconds: float
+    told: dict[str, int]
+    undisturbed: Pace
+    pace: Pace
+    outcomes: dict[str, int]
+    refused: int
+    returns: int
+    failures: list[str]
+    processes: Seen
+    recovered_s: float
+    stall_bound_s: float
+    wrong: list[str] = []
+    slow: list[str] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong, and no victim waited longer than it may."""
+        return not self.wrong and not self.slow
+
+
+def judge(attack: Attack, log: Log, seen: Seen, stories: list[Story], span: tuple[float, float, float],
+          undisturbed: Pace) -> Verdict:  # fmt: skip
+    """The verdict. ``span`` is when the attack began, when it ended, and when all victims were served again."""
+    began, ended, settled = span
+    outcomes = Counter(story.outcome for story in stories)
+    verdict = Verdict(
+        name=attack.name,
+        what=attack.what,
+        seconds=ended - began,
+        told=dict(log.told),
+        undisturbed=undisturbed,
+        pace=Pace.of(stories, began, settled),
+        outcomes=dict(outcomes),
+        refused=sum(story.refused for story in stories),
+        returns=sum(story.returns for story in stories),
+        failures=[f"{s.request or s.number}: {s.outcome}, {s.why}" for s in stories if s.outcome in OUTCOMES],
+        processes=seen,
+        recovered_s=settled - ended,
+        stall_bound_s=max(attack.stall_s, TIMES_QUIET * undisturbed.stall_s),
+    )
+    verdict.wrong = [*_wrong(attack, verdict), *(f"{count} times {what}" for what, count in log.problems.items())]
+    if verdict.pace.stall_s > verdict.stall_bound_s:
+        verdict.slow = [f"a victim waited {verdict.pace.stall_s:.1f} s, over {verdict.stall_bound_s:.1f} s"]
+    return verdict
+
+
+def _wrong(attack: Attack, verdict: Verdict) -> list[str]:
+    seen = verdict.processes
+    wrong = [f"{count} {kind} died" for kind, count in seen.died.items() if kind not in attack.kills]
+    wrong += [f"{verdict.outcomes[each]} streams {each}" for each in OUTCOMES if each in verdict.outcomes]
+    wrong += [f"victims were refused {verdict.refused} times"] if verdict.refused and not attack.refused else []
+    grown = {kind: mib for kind, mib in seen.grew_mib.items() if mib > GROWTH_MIB}
+    return wrong + [f"{kind} grew by {mib:.0f} MiB, over {GROWTH_MIB:g}" for kind, mib in grown.items()]

@@ -1,0 +1,83 @@
+"""Which processes of a mesh end while one looks, and how much memory they take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from outrider.loadtest.attack.mesh import Mesh
+
+KINDS = ("gateway", "verifier", "tokenizer", "nats")
+_EVERY_S = 0.1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Seen(msgspec.Struct):
+    """Process ids of each kind before and after, how many ended, and MiB that all of a kind took more, at most."""
+
+    before: dict[str, list[int]] = {}
+    after: dict[str, list[int]] = {}
+    died: dict[str, int] = {}
+    grew_mib: dict[str, float] = {}
+
+
+class Watch:
+    """Looks at the processes ten times a second."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh, self._died = mesh, Counter[str]()
+        self._alive = self._pids()
+        self._at_first, self._most = self._memory(), self._memory()
+        self.seen = Seen(before=self._alive)
+
+    def look(self) -> None:
+        """Notes who is gone, and the memory of those who are there."""
+        now = self._pids()
+        for kind in KINDS:
+            self._died[kind] += len(set(self._alive[kind]) - set(now[kind]))
+        self._alive = now
+        self._most = {kind: max(self._most[kind], taken) for kind, taken in self._memory().items()}
+
+    def conclude(self) -> None:
+        """Fills in what was seen."""
+        self.look()
+        self.seen.after, self.seen.died = self._alive, {kind: count for kind, count in self._died.items() if count}
+        self.seen.grew_mib = {kind: (self._most[kind] - self._at_first[kind]) / (1 << 20) for kind in KINDS}
+
+    def _pids(self) -> dict[str, list[int]]:
+        return {kind: self._mesh.pids(kind) for kind in KINDS}
+
+    def _memory(self) -> dict[str, int]:
+        return {kind: sum(_resident(pid) for pid in pids) for kind, pids in self._alive.items()}
+
+
+@asynccontextmanager
+async def watching(mesh: Mesh) -> AsyncIterator[Seen]:
+    """What is seen until the block is left; it is complete then."""
+    watch = Watch(mesh)
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            watch.look()
+
+    task = asyncio.create_task(look())
+    try:
+        yield watch.seen
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        watch.conclude()
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process takes; 0 if it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return 0

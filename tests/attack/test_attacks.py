@@ -1,0 +1,56 @@
+"""The attacks that take seconds, on a mesh of real processes. What others wait is told, not asserted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from outrider.loadtest.attack import told, victims
+from outrider.loadtest.attack.making import ATTACKS, make, undisturbed
+from outrider.loadtest.attack.mesh import VICTIM, Mesh, running
+from outrider.loadtest.attack.verdict import Attack, Log, Verdict
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    with asyncio.Runner() as runner:
+        yield runner.get_loop()
+
+
+@pytest.fixture(scope="module")
+def mesh(loop: asyncio.AbstractEventLoop) -> Iterator[Mesh]:
+    mesh = running()
+    yield loop.run_until_complete(mesh.__aenter__())
+    loop.run_until_complete(mesh.__aexit__(None, None, None))
+
+
+async def made(mesh: Mesh, attack: Attack) -> Verdict:
+    """The verdict, told as `make attack` does."""
+    async with victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
+        verdict = await make(mesh, watched, attack, await undisturbed(watched, 1.0))
+    print(told.line(verdict), flush=True)
+    return verdict
+
+
+@pytest.mark.parametrize("name", [attack.name for attack in ATTACKS.values() if attack.cheap])
+def test_others_notice_nothing_of(name: str, mesh: Mesh, loop: asyncio.AbstractEventLoop) -> None:
+    verdict = loop.run_until_complete(made(mesh, ATTACKS[name]))
+    assert not verdict.wrong, told.line(verdict)
+    assert verdict.outcomes["whole"] >= victims.CLIENTS
+
+
+def test_an_attack_that_kills_a_verifier_is_told_from_one_that_does_not(
+    mesh: Mesh, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def murder(mesh: Mesh, log: Log) -> None:
+        os.kill(mesh.pids("verifier")[0], signal.SIGKILL)
+
+    verdict = loop.run_until_complete(made(mesh, Attack("murder", "A verifier is killed.", murder)))
+    assert "1 verifier died" in verdict.wrong
+    assert not set(verdict.outcomes) - {"whole"}
+    assert verdict.processes.before["verifier"] != verdict.processes.after["verifier"]

@@ -1,0 +1,106 @@
+"""What became of each stream: its reader tells, and who sees when verifiers serve."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+
+_LOOK_S = 0.02
+
+
+@dataclass
+class Journey:
+    """One stream. Times are of `time.monotonic`. ``refused`` has each POST that was not taken: when, and the status."""
+
+    number: int
+    began: float
+    progress: float
+    journeys: Journeys
+    ended: float = 0.0
+    request: str = ""
+    outcome: str = ""
+    why: str = ""
+    returns: int = 0
+    refused: list[tuple[float, float, int]] = field(default_factory=list)
+
+    def moved(self, request: str) -> None:
+        """Something of the stream was read."""
+        self.progress, self.request = time.monotonic(), request
+        self.journeys.progressed.set()
+
+    def came_back(self) -> None:
+        """The reader asks again for what broke off."""
+        self.returns += 1
+        self.journeys.returned.set()
+
+    async def asks(self, request: httpx.Request) -> None:
+        """For httpx: a request is sent."""
+        request.extensions["sent"] = time.monotonic()
+        if request.method == "POST":
+            self.journeys.asked.set()
+
+    async def hears(self, response: httpx.Response) -> None:
+        """For httpx: the head of an answer is there."""
+        request = response.request
+        if request.method == "POST" and response.status_code != 200:
+            self.refused.append((request.extensions["sent"], time.monotonic(), response.status_code))
+
+
+class Journeys:
+    """All of them; ``asked``, ``returned`` and ``progressed`` are set whenever a reader does so, or reads something.
+
+    A stream hangs that has made no progress for ``hung_s`` seconds while a verifier served all the time.
+    """
+
+    def __init__(self, serves: Callable[[], bool], hung_s: float) -> None:
+        self.all: list[Journey] = []
+        self.asked, self.returned, self.progressed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._serves, self._hung_s = serves, hung_s
+        self._outages: list[list[float]] = []
+        self._reading: dict[int, tuple[Journey, asyncio.Task[object]]] = {}
+
+    def begin(self, number: int) -> Journey:
+        """The journey of question ``number``, read by the task that calls."""
+        now, task = time.monotonic(), asyncio.current_task()
+        journey = Journey(number, now, now, self)
+        assert task
+        self.all.append(journey)
+        self._reading[id(journey)] = journey, task
+        return journey
+
+    def end(self, journey: Journey, outcome: str, why: str = "") -> None:
+        """Takes note of its end, but for one that hung."""
+        del self._reading[id(journey)]
+        journey.ended = time.monotonic()
+        if not journey.outcome:
+            journey.outcome, journey.why = outcome, why
+
+    async def watch(self) -> None:
+        """Notes when nobody serves, and ends readers whose stream hangs, for ever."""
+        outage: list[float] | None = None
+        while True:
+            now = time.monotonic()
+            if self._serves():
+                outage = None
+                self._end_hung(now)
+            elif outage is None:
+                outage = [now, now]
+                self._outages.append(outage)
+            else:
+                outage[1] = now
+            await asyncio.sleep(_LOOK_S)
+
+    def _end_hung(self, now: float) -> None:
+        last = self._outages[-1][1] if self._outages else 0.0
+        for journey, task in self._reading.values():
+            if not journey.outcome and now - max(journey.progress, last) > self._hung_s:
+                journey.outcome, journey.why = "hung", f"nothing for {now - journey.progress:.0f} s"
+                task.cancel()
+
+    def served(self, began: float, ended: float) -> bool:
+        """Whether a verifier served all the time between the two."""
+        return not any(start <= ended and stop >= began for start, stop in self._outages)
