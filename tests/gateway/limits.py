@@ -71,7 +71,7 @@ async def drain(store: LimitStore, demand: Demand) -> int:
 
 async def eventually_answers(store: LimitStore) -> None:
     """Returns when the store's broker is back."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await store.reserve([tokens(token_hex(4), 1)])

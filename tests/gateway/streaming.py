@@ -64,7 +64,7 @@ async def spare(mesh: Stack) -> None:
 
 async def holder(registry: Registry, request: str) -> str:
     """The verifier that has a request."""
-    for member in await registry.wait_for("verifier", bool, 10):
+    for member in await registry.wait_for("verifier", bool, 240):
         call = VerifierStub(channel(member.address)).Follow(pb.FollowRequest(request_id=request))
         try:
             await call.read()

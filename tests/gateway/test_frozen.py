@@ -114,7 +114,7 @@ async def served_by(mesh: Stack) -> str:
 
 
 async def eventually_served_by(mesh: Stack, instance: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await served_by(mesh) != instance:
             await asyncio.sleep(0.05)
 

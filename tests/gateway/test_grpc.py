@@ -218,7 +218,7 @@ async def test_what_only_grpc_can_say_wrong_is_refused_too(
 
 
 async def _started(registry: Registry, request: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with suppress(AssertionError):
                 await holder(registry, request)

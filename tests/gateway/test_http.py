@@ -250,7 +250,7 @@ async def test_health_readiness_and_metrics_are_told(http: httpx.AsyncClient) ->
 async def test_a_trace_goes_on_from_the_client_to_the_services(shared: Stack, registry: Registry) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     traced = shared.add("gateway", port=0, instance="traced", trace_exporter="console")
-    members = await registry.wait_for("gateway", lambda all_: any(m.instance == "traced" for m in all_), 30)
+    members = await registry.wait_for("gateway", lambda all_: any(m.instance == "traced" for m in all_), 240)
     port = next(member.status["http_port"] for member in members if member.instance == "traced")
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
         headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
@@ -262,7 +262,7 @@ async def test_a_trace_goes_on_from_the_client_to_the_services(shared: Stack, re
 
 
 async def _finish(registry: Registry, request_id: str) -> Finish | None:
-    members = await registry.wait_for("verifier", bool, 10)
+    members = await registry.wait_for("verifier", bool, 240)
     call = VerifierStub(channel(members[0].address)).Follow(pb.FollowRequest(request_id=request_id))
     frames = [decode_frame(response.frame) async for response in call]
     return frames[-1].finish

@@ -44,7 +44,7 @@ async def flights(streaming: Stack) -> AsyncIterator[Flights]:
     await bus.connect(streaming.broker.url, "test", wait_s=10)
     registry = Registry(bus, "gateway", "doorless", tasks=tasks)
     await registry.start()
-    await registry.wait_for("verifier", bool, 10)
+    await registry.wait_for("verifier", bool, 240)
     made = Flights(Mesh("doorless", settings, bus, Server(), registry, Telemetry(None), tasks), settings)
     await made.open()
     yield made
@@ -81,7 +81,7 @@ async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_
             async with http.stream("GET", f"{other.url}/v1/streams/{reading.request}") as found:
                 return found.status_code
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await status() != 200:
                 await asyncio.sleep(0.1)
         assert not task.done()

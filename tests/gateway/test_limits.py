@@ -87,7 +87,7 @@ async def test_a_stream_comes_back_when_its_client_hangs_up(urls: list[str], des
             await complete(url, text)
     reading.cancel()
     await asyncio.wait({reading})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await _served(urls[1], text):
             await asyncio.sleep(0.1)
 

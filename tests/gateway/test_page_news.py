@@ -100,7 +100,7 @@ async def reading(url: str) -> AsyncIterator[Site]:
     await bus.connect(url, "test", wait_s=10)
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    await registry.wait_for("verifier", lambda members: len(members) == 2, 60)
+    await registry.wait_for("verifier", lambda members: len(members) == 2, 240)
     reader = Lossy(bus, registry, tasks, pages)
     tasks.spawn(reader.run(), "reader")
     try:
@@ -164,7 +164,7 @@ async def test_pages_of_news_that_were_lost_are_asked_for(site: Site, lost: str)
 async def _published(site: Site, number: int) -> None:
     """Returns once ``a`` has published so many news."""
     stub, epoch = VerifierStub(channel(site.member("a").address)), site.reader._verifiers["a"].epoch
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await stub.Pages(pb.PagesRequest(epoch=epoch))).number < number:
             await asyncio.sleep(0.02)
 
@@ -177,7 +177,7 @@ async def test_a_verifier_that_was_killed_and_came_back_has_only_what_it_compute
     processes[1]["b"].kill()
     processes[1]["b"].start()
     await eventually(lambda: not site.pages.of("b"))
-    await site.registry.wait_for("verifier", lambda members: len(members) == 2, 60)
+    await site.registry.wait_for("verifier", lambda members: len(members) == 2, 240)
     assert await site.ask("b", prompt(41)) == 0
     await eventually(lambda: site.pages.of("b") == frozenset(site.names(prompt(41))))
 

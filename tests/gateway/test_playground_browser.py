@@ -14,6 +14,7 @@ from outrider.wire.tenants import BUCKET
 
 from tests.gateway.desk import Desk
 from tests.gateway.stack import BEGINNING, Stack
+from tests.latch import FEW
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: pip install playwright")
 Page, expect = playwright.Page, playwright.expect
@@ -153,10 +154,11 @@ async def test_a_refusal_says_what_is_wrong_and_leads_to_the_field(page: Page, g
 
 async def test_stop_ends_a_stream_where_it_stands(page: Page, guessing: Stack) -> None:
     await page.route("**/v1/completions", endless)
-    await ask(page, guessing.url, prompt=BEGINNING, max_tokens=4000)
-    await expect(page.locator("#with .told").first).to_be_attached()
-    await page.click("#stop")
-    await expect(page.locator("#verdict")).to_have_text("Stopped.")
+    with guessing.latch.at(FEW):
+        await ask(page, guessing.url, prompt=BEGINNING, max_tokens=4000)
+        await expect(page.locator("#with .told").first).to_be_attached()
+        await page.click("#stop")
+        await expect(page.locator("#verdict")).to_have_text("Stopped.")
     await expect(page.locator("#stop")).to_be_disabled()
     await expect(page.locator("#run")).to_be_focused()
     assert "ended by" not in await facts(page, "with")

@@ -36,7 +36,7 @@ async def _charged(shared: Stack, tenant: str, expected: int) -> None:
     await bus.connect(shared.broker.url, "test", wait_s=10)
     bucket, counted = Bucket(bus, BUCKET), -1
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while counted != expected:
                 await asyncio.sleep(0.1)
                 entry = await bucket.get(f"{tenant_entry(tenant)}.tokens_per_day")
@@ -114,7 +114,7 @@ async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
     rest = await Raw(urls[1], text).resume(begun.request, begun.last, enough=CUT)
     assert [event.id for event in rest.events] == [f"{begun.request}:{CUT + place}" for place in range(1, CUT + 1)]
     assert await _ask("DELETE", urls[0], begun.request, text) == 204
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await _served(urls[1], text):
             await asyncio.sleep(0.1)
 
@@ -146,7 +146,7 @@ async def test_a_stream_that_its_tenant_has_no_tokens_for_is_not_generated_on(
 ) -> None:
     _, text = await desk.key(Limits(tokens_per_day=LENGTH + 50))
     begun = await Raw(urls[0], text).begin(enough=CUT, **_body())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await _served(urls[0], text, max_tokens=80, extra_body={"ignore_eos": True}):
             await asyncio.sleep(0.1)
     for url in urls:

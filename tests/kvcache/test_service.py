@@ -41,7 +41,7 @@ def cache(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 async def member(bus: Bus, cache: str) -> AsyncIterator[Member]:
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    members = await registry.wait_for("kvcache", lambda all_: any(m.instance == cache for m in all_), 60)
+    members = await registry.wait_for("kvcache", lambda all_: any(m.instance == cache for m in all_), 240)
     yield next(member for member in members if member.instance == cache)
     registry.leave()
     await close_channels()
@@ -129,7 +129,7 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
     pages = [page(key(number)) for number in range(8)]
     for name in ("first", "second"):
         with running("kvcache", tmp_path / "log", instance=name, **settings) as process:
-            members = await registry.wait_for("kvcache", has(name), 60)
+            members = await registry.wait_for("kvcache", has(name), 240)
             (member,) = (each for each in members if each.instance == name)
             assert member.status["shard"] == "first"
             stub = KvCacheStub(channel(member.address))
@@ -140,6 +140,6 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
             if name == "first":
                 process.terminate()
                 assert await asyncio.to_thread(process.wait) == 0
-        await registry.wait_for("kvcache", lacks(name), 10)
+        await registry.wait_for("kvcache", lacks(name), 240)
     registry.leave()
     await close_channels()

@@ -39,9 +39,18 @@ async def test_a_closed_load_keeps_so_many_requests_running_and_sends_as_many_as
 
 
 async def test_an_open_load_does_not_wait_for_answers():
-    server = Server()
-    await Open(rate=1e6).run(itertools.repeat(server), 10)
-    assert server.most > 5
+    server, all_asked = Server(), asyncio.Event()
+
+    async def answer() -> Reply:
+        if server.asked == 9:
+            all_asked.set()
+        reply = await server()
+        await all_asked.wait()
+        return reply
+
+    async with asyncio.timeout(60):
+        await Open(rate=1e6).run(itertools.repeat(answer), 10)
+    assert server.asked == 10
 
 
 async def test_an_open_load_arrives_at_the_same_times_for_the_same_seed():

@@ -41,7 +41,7 @@ async def member(bus: Bus, service: str) -> Member:
     """The service as the registry tells of it."""
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == service for m in all_), 30)
+    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == service for m in all_), 240)
     registry.leave()
     return next(member for member in members if member.instance == service)
 

@@ -98,13 +98,13 @@ async def registry(bus: Bus) -> AsyncIterator[Registry]:
 
 
 async def stub_of(registry: Registry, instance: str) -> Stub:
-    members = await registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 60)
+    members = await registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 240)
     return Stub(channel(next(member.address for member in members if member.instance == instance)))
 
 
 @pytest.fixture
 async def stub(registry: Registry, mesh: Mesh) -> AsyncIterator[Stub]:
-    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 60)
+    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 240)
     yield await stub_of(registry, "judge")
     await close_channels()
 
@@ -169,18 +169,18 @@ async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) 
 async def sessions(registry: Registry, instance: str, count: int) -> None:
     """Returns once a proposer says that it has ``count`` sessions."""
     await registry.wait_for(
-        "proposer", lambda all_: any(m.instance == instance and m.status["load"] == count for m in all_), 10
+        "proposer", lambda all_: any(m.instance == instance and m.status["load"] == count for m in all_), 60
     )
 
 
 async def test_a_drafter_that_is_left_alone_has_its_sessions_ended_and_begun_again(
     registry: Registry, mesh: Mesh, directory: Path
 ) -> None:
-    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 60)
+    await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 240)
     vocabulary = Tokenizer.load(directory).fingerprint
     drafting = RemoteDrafting("tester", vocabulary, registry, Tasks(), lambda trees, source: None)
     drafting.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
     opening = Opening([1, 2, 3], Sampling(), 31)

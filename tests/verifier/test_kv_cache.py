@@ -118,8 +118,8 @@ def processes(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 async def mesh(bus: Bus, processes: ServiceProcess) -> AsyncIterator[Mesh]:
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    await registry.wait_for("verifier", lambda members: {member.instance for member in members} >= VERIFIERS, 60)
-    await registry.wait_for("kvcache", lambda members: any(member.instance == "cache" for member in members), 60)
+    await registry.wait_for("verifier", lambda members: {member.instance for member in members} >= VERIFIERS, 240)
+    await registry.wait_for("kvcache", lambda members: any(member.instance == "cache" for member in members), 240)
     made = Mesh(registry, processes)
     await joined(made, {"cache"})
     yield made
@@ -129,7 +129,7 @@ async def mesh(bus: Bus, processes: ServiceProcess) -> AsyncIterator[Mesh]:
 
 async def joined(mesh: Mesh, instances: set[str]) -> None:
     """Returns when every verifier knows exactly these KV caches and has a name for its pages."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for name in VERIFIERS:
             while await mesh.metric(name, "outrider_verifier_kv_caches ") != len(instances):
                 await asyncio.sleep(0.05)
@@ -183,7 +183,7 @@ async def test_a_cache_that_is_frozen_costs_its_deadline_and_no_answer(mesh: Mes
         assert await mesh.ask("shared", prompt(10)) == (answer, 0)
     finally:
         os.kill(mesh.cache.pid, signal.SIGCONT)
-    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 240)
     await eventually(lambda: mesh.member("verifier", "grpc").status["free_pages"] == free)
 
 
@@ -194,7 +194,7 @@ async def test_a_cache_may_be_killed_and_return_empty(mesh: Mesh) -> None:
     await joined(mesh, set())
     assert await mesh.ask("grpc", prompt(21)) == (answers[1], 0)
     mesh.cache.start()
-    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 240)
     await joined(mesh, {"cache"})
     assert await mesh.ask("shared", prompt(22)) == (answers[2], 0)
     answer = await mesh.store(prompt(23))
@@ -293,4 +293,4 @@ async def test_nothing_that_a_lying_cache_says_is_believed(mesh: Mesh, bus: Bus)
             assert liar.asked == 1
         await joined(mesh, set())
     mesh.cache.start()
-    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 30)
+    await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 240)

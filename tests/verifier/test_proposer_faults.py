@@ -50,7 +50,7 @@ def mesh(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 async def stub(bus: Bus, mesh: Mesh) -> AsyncIterator[Stub]:
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    members = await registry.wait_for("verifier", lambda all_: any(m.instance == "steady" for m in all_), 60)
+    members = await registry.wait_for("verifier", lambda all_: any(m.instance == "steady" for m in all_), 240)
     yield Stub(channel(next(member.address for member in members if member.instance == "steady")))
     registry.leave()
     await close_channels()

@@ -90,7 +90,7 @@ class Mesh:
 
     async def knows(self, givers: int) -> None:
         """Returns when ``decode`` knows so many that it may ask."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await self.metric("decode", "outrider_verifier_kv_givers ") != givers:
                 await asyncio.sleep(0.05)
 
@@ -117,7 +117,7 @@ async def mesh(bus: Bus, giver: ServiceProcess) -> AsyncIterator[Mesh]:
     registry = Registry(bus, "test", "reader")
     await registry.start()
     names = {"prefill", "decode"}
-    await registry.wait_for("verifier", lambda all_: {member.instance for member in all_} >= names, 60)
+    await registry.wait_for("verifier", lambda all_: {member.instance for member in all_} >= names, 240)
     made = Mesh(registry, giver)
     await made.knows(1)
     yield made
