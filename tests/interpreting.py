@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import triton.language as tl
+from numpy.typing import DTypeLike, NDArray
 from triton.runtime import interpreter
 
 
@@ -26,3 +27,25 @@ def change_the_language_once() -> None:
         return scope
 
     interpreter._patch_lang = once
+
+
+def multiply_in_one_order() -> None:
+    """Has `tl.dot` sum in an order that depends on nothing but the length of the sum.
+
+    The interpreter multiplies by `numpy.matmul`. Some kernels of OpenBLAS, those for AVX2 among them, then give a row
+    other bits beside other rows.
+    """
+
+    def create_dot(_: Any, a: Any, b: Any, d: Any, *_precision: Any) -> Any:
+        assert not any(each.dtype.is_fp8() for each in (a, b)), "the interpreter holds these as their codes"
+        return interpreter.TensorHandle(product(a.data, b.data, d.data.dtype) + d.data, d.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """The products of ``a``, ``[..., m, k]``, and ``b``, ``[..., k, n]``, summed by halves; ``k`` is a power of two."""
+    terms = a.astype(dtype)[..., :, :, None] * b.astype(dtype)[..., None, :, :]
+    while (half := terms.shape[-2] // 2) > 0:
+        terms = terms[..., :half, :] + terms[..., half:, :]
+    return terms[..., 0, :]

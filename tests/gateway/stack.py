@@ -136,7 +136,7 @@ class Streamed:
         """Reads to the end; fails on a token that is repeated, missing or out of order, and on an error frame."""
         body = self._body | {"stream_options": {"include_usage": True}}
         async with (
-            httpx.AsyncClient(timeout=100, headers=self.headers) as client,
+            httpx.AsyncClient(timeout=240, headers=self.headers) as client,
             client.stream("POST", f"{self._url}/v1/completions", json=body) as response,
         ):
             assert response.status_code == 200, await response.aread()

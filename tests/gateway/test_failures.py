@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -219,6 +220,10 @@ def test_a_port_in_use_is_told_in_one_sentence(shared_nats: str, tmp_path: Path)
 
 
 def _verifier(mesh: Stack, name: str) -> ServiceProcess:
-    process = mesh.add_model("verifier", instance=name)
+    """One more verifier, once the gateway knows that it is ready."""
+    process, gateway = mesh.add_model("verifier", instance=name), mesh.processes[0]
     process.wait_ready()
+    while f'"member": "{name}", "state": "ready"' not in gateway.log.read_text():
+        assert gateway.alive
+        time.sleep(0.05)
     return process

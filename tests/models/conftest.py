@@ -12,7 +12,7 @@ from outrider.kernels.launch import INTERPRETED
 from outrider.models.llama import LlamaModel
 from transformers import PreTrainedModel
 
-from tests.interpreting import change_the_language_once
+from tests.interpreting import change_the_language_once, multiply_in_one_order
 from tests.models.checkpoints import FAMILIES, save
 
 
@@ -46,3 +46,4 @@ def one_thread() -> Iterator[None]:
 def interpreter() -> None:
     if INTERPRETED:
         change_the_language_once()
+        multiply_in_one_order()
