@@ -24,6 +24,7 @@ class Journey:
     request: str = ""
     outcome: str = ""
     why: str = ""
+    has_asked: bool = False
     returns: int = 0
     refused: list[tuple[float, float, int]] = field(default_factory=list)
 
@@ -32,14 +33,13 @@ class Journey:
         self.progress, self.request = time.monotonic(), request
         self.journeys.progressed.set()
 
-    def came_back(self) -> None:
-        """The reader asks again for what broke off."""
-        self.returns += 1
-        self.journeys.returned.set()
-
     async def asks(self, request: httpx.Request) -> None:
-        """For httpx: a request is sent."""
+        """For httpx: a request is sent; each but the first asks again for what broke off, or was refused."""
         request.extensions["sent"] = time.monotonic()
+        if self.has_asked:
+            self.returns += 1
+            self.journeys.returned.set()
+        self.has_asked = True
         if request.method == "POST":
             self.journeys.asked.set()
 

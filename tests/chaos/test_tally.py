@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import httpx
+
 from tests.chaos.faults import Fault
 from tests.chaos.journeys import Journey, Journeys
 from tests.chaos.tally import EXCUSED, REFUSED, Tally, tally
@@ -56,6 +58,15 @@ async def test_a_post_may_be_refused_only_while_no_verifier_served() -> None:
     journey.refused = [(start - 3.0, start - 2.0, 503), (start - 1.0, start, 503)]
     total = counted(kept)
     assert (total.counts[REFUSED], total.counts[EXCUSED], total.wrong) == (1, 1, {REFUSED: 1})
+
+
+async def test_a_reader_that_asks_again_has_come_back() -> None:
+    kept = Journeys(lambda: True, HUNG_S)
+    journey = Journey(7, 0.0, 0.0, kept)
+    await journey.asks(httpx.Request("POST", "http://127.0.0.1"))
+    assert (journey.returns, kept.asked.is_set(), kept.returned.is_set()) == (0, True, False)
+    await journey.asks(httpx.Request("GET", "http://127.0.0.1"))
+    assert (journey.returns, kept.returned.is_set()) == (1, True)
 
 
 async def test_a_reader_whose_stream_makes_no_progress_is_ended_and_counted_as_hung() -> None:
