@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
+from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from outrider.mesh.bus import Bucket, Bus
@@ -65,12 +69,26 @@ async def endless(route: playwright.Route) -> None:
     await route.continue_(post_data=json.dumps(asked | {"ignore_eos": True}))
 
 
+async def throttle(page: Page) -> None:
+    """Has answers come slowly enough that a long one is under way while a test does something to it."""
+    slow = {"offline": False, "latency": 0, "downloadThroughput": 60_000, "uploadThroughput": -1}
+    tab = await page.context.new_cdp_session(page)
+    await tab.send("Network.enable")
+    await tab.send("Network.emulateNetworkConditions", slow)
+
+
 async def until_guessed(page: Page) -> None:
     """Runs it again until a guess was right: drafters that did not pay of late are left alone for a while."""
     await expect(page.locator("#verdict")).to_contain_text("Identical")
     while not await page.locator("#with .guess").count():
         await page.click("#run")
         await expect(page.locator("#verdict")).to_contain_text("Identical")
+
+
+async def gap(page: Page) -> float:
+    """Pixels of the answer below what is in view of it."""
+    told = await page.locator("#with pre").evaluate("it => it.scrollHeight - it.scrollTop - it.clientHeight")
+    return float(told)
 
 
 async def facts(page: Page, pane: str) -> str:
@@ -87,11 +105,72 @@ async def test_a_prompt_is_answered_twice_with_the_same_text_and_both_speeds_are
     texts = [await page.locator(f"#{pane} pre").text_content() for pane in ("with", "without")]
     assert texts[0] == texts[1]
     assert str(texts[0]).startswith(BEGINNING)
+    verdict = await page.inner_text("#verdict")
+    assert re.search(r"[\d.]+ times the speed, [\d.]+ tokens a step\.", verdict)
     rates = [float((await page.inner_text(f"#{pane} .rate")).replace(",", "")) for pane in ("with", "without")]
     assert min(rates) > 0
     assert "80 tokens in 80 steps" in await facts(page, "without")
     assert "80 tokens in 80 steps" not in await facts(page, "with")
     assert not await page.locator("#without .guess").count()
+    for pane in ("with", "without"):
+        assert re.search(r"first token after [\d,]+ ms;", await facts(page, pane))
+
+
+async def test_no_speed_is_claimed_where_nothing_was_guessed(page: Page, shared: Stack) -> None:
+    await ask(page, shared.url, prompt=BEGINNING, max_tokens=20, seed=5)
+    await expect(page.locator("#verdict")).to_contain_text("Identical: the same 20 tokens")
+    verdict = await page.inner_text("#verdict")
+    assert "No guess was taken, so both are plain decoding: 1 token a step." in verdict
+    assert "times the speed" not in verdict
+
+
+async def test_a_chat_has_several_turns_behind_a_system_prompt(page: Page, guessing: Stack) -> None:
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda made: sent.append(json.loads(made.post_data)) if made.method == "POST" else None)
+    await page.goto(guessing.url)
+    await expect(page.locator("#model option")).to_have_count(1)
+    await page.check("#as-chat")
+    await expect(page.locator("#prompt")).to_be_hidden()
+    await page.fill("#system", "Be brief.")
+    for turn, said in enumerate(("Hello?", "And then?"), 1):
+        await page.fill("#message", said)
+        await page.fill("#max_tokens", "12")
+        await page.click("#run")
+        await expect(page.locator("#verdict")).to_contain_text("Identical: the same 12 tokens")
+        await expect(page.locator("#turns li")).to_have_count(2 * turn)
+        await expect(page.locator("#message")).to_have_value("")
+    assert [request["messages"] for request in sent[::2]] == [request["messages"] for request in sent[1::2]]
+    roles = [[message["role"] for message in request["messages"]] for request in sent[::2]]
+    assert roles == [["system", "user"], ["system", "user", "assistant", "user"]]
+    last = sent[-1]["messages"]
+    assert [last[0]["content"], last[1]["content"], last[3]["content"]] == ["Be brief.", "Hello?", "And then?"]
+    answer = await asyncio.to_thread(
+        httpx.post, f"{guessing.url}/v1/chat/completions", json=sent[0] | {"stream": False}
+    )
+    assert last[2]["content"] == answer.json()["choices"][0]["message"]["content"]
+    await page.click("#anew")
+    await expect(page.locator("#turns li")).to_have_count(0)
+    await page.check("#as-completion")
+    await expect(page.locator("#prompt")).to_be_visible()
+    await expect(page.locator("#anew")).to_be_hidden()
+
+
+async def test_who_scrolls_up_stays_there_and_who_scrolls_down_follows(page: Page, guessing: Stack) -> None:
+    await page.route("**/v1/completions", endless)
+    await throttle(page)
+    await ask(page, guessing.url, prompt=BEGINNING, max_tokens=4000)
+    pre, tokens = page.locator("#with pre"), page.locator("#with .told")
+    while await pre.evaluate("it => it.scrollHeight - it.clientHeight") < 99:
+        await expect(tokens.nth(await tokens.count() + 9)).to_be_attached()
+    assert await gap(page) <= 2
+    await pre.hover()
+    await page.mouse.wheel(0, -12)
+    while await gap(page) < 99:
+        await expect(tokens.nth(await tokens.count() + 9)).to_be_attached()
+    await pre.evaluate("it => { it.scrollTop = it.scrollHeight }")
+    await expect(tokens.nth(await tokens.count() + 99)).to_be_attached()
+    assert await gap(page) <= 2
+    await page.click("#stop")
 
 
 async def test_tokens_have_the_colour_of_who_guessed_them_and_the_legend_counts_them(
@@ -177,6 +256,9 @@ async def test_a_key_is_asked_for_used_and_kept_in_the_tab_alone(page: Page, sha
     await bus.connect(shared.broker.url, "test", wait_s=10)
     _, key = await Desk(Bucket(bus, BUCKET)).key()
     await bus.close()
+    await page.goto(shared.url)
+    await expect(page.locator("#model option")).to_have_count(1)
+    await expect(page.locator("#key")).to_be_hidden()
     await page.goto(urls[0])
     await expect(page.get_by_role("alert")).to_contain_text("HTTP 401")
     await expect(page.locator("#key")).to_be_focused()
@@ -195,6 +277,8 @@ async def test_it_fits_a_phone_and_is_dark_where_that_is_wanted(page: Page, gues
     await page.set_viewport_size({"width": 360, "height": 740})
     await ask(page, guessing.url, prompt=BEGINNING, max_tokens=40)
     await expect(page.locator("#verdict")).to_contain_text("Identical")
+    for name in ("#verdict", "#with .rate", "#with pre"):
+        await expect(page.locator(name)).to_be_in_viewport()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 360
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
