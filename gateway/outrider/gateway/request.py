@@ -150,8 +150,9 @@ class Speculation(msgspec.Struct, frozen=True):
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
+    There may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
-    is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
+    is how many answers to each prompt are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
     `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
     ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
     seed that was given or by a temperature of 0. Where there is a ``calling``, the sampling's structure is what the
@@ -169,3 +170,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
     coalesce: bool = False
     calling: Calling | None = None
+    more: tuple[tuple[Prompt, int], ...] = ()

@@ -126,7 +126,7 @@ def _places(given: list[int], record: Record) -> list[int]:
     """The index from which each choice is wanted."""
     if len(given) not in (0, 1, record.choices):
         raise InvalidRequest(f"from_index must be one index, or {record.choices}", param="from_index")
-    places = given or [record.first_index]
+    places = given or record.first_indices
     return places if len(places) == record.choices else places * record.choices
 
 

@@ -92,7 +92,7 @@ class OpenAi:
         if not body.stream:
             return json_response(await until_gone(request.receive, self._whole(starting, shape)))
         flight = await until_gone(request.receive, starting)
-        start = Position.start(asked.choices, flight.record.first_index)
+        start = Position.start(flight.record.first_indices)
         events = Events(flight, shape.writer(flight.key, flight.record), shape.include_usage, start)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
