@@ -72,4 +72,5 @@ def _input(prompt: Text | Messages) -> pb.EncodeInput:
         chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=prompt.answering)
         chat.template_kwargs_json = prompt.variables
         return pb.EncodeInput(chat=chat)
-    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special)
+    parse = prompt.parse_special is not False
+    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse)

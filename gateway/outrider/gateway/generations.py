@@ -15,7 +15,7 @@ from outrider.gateway.flights import Flights
 from outrider.gateway.ledger import Key, Record, choice_id
 from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt, Sampling
+from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.caller import Caller
@@ -80,9 +80,9 @@ class Generations:
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
 
-    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
-        """As `Encoder.encode`; tokenizers are waited for."""
-        return await self._persist(lambda: self._encoder.encode(served, prompt))
+    async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
+        """As `Encoder.encode`, by the settings of ``caller``; tokenizers are waited for."""
+        return (await self._encode_all(served, [prompt], caller))[0]
 
     async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
         """As `Encoder.decode`; tokenizers are waited for."""
@@ -94,7 +94,7 @@ class Generations:
         sampling = _sampling(generation, served)
         words = await self._bad_words(served, sampling.bad_words)
         asked = [(generation.prompt, sampling.seed), *generation.more]
-        prompts = await self._persist(lambda: self._encoder.encode_all(served, [prompt for prompt, _ in asked]))
+        prompts = await self._encode_all(served, [prompt for prompt, _ in asked], caller)
         lengths = _longest(served, generation, prompts, caller)
         several = range(generation.choices)
         drawn = [
@@ -117,6 +117,10 @@ class Generations:
             )
             for place, (prompt, draws) in enumerate(drawn)
         ]
+
+    async def _encode_all(self, served: Served, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+        asked = [settled(prompt, caller.parse_special) for prompt in prompts]
+        return await self._persist(lambda: self._encoder.encode_all(served, asked))
 
     async def _bad_words(self, served: Served, words: Sequence[str | list[int]]) -> list[list[int]]:
         texts = [word for word in words if isinstance(word, str)]

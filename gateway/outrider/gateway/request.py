@@ -36,10 +36,15 @@ def choice_seed(seed: int, choice: int) -> int:
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A prompt of plain text, behind the model's beginning-of-text token where it has one and that is wanted."""
+    """A prompt of plain text.
+
+    ``add_special`` has the tokenizer put around it what it puts around a text (often a beginning-of-text token).
+    ``parse_special`` takes names of special tokens in it for those tokens; None leaves that to the caller's settings.
+    """
 
     text: str
     add_special: bool = True
+    parse_special: bool | None = None
 
 
 class Messages(msgspec.Struct, frozen=True):
@@ -62,6 +67,13 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 Prompt = Text | Messages | Tokens
+
+
+def settled(prompt: Prompt, parse_special: bool) -> Prompt:
+    """``prompt``; a text that leaves it open parses special tokens if ``parse_special`` says so."""
+    if isinstance(prompt, Text) and prompt.parse_special is None:
+        return msgspec.structs.replace(prompt, parse_special=parse_special)
+    return prompt
 
 
 class Structure(msgspec.Struct, frozen=True):

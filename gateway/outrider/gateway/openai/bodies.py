@@ -72,9 +72,14 @@ class CompletionBody(Body, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=0, le=INT32, description="an integer of at least 1 (0 with echo)")] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] | None = None
     echo: Flag = False
+    add_special_tokens: Flag = True
+    parse_special_tokens: Flag | None = None
 
     def _prompt(self) -> Prompt:
-        return prompts(self.prompt)[0]
+        return self._prompts()[0]
+
+    def _prompts(self) -> list[Prompt]:
+        return prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
 
     def _sampling(self) -> Sampling:
         return msgspec.structs.replace(super()._sampling(), logprobs=self.logprobs, echo=self.echo)
@@ -86,7 +91,7 @@ class CompletionBody(Body, frozen=True, kw_only=True):
         different seeds.
         """
         asked = super().generation()
-        seed, (_, *more) = asked.sampling.seed, prompts(self.prompt)
+        seed, (_, *more) = asked.sampling.seed, self._prompts()
         if self.n * (1 + len(more)) > MOST_CHOICES:
             why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")

@@ -16,12 +16,12 @@ _INT32 = (1 << 31) - 1
 PROMPTS = "a string, an array of strings, an array of token ids, or an array of such arrays"
 
 
-def prompts(value: str | Sequence[Any]) -> list[Prompt]:
-    """A completion's ``prompt``: one or several texts, or the token ids of one or several."""
+def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special: bool | None = None) -> list[Prompt]:
+    """A completion's ``prompt``: one or several texts, as `Text` says, or the token ids of one or several."""
     if isinstance(value, str):
-        return [Text(value)]
+        return [Text(value, add_special, parse_special)]
     if value and all(isinstance(entry, str) for entry in value):
-        return [Text(entry) for entry in value]
+        return [Text(entry, add_special, parse_special) for entry in value]
     if value and all(isinstance(entry, list) for entry in value):
         return [_tokens(entry, f"prompt[{place}]") for place, entry in enumerate(value)]
     if any(isinstance(entry, (str, list)) for entry in value):
