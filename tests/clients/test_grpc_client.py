@@ -54,7 +54,7 @@ def _tokens(chunks: list[Chunk]) -> list[int]:
     [
         {"temperature": 0.7, "top_p": 0.9, "logit_bias": {"5": 2.5}, "stop": ["zz"], "stop_token_ids": [3]},
         {"seed": -3, "bad_words": ["a", [7]], "speculation": {"drafters": ["model"], "max_nodes": 4}, "min_tokens": 2},
-        {"speculation": "off", "logprobs": 1, "echo": True, "priority": 3},
+        {"speculation": "off", "logprobs": 1, "echo": True, "priority": 3, "parse_special_tokens": False},
         {"structured_outputs": {"choice": ["yes", "no"]}, "ignore_eos": False},
         {"structured_outputs": {"grammar": 'start: "ab"'}, "ignore_eos": False, "max_completion_tokens": 40},
         {"response_format": {"type": "json_object"}, "ignore_eos": False},

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
-from outrider.gateway.ledger import Key, Ledger, Record
+from outrider.gateway.ledger import Key, Ledger, Record, choice_id
 from outrider.gateway.models import Served
 from outrider.gateway.request import Sampling, choice_seed
 from outrider.gateway.settings import GatewaySettings
@@ -56,6 +57,23 @@ async def _entered(ledger: Ledger, key: Key, prompt: list[int], choices: int = 1
     return jobs
 
 
+async def test_a_request_with_several_prompts_is_found_as_it_was(storing: Bus) -> None:
+    ledger, key = Ledger(storing, GatewaySettings()), Key("t", "several")
+    await ledger.open()
+    prompts = {0: ([1, 2, 3], 7, -5), 2: ([4], 9, -(2**63)), 4: ([5, 6], 8, 2**63 - 1)}
+    jobs = []
+    for first, (prompt, most, seed) in prompts.items():
+        for choice in range(2):
+            sampling = Sampling(seed=seed, echo=True).to_proto(most, choice)
+            job = msgspec.structs.replace(_jobs(key, prompt)[0], request_id=choice_id(key.request, first + choice))
+            jobs.append(msgspec.structs.replace(job, sampling=sampling))
+    await ledger.enter(key, Record.of(jobs, created=1, seed=-5, lingers=True, shape=b"s", prompts=3))
+    record, verifiers = await Ledger(storing, GatewaySettings()).find(key)
+    assert record.jobs(key.request, Caller(tenant=key.tenant)) == jobs
+    assert (record.answers, record.first_indices, verifiers) == (2, [-3, -3, -1, -1, -2, -2], [""] * 6)
+    assert record.seeds[::2] == [-5, -(2**63), 2**63 - 1]
+
+
 async def test_a_request_is_found_as_it_was_by_its_tenant_alone(storing: Bus) -> None:
     ledger, key = Ledger(storing, GatewaySettings()), Key("t", "r")
     await ledger.open()
@@ -63,7 +81,7 @@ async def test_a_request_is_found_as_it_was_by_its_tenant_alone(storing: Bus) ->
     record, verifiers = await Ledger(storing, GatewaySettings()).find(key)
     assert record.jobs(key.request, Caller(tenant=key.tenant)) == jobs
     assert [job.sampling.seed for job in jobs][1:] == [choice_seed(-5, 1), choice_seed(-5, 2)]
-    assert (record.first_index, verifiers) == (-3, ["left"] * 3)
+    assert (record.first_indices, verifiers) == ([-3] * 3, ["left"] * 3)
     for stranger in (Key("u", "r"), Key("t", "r-1"), Key("t", "q")):
         with pytest.raises(NotFound):
             await ledger.find(stranger)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from outrider.models.text import TextError, Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from tests.text.makers import CHATML, CORPUS, byte_level, tokenizer, write
 
@@ -115,3 +116,18 @@ def test_a_bad_file_is_named_in_one_sentence(tmp_path: Path, name: str, content:
     assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bos", [False, True], ids=["bare", "behind a beginning-of-text token"])
+def test_a_prompt_becomes_the_ids_that_transformers_makes_of_it(tmp_path: Path, bos: bool) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    made = byte_level()
+    if bos:
+        made.post_processor = TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
+    directory = write(tmp_path, made, bos_token="<|im_start|>")
+    theirs, ours = PreTrainedTokenizerFast.from_pretrained(directory), Tokenizer.load(directory)
+    for text in ("a<|im_end|> b<|endoftext|>", "<|im_start|>a", " <think> x", ""):
+        for add in (True, False):
+            expected = theirs(text, add_special_tokens=add)["input_ids"]
+            assert ours.encode(text, parse_special=True, add_special=add) == expected

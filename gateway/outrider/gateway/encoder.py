@@ -27,9 +27,14 @@ class Encoder:
 
     async def encode(self, served: Served, prompt: Prompt) -> list[int]:
         """Ids of ``prompt``; `InvalidRequest` when the tokenizer refuses it, `Unavailable` when none answers."""
-        if isinstance(prompt, Tokens):
-            return prompt.ids
-        return (await self._ask(served, [_input(prompt)]))[0]
+        return (await self.encode_all(served, [prompt]))[0]
+
+    async def encode_all(self, served: Served, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Ids of each of ``prompts``, as `encode`; all of them are token ids, or none is."""
+        known = [prompt.ids for prompt in prompts if isinstance(prompt, Tokens)]
+        return known or await self._ask(
+            served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
+        )
 
     async def encode_words(self, served: Served, words: Sequence[str]) -> list[list[int]]:
         """Ids of each word, at a text's beginning and after a space, as often as they differ."""
@@ -67,4 +72,5 @@ def _input(prompt: Text | Messages) -> pb.EncodeInput:
         chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=prompt.answering)
         chat.template_kwargs_json = prompt.variables
         return pb.EncodeInput(chat=chat)
-    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special)
+    parse = prompt.parse_special is not False
+    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse)

@@ -95,7 +95,8 @@ class Flights:
         Errors are those of `Admission.reserve` and of `TokenStream.open`.
         """
         charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
-        await charge.begin(len(jobs[0].prompt), jobs[0].sampling.max_tokens, len(jobs))
+        prompts = sum(len(job.prompt) for job in jobs[:: record.answers])
+        await charge.begin(prompts, [job.sampling.max_tokens for job in jobs])
         flight = Flight(key, record, charge, resumable=resumable)
         # whoever reads another request's answer has no verifier that keeps the record
         self._add(flight, jobs, self._stream if resumable and self.trouble else self._pool.stream)

@@ -12,10 +12,10 @@ from outrider.gateway.calls.grammar import call_structure
 from outrider.gateway.encoder import Encoder
 from outrider.gateway.flight import Flight
 from outrider.gateway.flights import Flights
-from outrider.gateway.ledger import Key, Record
+from outrider.gateway.ledger import Key, Record, choice_id
 from outrider.gateway.lengths import longest_answer
 from outrider.gateway.models import Models, Served
-from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt, Sampling
+from outrider.gateway.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.caller import Caller
@@ -58,7 +58,15 @@ class Generations:
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():
             jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
-            record = Record.of(jobs, created=created, seed=seed, lingers=lingers, shape=shape, background=background)
+            record = Record.of(
+                jobs,
+                created=created,
+                seed=seed,
+                lingers=lingers,
+                shape=shape,
+                background=background,
+                prompts=1 + len(generation.more),
+            )
             try:
                 return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
             except OutriderError as error:
@@ -72,25 +80,34 @@ class Generations:
 
         return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
 
-    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
-        """As `Encoder.encode`; tokenizers are waited for."""
-        return await self._persist(lambda: self._encoder.encode(served, prompt))
+    async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
+        """As `Encoder.encode`, by the settings of ``caller``; tokenizers are waited for."""
+        return (await self._encode_all(served, [prompt], caller))[0]
 
     async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
         """As `Encoder.decode`; tokenizers are waited for."""
         return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
+        """A job for each choice, those of a prompt one after the other."""
         served = await self.find(generation.model, caller)
-        prompt = await self.encode(served, generation.prompt)
-        most, sampling = longest_answer(served, generation, len(prompt), caller), _sampling(generation, served)
+        sampling = _sampling(generation, served)
         words = await self._bad_words(served, sampling.bad_words)
+        asked = [(generation.prompt, sampling.seed), *generation.more]
+        prompts = await self._encode_all(served, [prompt for prompt, _ in asked], caller)
+        lengths = _longest(served, generation, prompts, caller)
+        several = range(generation.choices)
+        drawn = [
+            (prompt, msgspec.structs.replace(sampling, seed=seed).to_proto(most, choice, words))
+            for prompt, (_, seed), most in zip(prompts, asked, lengths, strict=True)
+            for choice in several
+        ]
         return [
             Job(
-                request_id=request_id if choice == 0 else f"{request_id}-{choice}",
+                request_id=choice_id(request_id, place),
                 served=served,
                 prompt=prompt,
-                sampling=sampling.to_proto(most, choice, words),
+                sampling=draws,
                 speculation=generation.speculation.to_proto(),
                 caller=caller,
                 priority=_priority(generation, caller),
@@ -98,8 +115,12 @@ class Generations:
                 deadlines=generation.deadlines,
                 coalesce=generation.coalesce,
             )
-            for choice in range(generation.choices)
+            for place, (prompt, draws) in enumerate(drawn)
         ]
+
+    async def _encode_all(self, served: Served, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+        asked = [settled(prompt, caller.parse_special) for prompt in prompts]
+        return await self._persist(lambda: self._encoder.encode_all(served, asked))
 
     async def _bad_words(self, served: Served, words: Sequence[str | list[int]]) -> list[list[int]]:
         texts = [word for word in words if isinstance(word, str)]
@@ -108,6 +129,17 @@ class Generations:
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
+
+
+def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
+    """Most tokens of an answer to each prompt, as `longest_answer`; a refusal of one of several says which."""
+    found: list[int] = []
+    for place, prompt in enumerate(prompts):
+        try:
+            found.append(longest_answer(served, generation, len(prompt), caller))
+        except InvalidRequest as error:
+            raise error if len(prompts) == 1 else error.among(place) from None
+    return found
 
 
 def _sampling(generation: Generation, served: Served) -> Sampling:

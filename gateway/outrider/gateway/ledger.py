@@ -26,6 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PART = 512 << 10
 """Bytes of a record in one message: a long prompt is more than a broker takes at once."""
 _UNSIGNED = (1 << 64) - 1
+_SIGN = 1 << 63
 _AT, _CLAIM, _GONE = "at", "claim", "gone"
 
 _log = get_logger("ledger")
@@ -54,12 +55,21 @@ class Key(msgspec.Struct, frozen=True):
         return f"ask.{self.tenant}.{self.request}.{part}"
 
 
+class Further(msgspec.Struct, frozen=True):
+    """A prompt of a request beside its first: its token ids, the most tokens of an answer to it, and its seed."""
+
+    prompt: bytes
+    max_tokens: int
+    seed: int
+
+
 class Record(msgspec.Struct, frozen=True):
     """A request as it was submitted, seed and token ids included, and ``shape``, the form of its answer.
 
     ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader, ``background``
     that it needs none. ``verifiers`` had its choices first, by instance. Of the choices' parameters only the
-    first's are kept: the others differ from it in their seed.
+    first's are kept: the others differ from it in their seed, and in what is kept of ``further`` prompts. The first
+    ``choices`` are those of ``prompt``, as many of each further one follow.
     """
 
     created: int
@@ -74,58 +84,111 @@ class Record(msgspec.Struct, frozen=True):
     priority: int = 0
     background: bool = False
     verifiers: list[str] = []
+    further: list[Further] = []
 
     @classmethod
     def of(
-        cls, jobs: list[Job], *, created: int, seed: int, lingers: bool, shape: bytes, background: bool = False
+        cls,
+        jobs: list[Job],
+        *,
+        created: int,
+        seed: int,
+        lingers: bool,
+        shape: bytes,
+        background: bool = False,
+        prompts: int = 1,
     ) -> Record:
-        """The record of a request that has become ``jobs``, one for each choice."""
+        """The record of a request with so many ``prompts`` that has become ``jobs``, one for each choice."""
         first = jobs[0]
         sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
         prompt = pack_ids(first.prompt)
         served, count, priority = first.served, len(jobs), first.priority
-        return cls(created, served, prompt, sampling, speculation, seed, count, lingers, shape, priority, background)
+        further = [_further(job) for job in jobs[count // prompts :: count // prompts]]
+        return cls(
+            created,
+            served,
+            prompt,
+            sampling,
+            speculation,
+            seed,
+            count,
+            lingers,
+            shape,
+            priority,
+            background,
+            further=further,
+        )
 
     def jobs(self, request: str, caller: Caller) -> list[Job]:
         """The jobs again, as any verifier can take them, for ``caller``."""
+        prompts = [unpack_ids(data) for data in self._prompts]
         return [
             Job(
                 request_id=choice_id(request, choice),
                 served=self.served,
-                prompt=unpack_ids(self.prompt),
-                sampling=self._sampling(choice),
+                prompt=prompts[choice // self.answers],
+                sampling=self._sampling(choice, seed),
                 speculation=Speculation.FromString(self.speculation),
                 caller=caller,
                 priority=self.priority,
             )
-            for choice in range(self.choices)
+            for choice, seed in enumerate(self.seeds)
         ]
 
     @property
-    def prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
-        return len(self.prompt) // 4
-
-    @property
     def rest(self) -> bytes:
-        """What a verifier that has one of the jobs does not know; see `whole`."""
+        """What a verifier that has one of the jobs does not know; see `whole`. Jobs of several prompts know too little."""
+        if self.further:
+            return _encode(self)
         return _encode(msgspec.structs.replace(self, prompt=b"", sampling=b"", speculation=b""))
 
     @classmethod
     def whole(cls, rest: bytes, prompt: bytes, sampling: bytes, speculation: bytes) -> Record:
         """The record again, of its `rest` and of what the verifier of any of its jobs was asked."""
-        return msgspec.structs.replace(_record(rest), prompt=prompt, sampling=sampling, speculation=speculation)
+        record = _record(rest)
+        if record.further:
+            return record
+        return msgspec.structs.replace(record, prompt=prompt, sampling=sampling, speculation=speculation)
 
     @property
-    def first_index(self) -> int:
-        """Index of the first token that is told: an echoed prompt's stand below 0."""
-        return -self.prompt_tokens if self._sampling(0).echo else 0
+    def answers(self) -> int:
+        """How many choices a prompt has."""
+        return self.choices // len(self._prompts)
 
-    def _sampling(self, choice: int) -> SamplingParams:
+    @property
+    def prompt_tokens(self) -> list[int]:
+        """Tokens of the prompt of each choice."""
+        return [len(data) // 4 for data in self._prompts for _ in range(self.answers)]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of each choice."""
+        each = [self.seed, *(other.seed for other in self.further)]
+        return [choice_seed(seed, choice) for seed in each for choice in range(self.answers)]
+
+    @property
+    def first_indices(self) -> list[int]:
+        """Index of the first token of each choice that is told: an echoed prompt's stand below 0."""
+        echo = SamplingParams.FromString(self.sampling).echo
+        return [-tokens if echo else 0 for tokens in self.prompt_tokens]
+
+    @property
+    def _prompts(self) -> list[bytes]:
+        return [self.prompt, *(other.prompt for other in self.further)]
+
+    def _sampling(self, choice: int, seed: int) -> SamplingParams:
         sampling = SamplingParams()
         sampling.ParseFromString(self.sampling)
-        sampling.seed = choice_seed(self.seed, choice) & _UNSIGNED
+        sampling.seed = seed & _UNSIGNED
+        if choice >= self.answers:
+            sampling.max_tokens = self.further[choice // self.answers - 1].max_tokens
         return sampling
+
+
+def _further(job: Job) -> Further:
+    """The prompt of its first choice ``job``, whose seed may be negative."""
+    seed = job.sampling.seed
+    return Further(pack_ids(job.prompt), job.sampling.max_tokens, seed if seed < _SIGN else seed - _UNSIGNED - 1)
 
 
 def choice_id(request: str, choice: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
@@ -36,9 +37,9 @@ class Position(msgspec.Struct):
     tail: Tail = Tail.NONE
 
     @classmethod
-    def start(cls, choices: int, place: int) -> Position:
-        """Before anything of a stream whose tokens begin at index ``place``."""
-        return cls([place] * choices, [False] * choices)
+    def start(cls, places: Sequence[int]) -> Position:
+        """Before anything of a stream whose choices' tokens begin at ``places``."""
+        return cls([*places], [False] * len(places))
 
     def read(self, text: str, request: str, openings: int) -> Position:
         """What the id of an event of ``request`` says, where this is its stream's start and ``openings`` open it.

@@ -10,6 +10,7 @@ from msgspec import Meta
 from outrider.gateway.errors import TooLarge
 from outrider.gateway.generations import Generations
 from outrider.gateway.http import json_response, read_body
+from outrider.gateway.openai.common import Flag
 from outrider.gateway.openai.ignored import announce, collector
 from outrider.gateway.openai.parameters import read
 from outrider.gateway.openai.prompts import chat
@@ -43,6 +44,7 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    parse_special_tokens: Flag | None = None
 
 
 class StoredPrompt(msgspec.Struct):
@@ -107,8 +109,15 @@ class Prompts:
         if body.model is not None:
             await self._generations.find(body.model, admission.caller)
         messages = msgspec.json.decode(chat(body.messages).json) if body.messages is not None else None
+        parse = admission.caller.parse_special if body.parse_special_tokens is None else body.parse_special_tokens
         return NamedPrompt(
-            name=name, tenant=tenant, created=time.time(), model=body.model, text=body.prompt, messages=messages
+            name=name,
+            tenant=tenant,
+            created=time.time(),
+            model=body.model,
+            text=body.prompt,
+            messages=messages,
+            parse_special=parse,
         )
 
     async def _get(self, request: Request) -> Response:

@@ -36,10 +36,15 @@ def choice_seed(seed: int, choice: int) -> int:
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A prompt of plain text, behind the model's beginning-of-text token where it has one and that is wanted."""
+    """A prompt of plain text.
+
+    ``add_special`` has the tokenizer put around it what it puts around a text (often a beginning-of-text token).
+    ``parse_special`` takes names of special tokens in it for those tokens; None leaves that to the caller's settings.
+    """
 
     text: str
     add_special: bool = True
+    parse_special: bool | None = None
 
 
 class Messages(msgspec.Struct, frozen=True):
@@ -62,6 +67,13 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 Prompt = Text | Messages | Tokens
+
+
+def settled(prompt: Prompt, parse_special: bool) -> Prompt:
+    """``prompt``; a text that leaves it open parses special tokens if ``parse_special`` says so."""
+    if isinstance(prompt, Text) and prompt.parse_special is None:
+        return msgspec.structs.replace(prompt, parse_special=parse_special)
+    return prompt
 
 
 class Structure(msgspec.Struct, frozen=True):
@@ -150,8 +162,9 @@ class Speculation(msgspec.Struct, frozen=True):
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
+    There may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
     ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
-    is how many answers are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
+    is how many answers to each prompt are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
     `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
     ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
     seed that was given or by a temperature of 0. Where there is a ``calling``, the sampling's structure is what the
@@ -169,3 +182,4 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
     coalesce: bool = False
     calling: Calling | None = None
+    more: tuple[tuple[Prompt, int], ...] = ()

@@ -36,6 +36,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     add_special_tokens: Flag | None = None
+    parse_special_tokens: Flag | None = None
     add_generation_prompt: Flag | None = None
     chat_template_kwargs: TemplateKwargs | None = None
     tools: (
@@ -52,11 +53,10 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
             return self._text()
         if self.prompt is not None:
             raise InvalidRequest("prompt and messages may not be given together", param="prompt")
-        if self.add_special_tokens:
-            why = "the model's template puts special tokens into messages: leave it out, or set it to false"
-            raise InvalidRequest(
-                f"add_special_tokens is not supported with messages: {why}", param="add_special_tokens"
-            )
+        for name in ("add_special_tokens", "parse_special_tokens"):
+            if getattr(self, name):
+                why = "the model's template puts special tokens into messages: leave it out, or set it to false"
+                raise InvalidRequest(f"{name} is not supported with messages: {why}", param=name)
         answering = self.add_generation_prompt is not False
         asked = chat(self.messages, self.chat_template_kwargs)
         return msgspec.structs.replace(asked, tools=shown(self.tools or []), answering=answering)
@@ -67,7 +67,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("add_generation_prompt", "tools", "chat_template_kwargs"):
             if getattr(self, name) is not None:
                 raise InvalidRequest(f"{name} may only be given with messages", param=name)
-        return Text(self.prompt, self.add_special_tokens is not False)
+        return Text(self.prompt, self.add_special_tokens is not False, self.parse_special_tokens)
 
 
 class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +107,9 @@ class Tokenizing:
         body = read(await read_body(request, self._settings.max_body_bytes), TokenizeBody, TOKENIZE, ignored)
         announce(request, ignored)
         asked = body.asked()
-        served = await self._generations.find(body.model, request.state.admission.caller)
-        ids = await until_gone(request.receive, self._generations.encode(served, asked))
+        caller = request.state.admission.caller
+        served = await self._generations.find(body.model, caller)
+        ids = await until_gone(request.receive, self._generations.encode(served, asked, caller))
         return json_response(Tokenized(len(ids), served.context_length, ids))
 
     async def _detokenize(self, request: Request) -> Response:

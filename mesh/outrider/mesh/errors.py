@@ -24,7 +24,7 @@ and `from_rpc` turns that back into the same class on the caller's side.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 from urllib.parse import quote, unquote
 
 import grpc
@@ -59,6 +59,13 @@ class InvalidRequest(OutriderError):
     code = grpc.StatusCode.INVALID_ARGUMENT
     http_status = 400
     type = "invalid_request_error"
+
+    def among(self, place: int) -> Self:
+        """This error, said of the ``place``-th of several values of its parameter."""
+        if self.param is not None:
+            told = f"{self.param}[{place}]"
+            self.message, self.param = told + self.message.removeprefix(self.param), told
+        return self
 
 
 class ContextExceeded(InvalidRequest):

@@ -26,7 +26,18 @@ def encode(tokenizer: Tokenizer, request: pb.EncodeRequest) -> pb.EncodeResponse
     if request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens must be 0 or more, not {request.max_tokens}", param="max_tokens")
     encoder = _Encoder(tokenizer, request.max_tokens or tokenizer.context_length)
-    return pb.EncodeResponse(outputs=[pb.EncodedInput(ids=pack_ids(encoder(item))) for item in request.inputs])
+    if len(request.inputs) == 1:
+        return pb.EncodeResponse(outputs=[pb.EncodedInput(ids=pack_ids(encoder(request.inputs[0])))])
+    outputs = [_among(encoder, item, place) for place, item in enumerate(request.inputs)]
+    return pb.EncodeResponse(outputs=outputs)
+
+
+def _among(encoder: _Encoder, item: pb.EncodeInput, place: int) -> pb.EncodedInput:
+    """One of several inputs; a refusal says which."""
+    try:
+        return pb.EncodedInput(ids=pack_ids(encoder(item)))
+    except InvalidRequest as error:
+        raise error.among(place) from None
 
 
 class _Encoder:

@@ -106,7 +106,7 @@ class NamedPrompts:
     def _encode(self, prompt: NamedPrompt) -> list[int]:
         if prompt.messages is not None:
             return self._tokenizer.encode_chat(prompt.messages, add_generation_prompt=False)
-        return self._tokenizer.encode(prompt.text or "")
+        return self._tokenizer.encode(prompt.text or "", parse_special=prompt.parse_special)
 
     async def _warm(self) -> None:
         for mark, (prompt, ids, hashes) in list(self._wanted.items()):

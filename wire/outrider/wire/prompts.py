@@ -22,7 +22,8 @@ MOST_PROMPTS = 64
 class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A text, or a chat's messages, of a ``model`` or of every one; ``created`` is in seconds since 1970.
 
-    ``messages`` are rendered by the model's own template, without the opening of an answer.
+    ``messages`` are rendered by the model's own template, without the opening of an answer. ``parse_special`` takes
+    names of special tokens in ``text`` for those tokens, as completions do.
     """
 
     name: str
@@ -31,6 +32,7 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     model: str | None = None
     text: str | None = None
     messages: list[dict[str, Any]] | None = None
+    parse_special: bool = True
 
 
 def prompt_entry(tenant: str, name: str) -> str:

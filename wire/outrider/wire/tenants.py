@@ -42,6 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     networks: tuple[str, ...] | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
     weight: Annotated[float, Meta(gt=0, le=1000)] | None = None
+    parse_special_tokens: bool | None = None
 
     def __post_init__(self) -> None:
         for network in self.networks or ():

@@ -42,6 +42,9 @@ def generation(prompt: str | Sequence[int] | None, messages: Messages | None, pa
     for name in _PLAIN:
         if name in given:
             setattr(request, name, given.pop(name))
+    for name in ("add_special", "parse_special"):
+        if f"{name}_tokens" in given:
+            setattr(request, name, given.pop(f"{name}_tokens"))
     for name in ("tools", "tool_choice"):
         if name in given:
             setattr(request, f"{name}_json", json.dumps(given.pop(name)))

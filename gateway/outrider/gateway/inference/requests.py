@@ -18,6 +18,7 @@ from outrider.wire.ids import unpack_ids
 
 _SIGN = 1 << 63
 _GRAMMARS = {"json_schema": "json", "regex": "regex", "context_free": "grammar"}
+_TOKENS = {"add_special": "add_special_tokens", "parse_special": "parse_special_tokens"}
 _JSON = {"messages_json": "messages", "tools_json": "tools", "tool_choice_json": "tool_choice"}
 
 
@@ -55,6 +56,9 @@ def _body(request: pb.GenerateRequest) -> dict[str, Any]:
     for name in ("n", "priority", "parallel_tool_calls", "ttft_ms", "timeout_ms", "coalesce"):
         if request.HasField(name):
             body[name] = getattr(request, name)
+    for name, parameter in _TOKENS.items():
+        if request.HasField(name):
+            body[parameter] = getattr(request, name)
     for name, parameter in _JSON.items():
         if text := getattr(request, name):
             body[parameter] = _json(text, name)

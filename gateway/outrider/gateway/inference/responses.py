@@ -12,7 +12,6 @@ from outrider.gateway.openai.answers import fingerprint
 from outrider.gateway.openai.shape import decode_shape
 from outrider.gateway.openai.tools import read_calls
 from outrider.gateway.reassembly import join, split
-from outrider.gateway.request import choice_seed
 from outrider.v1 import inference_pb2 as pb
 from outrider.wire.frames import Draft, Frame, Likelihood, Usage
 
@@ -97,7 +96,7 @@ class Responses:
             model=record.served.name,
             fingerprint=fingerprint(record.served),
             created=record.created,
-            seed=choice_seed(record.seed, choice) & _UNSIGNED,
+            seed=record.seeds[choice] & _UNSIGNED,
             steps=usage.steps,
             verifier=frame.verifier or "",
             lossy=usage.lossy,

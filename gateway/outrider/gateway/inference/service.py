@@ -87,7 +87,7 @@ class Inference(InferenceServicer):
         async with self._calls.enter(context, "Tokenize", counts=True) as call:
             require_readable(request, self._settings.max_body_bytes)
             served = await self._generations.find(request.model or None, call.admission.caller)
-            tokens = await self._generations.encode(served, _prompt(request))
+            tokens = await self._generations.encode(served, _prompt(request), call.admission.caller)
             return pb.TokenizeResponse(tokens=tokens, context_length=served.context_length)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, context: Context) -> pb.DetokenizeResponse:  # noqa: N802
@@ -127,13 +127,14 @@ def _places(given: list[int], record: Record) -> list[int]:
     """The index from which each choice is wanted."""
     if len(given) not in (0, 1, record.choices):
         raise InvalidRequest(f"from_index must be one index, or {record.choices}", param="from_index")
-    places = given or [record.first_index]
+    places = given or record.first_indices
     return places if len(places) == record.choices else places * record.choices
 
 
 def _prompt(request: pb.TokenizeRequest) -> Text | Messages:
     if request.WhichOneof("prompt") == "text":
-        return Text(request.text, request.add_special if request.HasField("add_special") else True)
+        add_special = request.add_special if request.HasField("add_special") else True
+        return Text(request.text, add_special, request.parse_special if request.HasField("parse_special") else None)
     require_plain(request.messages_json.encode(), "messages_json")
     try:
         return chat(msgspec.json.decode(request.messages_json, type=list[dict[str, object]]))

@@ -131,7 +131,7 @@ class NatsDoor:
         require_allowed(record.served.name, admission.caller.may_use)
         if len(asked.from_index) not in (0, 1, record.choices):
             raise InvalidRequest(f"from_index must hold one index, or {record.choices}", param="from_index")
-        had = asked.from_index or [record.first_index]
+        had = asked.from_index or record.first_indices
         flight = await self._flights.resume(key, record, verifiers, admission)
         await _answer(query, headers, self._taken(flight))
         self._keeper.keep(flight, None, query.answer, had if len(had) == record.choices else had * record.choices)

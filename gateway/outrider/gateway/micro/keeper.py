@@ -87,11 +87,11 @@ class Keeper:
     async def _fail(self, flight: Flight, error: OutriderError, relay: Relay | None) -> None:
         self._tell(flight, error)
         if relay is not None:
-            await relay(encode_frame(_note(flight, flight.key.request, error)))
+            await relay(encode_frame(_note(flight.key.request, flight.record.first_indices[0], error)))
 
     def _tell(self, flight: Flight, error: OutriderError) -> None:
-        for stream in flight.streams:
-            self._bus.publish(stream.job.subject, encode_frame(_note(flight, stream.job.request_id, error)))
+        for stream, index in zip(flight.streams, flight.record.first_indices, strict=True):
+            self._bus.publish(stream.job.subject, encode_frame(_note(stream.job.request_id, index, error)))
 
     def _end(self, flight: Flight, limit_s: float) -> None:
         why = f"the request was ended: it took longer than {limit_s:g} s"
@@ -100,6 +100,6 @@ class Keeper:
             self._bus.publish(stream.job.subject, encode_frame(end))
 
 
-def _note(flight: Flight, request_id: str, error: OutriderError) -> Frame:
+def _note(request_id: str, index: int, error: OutriderError) -> Frame:
     finish = Finish.TIMEOUT if isinstance(error, Late) else None
-    return Frame(request_id, flight.record.first_index, [], [], [], finish, error=error.message)
+    return Frame(request_id, index, [], [], [], finish, error=error.message)

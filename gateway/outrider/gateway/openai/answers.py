@@ -24,15 +24,14 @@ from outrider.gateway.openai.shapes import (
     UsageBody,
 )
 from outrider.gateway.reassembly import split
-from outrider.gateway.request import choice_seed
 from outrider.wire.frames import Draft, Frame, Usage
 
 
 class Writer:
     """Writes the answer to one request in one form.
 
-    ``seed`` is the request's own, of which those of its ``choices`` come; ``created`` is in seconds since 1970;
-    ``ignored`` are names of parameters without effect.
+    ``seeds`` are those of its choices, of which each prompt has so many ``answers``; ``created`` is in seconds since
+    1970; ``ignored`` are names of parameters without effect.
     """
 
     def __init__(
@@ -40,19 +39,20 @@ class Writer:
         form: Form,
         request_id: str,
         served: Served,
-        seed: int,
+        seeds: Sequence[int],
         *,
-        choices: int = 1,
+        answers: int = 1,
         return_tokens: bool,
         created: int,
         ignored: tuple[str, ...] = (),
     ) -> None:
-        self._form, self._seed, self._return_tokens = form, seed, return_tokens
+        self._form, self._seeds, self._return_tokens = form, seeds, return_tokens
+        self._answers = answers
         self._ignored = ignored or UNSET
         self._id = f"{form.prefix}-{request_id}"
         self._created = created
         self._model, self._fingerprint = served.name, fingerprint(served)
-        self._written = [0] * choices
+        self._written = [0] * len(seeds)
 
     @property
     def opening(self) -> list[Answer]:
@@ -66,10 +66,10 @@ class Writer:
         extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
         extra = extras[0]
         if len(extras) > 1:
-            total = _total(frames)
-            extra = Extra(steps=total.steps, seed=self._seed, lossy=total.lossy or UNSET, choices=extras)
+            total = _total(frames, self._answers)
+            extra = Extra(steps=total.steps, seed=self._seeds[0], lossy=total.lossy or UNSET, choices=extras)
         extra.ignored = self._ignored
-        return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
+        return self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
 
     def chunk(
         self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
@@ -99,9 +99,9 @@ class Writer:
 
     def last(self, frames: Sequence[Frame]) -> Answer:
         """The chunk about usage that follows the last frames of all choices."""
-        total = _total(frames)
+        total = _total(frames, self._answers)
         verifier = frames[0].verifier or UNSET
-        extra = Extra(steps=total.steps, seed=self._seed, verifier=verifier, ignored=self._ignored)
+        extra = Extra(steps=total.steps, seed=self._seeds[0], verifier=verifier, ignored=self._ignored)
         return self._part([], _usage(total), extra)
 
     def _part(
@@ -115,7 +115,7 @@ class Writer:
         return AnswerOf(self._id, name, self._created, self._model, self._fingerprint, choices, usage, extra)
 
     def _extra(self, frame: Frame, index: int) -> Extra:
-        return extra(frame, choice_seed(self._seed, index), self._return_tokens)
+        return extra(frame, self._seeds[index], self._return_tokens)
 
 
 def _says(choice: Choice) -> bool:
@@ -149,13 +149,13 @@ def fingerprint(served: Served) -> str:
     return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]
 
 
-def _total(frames: Sequence[Frame]) -> Usage:
-    """What all choices have cost: one prompt, and what each generated."""
+def _total(frames: Sequence[Frame], answers: int) -> Usage:
+    """What all choices have cost: each prompt once, of which there are so many ``answers``, and what each generated."""
     used = [frame.usage or Usage(0, 0) for frame in frames]
     return Usage(
-        used[0].prompt_tokens,
+        sum(usage.prompt_tokens for usage in used[::answers]),
         sum(usage.completion_tokens for usage in used),
-        used[0].cached_tokens,
+        sum(usage.cached_tokens for usage in used[::answers]),
         sum(usage.accepted_tokens for usage in used),
         sum(usage.rejected_tokens for usage in used),
         sum(usage.steps for usage in used),

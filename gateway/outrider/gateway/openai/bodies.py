@@ -9,13 +9,15 @@ from msgspec import Meta
 from outrider.gateway.calls.calling import Calling
 from outrider.gateway.openai.common import INT32, Asked, Count, Flag
 from outrider.gateway.openai.parameters import read
-from outrider.gateway.openai.prompts import TemplateKwargs, chat, prompt
+from outrider.gateway.openai.prompts import PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.openai.structure import ResponseFormat, of_format, structure
 from outrider.gateway.openai.tools import Tool, ToolChoice, calling, shown
 from outrider.gateway.openai.unhonoured import CHAT, COMPLETION
-from outrider.gateway.request import Generation, Prompt, Sampling
+from outrider.gateway.request import Generation, Prompt, Sampling, choice_seed
 from outrider.mesh.errors import InvalidRequest
 
+MOST_CHOICES = 128
+"""Of one request, whatever the number of its prompts."""
 _COMPLETION_TOKENS = 16  # OpenAI's default
 
 
@@ -32,7 +34,7 @@ class Body(Asked, frozen=True, kw_only=True):
 
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    n: Annotated[int, Meta(ge=1, le=128, description="an integer from 1 to 128")] = 1
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="an integer from 1 to 128")] = 1
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
     return_drafts: Flag = False
@@ -72,21 +74,41 @@ class Body(Asked, frozen=True, kw_only=True):
 class CompletionBody(Body, frozen=True, kw_only=True):
     """Body of ``POST /v1/completions``."""
 
-    prompt: Annotated[str | list[Any], Meta(description="a string, an array with one string, or an array of token ids")]
+    prompt: Annotated[str | list[Any], Meta(description=PROMPTS)]
     max_tokens: Annotated[int, Meta(ge=0, le=INT32, description="an integer of at least 1 (0 with echo)")] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] | None = None
     echo: Flag = False
+    add_special_tokens: Flag = True
+    parse_special_tokens: Flag | None = None
 
     def _prompt(self) -> Prompt:
-        return prompt(self.prompt)
+        return self._prompts()[0]
+
+    def _prompts(self) -> list[Prompt]:
+        return prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
 
     def _sampling(self) -> Sampling:
         return msgspec.structs.replace(super()._sampling(), logprobs=self.logprobs, echo=self.echo)
 
     def generation(self) -> Generation:
-        """As any other, with OpenAI's default length."""
+        """As any other, with OpenAI's default length, and with further prompts.
+
+        Each prompt has the seed that the client gave, as a request of its own would have; without one, all have
+        different seeds.
+        """
         asked = super().generation()
-        return asked if asked.max_tokens is not None else msgspec.structs.replace(asked, max_tokens=_COMPLETION_TOKENS)
+        seed, (_, *more) = asked.sampling.seed, self._prompts()
+        if self.n * (1 + len(more)) > MOST_CHOICES:
+            why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
+            raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
+        return msgspec.structs.replace(
+            asked,
+            max_tokens=_COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens,
+            more=tuple(
+                (prompt, choice_seed(seed, place * self.n) if self.seed is None else seed)
+                for place, prompt in enumerate(more, 1)
+            ),
+        )
 
 
 class ChatBody(Body, frozen=True, kw_only=True):

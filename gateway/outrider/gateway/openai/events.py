@@ -90,7 +90,7 @@ class Events:
         """What a chunk tells of the usage of its choice, which depends on nothing but where the chunk ends."""
         if not self._shape.continuous_usage:
             return self._usage
-        prompt, generated = self._flight.record.prompt_tokens, max(0, self._at.places[place])
+        prompt, generated = self._flight.record.prompt_tokens[place], max(0, self._at.places[place])
         return UsageBody(prompt, generated, prompt + generated)
 
     def _last(self) -> Iterator[bytes]:

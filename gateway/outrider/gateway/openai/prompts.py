@@ -13,15 +13,20 @@ from outrider.mesh.errors import InvalidRequest
 _INT32 = (1 << 31) - 1
 
 
-def prompt(value: str | Sequence[Any]) -> Prompt:
-    """A completion's ``prompt``: a string, an array with one string, or token ids (in one more array or not)."""
+PROMPTS = "a string, an array of strings, an array of token ids, or an array of such arrays"
+
+
+def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special: bool | None = None) -> list[Prompt]:
+    """A completion's ``prompt``: one or several texts, as `Text` says, or the token ids of one or several."""
     if isinstance(value, str):
-        return Text(value)
-    if len(value) == 1 and isinstance(value[0], (str, list)):
-        return prompt(value[0])
+        return [Text(value, add_special, parse_special)]
+    if value and all(isinstance(entry, str) for entry in value):
+        return [Text(entry, add_special, parse_special) for entry in value]
+    if value and all(isinstance(entry, list) for entry in value):
+        return [_tokens(entry, f"prompt[{place}]") for place, entry in enumerate(value)]
     if any(isinstance(entry, (str, list)) for entry in value):
-        _refuse("prompt", "holds several prompts: send one request for each")
-    return Tokens([_token(entry, place) for place, entry in enumerate(value)])
+        _refuse("prompt", f"must be {PROMPTS}")
+    return [_tokens(value, "prompt")]
 
 
 TemplateKwargs = Annotated[
@@ -43,9 +48,18 @@ def chat(messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | N
     return Messages(msgspec.json.encode(flat).decode(), variables=said)
 
 
-def _token(value: Any, place: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT32:
-        _refuse(f"prompt[{place}]", "must be a token id")
+def _tokens(values: Sequence[Any], where: str) -> Tokens:
+    return Tokens([_token(value, f"{where}[{place}]") for place, value in enumerate(values)])
+
+
+def _token(value: Any, where: str) -> int:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= _INT32
+        or value != int(value)
+    ):
+        _refuse(where, "must be a token id")
     return int(value)
 
 

@@ -103,8 +103,7 @@ class OpenAi:
         if not body.stream:
             return json_response(await until_gone(request.receive, self._whole(starting, shape)))
         flight = await until_gone(request.receive, starting)
-        start = Position.start(asked.choices, flight.record.first_index)
-        events = Events(flight, shape, start)
+        events = Events(flight, shape, Position.start(flight.record.first_indices))
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:

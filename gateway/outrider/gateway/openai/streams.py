@@ -39,7 +39,7 @@ class Streams:
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
         shape = decode_shape(record.shape)
-        writer, had = shape.writer(key, record), Position.start(record.choices, record.first_index)
+        writer, had = shape.writer(key, record), Position.start(record.first_indices)
         if last:
             had = had.read(last, key.request, len(writer.opening))
         if had.tail is Tail.DONE:

@@ -56,6 +56,7 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "prompt_logprobs": _NULL,
 }
 _ALTERING = _DRAWS | _FORMS | _PROMPTS
+_IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
 _IDLE: dict[str, tuple[Any, ...]] = {
     "metadata": ANY,
@@ -74,6 +75,7 @@ CHAT = Unhonoured(
     altering=_ALTERING
     | _OF_RESPONSES
     | {
+        **_IN_CHATS,
         "prompt": _NULL,
         "echo": _OFF,
         "suffix": ("",),
@@ -85,6 +87,7 @@ CHAT = Unhonoured(
 RESPONSE = Unhonoured(
     altering=_ALTERING
     | {
+        **_IN_CHATS,
         "messages": ([],),
         "response_format": ({"type": "text"},),
         "max_tokens": _NULL,

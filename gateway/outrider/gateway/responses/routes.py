@@ -186,7 +186,7 @@ class Responses:
         prompt = body.generation(await self._conversation(body, admission)).prompt
         served = await self._generations.find(body.model, admission.caller)
         try:
-            ids = await until_gone(request.receive, self._generations.encode(served, prompt))
+            ids = await until_gone(request.receive, self._generations.encode(served, prompt, admission.caller))
         except InvalidRequest as error:
             raise renamed(error) from None
         return json_response(InputTokens(len(ids)))

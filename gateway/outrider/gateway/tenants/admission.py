@@ -31,14 +31,14 @@ class Admission:
         demands = self.caller.demands([REQUESTS], 1)
         (await self._reserve(demands)).settle([1] * len(demands))
 
-    async def reserve(self, prompt: int, answer: int, choices: int) -> None:
-        """Reserves a stream for each choice, and the most tokens that prompt and answers can have.
+    async def reserve(self, prompt: int, answers: Sequence[int]) -> None:
+        """Reserves a stream for each choice, and the most tokens that prompts and ``answers`` can have.
 
         `InvalidRequest` for what no period has room for, else as `LimitStore.reserve`.
         """
-        self._demands = self._all(prompt + answer * choices, choices)
+        self._demands = self._all(prompt + sum(answers), len(answers))
         for demand in self._demands:
-            _require_possible(demand, answer)
+            _require_possible(demand, max(answers))
         self._held = await self._reserve(self._demands)
 
     async def reserve_rest(self, tokens: int, streams: int) -> None:

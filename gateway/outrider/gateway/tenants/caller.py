@@ -36,12 +36,16 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A tenant, as one of its keys shows it: both have their limits, and all of them hold."""
+    """A tenant, as one of its keys shows it: both have their limits, and all of them hold.
+
+    ``parse_special`` says whether names of special tokens in texts are those tokens, where a request does not say.
+    """
 
     tenant: str = "default"
     bounds: tuple[Bound, ...] = ()
     priority: int = 0
     weight: float = 1.0
+    parse_special: bool = True
 
     def may_use(self, model: str) -> bool:
         """Whether ``model`` is among those allowed."""
@@ -70,7 +74,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller(tenant: Tenant, key: Key) -> Caller:
-    """Who shows ``key`` of ``tenant``; a key's own priority and weight go over the tenant's."""
+    """Who shows ``key`` of ``tenant``; a key's own priority, weight and parsing go over the tenant's."""
     return Caller(
         tenant.name,
         (
@@ -79,6 +83,7 @@ def caller(tenant: Tenant, key: Key) -> Caller:
         ),
         _first(key.limits.priority, tenant.limits.priority, 0),
         _first(key.limits.weight, tenant.limits.weight, 1.0),
+        _first(key.limits.parse_special_tokens, tenant.limits.parse_special_tokens, True),
     )
 
 

@@ -27,10 +27,10 @@ class Charge:
         self._prompt = 0
         self._start: list[int] | None = None
 
-    async def begin(self, prompt: int, answer: int, choices: int) -> None:
+    async def begin(self, prompt: int, answers: Sequence[int]) -> None:
         """Reserves for a new request, as `Admission.reserve`."""
-        await self._admission.reserve(prompt, answer, choices)
-        self._prompt, self._start = prompt, [0] * choices
+        await self._admission.reserve(prompt, answers)
+        self._prompt, self._start = prompt, [0] * len(answers)
 
     async def take(self, known: list[int]) -> None:
         """Is charged from now on for a request of which so many tokens of each choice are ``known``."""
