@@ -8,6 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from outrider.mesh.addresses import hold_port
@@ -249,6 +251,27 @@ async def test_reflection_lists_the_services_and_their_messages(server: Server, 
     await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol="outrider.v1.Tokenizer"))
     assert (await call.read()).file_descriptor_response.file_descriptor_proto
     call.cancel()
+
+
+async def test_reflection_is_there_as_v1_and_describes_itself(server: Server, servicer: Scripted) -> None:
+    name = "grpc.reflection.v1.ServerReflection"
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as to_server:
+        old = reflection_pb2_grpc.ServerReflectionStub(to_server).ServerReflectionInfo()
+        await old.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
+        (file,) = (await old.read()).file_descriptor_response.file_descriptor_proto
+        old.cancel()
+        pool = DescriptorPool()
+        pool.AddSerializedFile(file)
+        method = pool.FindServiceByName(name).FindMethodByName("ServerReflectionInfo")
+        asked, answer = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+        assert asked.DESCRIPTOR.full_name == "grpc.reflection.v1.ServerReflectionRequest"
+        call = to_server.stream_stream(f"/{name}/{method.name}", asked.SerializeToString, answer.FromString)()
+        await call.write(asked(list_services=""))
+        names = {service.name for service in (await call.read()).list_services_response.service}
+        assert names >= {"outrider.v1.Tokenizer", name, "grpc.reflection.v1alpha.ServerReflection"}
+        await call.write(asked(file_containing_symbol="outrider.v1.Tokenizer"))
+        assert (await call.read()).file_descriptor_response.file_descriptor_proto
+        call.cancel()
 
 
 async def test_a_port_in_use_is_told_in_one_sentence(server: Server) -> None:

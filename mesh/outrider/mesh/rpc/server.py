@@ -9,11 +9,11 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.rpc.framing import MESSAGE_BYTES
 from outrider.mesh.rpc.handlers import guarded, starting
 from outrider.mesh.rpc.lanes import Lanes
+from outrider.mesh.rpc.reflection import add_reflection
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -93,8 +93,7 @@ class Server:
             self._router.add(f"/{service_name}/{name}", handler)
 
     def _enable_reflection(self) -> None:
-        names = [*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
+        add_reflection([*self.services, health.SERVICE_NAME], self)
 
 
 class _Router:
