@@ -201,3 +201,33 @@ async def test_a_wish_that_cannot_be_honoured_is_refused(other: Gateway, stream:
 def _status(gateway: Gateway, request: str) -> int:
     with httpx.stream("GET", f"{gateway.url}/v1/streams/{request}?last_event_id={request}:done") as response:
         return response.status_code
+
+
+async def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for_and_again_when_resumed(
+    one: Gateway, other: Gateway
+) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for chat in (False, True):
+        whole = await Raw(one.url).begin(chat=chat, n=2, max_tokens=12, return_tokens=True, stream_options=options)
+        *chunks, last = [event.json for event in whole.events[:-1]]
+        prompt, had = last["usage"]["prompt_tokens"], [0, 0]
+        for chunk in chunks:
+            (choice,) = chunk["choices"]
+            had[choice["index"]] += len(chunk.get("outrider", {}).get("tokens", ()))
+            generated = had[choice["index"]]
+            assert chunk["usage"] == {
+                "prompt_tokens": prompt,
+                "completion_tokens": generated,
+                "total_tokens": prompt + generated,
+            }
+        assert (had, last["usage"]["completion_tokens"], last["choices"]) == ([12, 12], 24, [])
+        alone = await Raw(one.url).begin(chat=chat, max_tokens=12, stream_options=options)
+        for place in (0, 1, len(alone.events) // 2, len(alone.events) - 3):
+            assert (await Raw(other.url).resume(alone.request, alone.events[place].id)).events == alone.events[
+                place + 1 :
+            ]
+
+
+async def test_usage_so_far_is_told_only_beside_usage(one: Gateway) -> None:
+    stream = await Raw(one.url).begin(max_tokens=3, stream_options={"continuous_usage_stats": True})
+    assert all("usage" not in event.json for event in stream.events[:-1])

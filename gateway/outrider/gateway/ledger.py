@@ -102,9 +102,14 @@ class Record(msgspec.Struct, frozen=True):
         ]
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.prompt) // 4
+
+    @property
     def first_index(self) -> int:
         """Index of the first token that is told: an echoed prompt's stand below 0."""
-        return -(len(self.prompt) // 4) if self._sampling(0).echo else 0
+        return -self.prompt_tokens if self._sampling(0).echo else 0
 
     def _sampling(self, choice: int) -> SamplingParams:
         sampling = SamplingParams()

@@ -67,7 +67,7 @@ class Writer:
             extra = Extra(steps=total.steps, seed=self._seed, lossy=total.lossy or UNSET, choices=extras)
         return self._answer(self._form.whole, choices, _usage(_total(frames)), extra)
 
-    def chunk(self, frame: Frame, index: int, usage: UnsetType | None) -> Answer | None:
+    def chunk(self, frame: Frame, index: int, usage: UsageBody | UnsetType | None) -> Answer | None:
         """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet."""
         length = sum(map(len, frame.texts))
         choice = self._form.delta(frame, index, self._written[index])

@@ -19,9 +19,10 @@ _COMPLETION_TOKENS = 16  # OpenAI's default
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``stream_options``."""
+    """``stream_options``; ``continuous_usage_stats`` is vLLM's, and counts only beside ``include_usage``."""
 
     include_usage: bool = False
+    continuous_usage_stats: bool = False
     include_obfuscation: bool = False
 
 
@@ -39,6 +40,11 @@ class Body(Asked, frozen=True, kw_only=True):
     def include_usage(self) -> bool:
         """Whether a stream ends with a chunk about its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether each chunk of such a stream tells the usage so far."""
+        return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
 
     def generation(self) -> Generation:
         """What is asked for, free of OpenAI's forms."""

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from outrider.gateway.choices import merged
 from outrider.gateway.errors import error_answer
 from outrider.gateway.flight import Flight
-from outrider.gateway.openai.answers import Writer
+from outrider.gateway.openai.shape import Shape
+from outrider.gateway.openai.shapes import UsageBody
 from outrider.gateway.position import Position, Tail
 from outrider.gateway.reassembly import split
 from outrider.gateway.sse import done, event, with_retry
@@ -30,10 +31,11 @@ class Events:
     who stayed.
     """
 
-    def __init__(self, flight: Flight, writer: Writer, include_usage: bool, had: Position) -> None:
-        self._flight, self._writer, self._had = flight, writer, had
-        self._usage = None if include_usage else UNSET
-        self._openings = writer.opening
+    def __init__(self, flight: Flight, shape: Shape, had: Position) -> None:
+        self._flight, self._shape, self._had = flight, shape, had
+        self._writer = shape.writer(flight.key, flight.record)
+        self._usage = None if shape.include_usage else UNSET
+        self._openings = self._writer.opening
         self._at = msgspec.structs.replace(had, places=list(had.places), ended=list(had.ended))
         self._ends: dict[int, Frame] = {}
         self._told = False
@@ -63,8 +65,9 @@ class Events:
 
     def _open(self) -> Iterator[bytes]:
         for opening in self._openings[self._had.openings :]:
+            usage = self._so_far(self._at.openings)
             self._at.openings += 1
-            yield event(msgspec.structs.replace(opening, usage=self._usage), self._id)
+            yield event(msgspec.structs.replace(opening, usage=usage), self._id)
 
     def _chunk(self, frame: Frame, place: int) -> Iterator[bytes]:
         if frame.finish is not None:
@@ -78,8 +81,15 @@ class Events:
         for part in self._writer.parts(frame):
             self._at.places[place] = part.first_index + len(part.tokens)
             self._at.ended[place] = part.finish is not None
-            if (chunk := self._writer.chunk(part, place, self._usage)) is not None:
+            if (chunk := self._writer.chunk(part, place, self._so_far(place))) is not None:
                 yield event(chunk, self._id)
+
+    def _so_far(self, place: int) -> UsageBody | UnsetType | None:
+        """What a chunk tells of the usage of its choice, which depends on nothing but where the chunk ends."""
+        if not self._shape.continuous_usage:
+            return self._usage
+        prompt, generated = self._flight.record.prompt_tokens, max(0, self._at.places[place])
+        return UsageBody(prompt, generated, prompt + generated)
 
     def _last(self) -> Iterator[bytes]:
         self._at.tail = Tail.USAGE

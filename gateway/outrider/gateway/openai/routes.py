@@ -28,10 +28,11 @@ from starlette.routing import Route
 
 
 class ModelBody(msgspec.Struct):
-    """A model, as it is listed."""
+    """A model, as it is listed; ``max_model_len`` is how many tokens its context holds, as vLLM tells it."""
 
     id: str
     created: int
+    max_model_len: int
     object: str = "model"
     owned_by: str = "outrider"
 
@@ -58,22 +59,25 @@ class OpenAi:
 
     async def _completions(self, request: Request) -> Response:
         body = read_completion(await read_body(request, self._settings.max_body_bytes))
-        return await self._generate(request, body, Shape("completion", (), body.return_tokens, body.include_usage))
+        shape = Shape("completion", (), body.return_tokens, body.include_usage, body.continuous_usage)
+        return await self._generate(request, body, shape)
 
     async def _chat(self, request: Request) -> Response:
         body = read_chat(await read_body(request, self._settings.max_body_bytes))
-        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage)
+        shape = Shape("chat", body.functions, body.return_tokens, body.include_usage, body.continuous_usage)
         return await self._generate(request, body, shape)
 
     async def _models(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
         served = [model for model in self._generations.models.all() if may_use(model.name)]
-        return json_response(ModelList([ModelBody(model.name, self._created) for model in served]))
+        return json_response(
+            ModelList([ModelBody(model.name, self._created, model.context_length) for model in served])
+        )
 
     async def _model(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
         served = self._generations.models.find(request.path_params["model"], may_use)
-        return json_response(ModelBody(served.name, self._created))
+        return json_response(ModelBody(served.name, self._created, served.context_length))
 
     async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
         asked = routed(timed(body, request).generation(), request)
@@ -87,7 +91,7 @@ class OpenAi:
             return json_response(await until_gone(request.receive, self._whole(starting, shape)))
         flight = await until_gone(request.receive, starting)
         start = Position.start(asked.choices, flight.record.first_index)
-        events = Events(flight, shape.writer(flight.key, flight.record), shape.include_usage, start)
+        events = Events(flight, shape, start)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:

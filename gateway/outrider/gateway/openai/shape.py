@@ -13,12 +13,16 @@ from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be; ``functions`` are those that a chat may call."""
+    """What the client asked its chunks to be; ``functions`` are those that a chat may call.
+
+    Where usage is included, ``continuous_usage`` has each chunk tell it so far.
+    """
 
     kind: Literal["completion", "chat"]
     functions: tuple[str, ...]
     return_tokens: bool
     include_usage: bool
+    continuous_usage: bool = False
 
     def form(self, request_id: str, served: Served) -> Form:
         """The form of chunks of the request of that id, which the model ``served`` answers."""

@@ -26,13 +26,13 @@ class CompletionDetails(msgspec.Struct):
 
 
 class UsageBody(msgspec.Struct):
-    """``usage``."""
+    """``usage``; what is known before the end has no details."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: PromptDetails
-    completion_tokens_details: CompletionDetails
+    prompt_tokens_details: PromptDetails | UnsetType = UNSET
+    completion_tokens_details: CompletionDetails | UnsetType = UNSET
 
 
 class DraftBody(msgspec.Struct):

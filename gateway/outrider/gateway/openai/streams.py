@@ -45,7 +45,7 @@ class Streams:
         if had.tail is Tail.DONE:
             return Response(status_code=204)
         flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers, admission))
-        events = Events(flight, writer, shape.include_usage, had)
+        events = Events(flight, shape, had)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _cancel(self, request: Request) -> Response:
