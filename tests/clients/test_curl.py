@@ -23,7 +23,7 @@ def curl(*arguments: str) -> str:
 
 
 def test_a_stream_is_begun_taken_up_elsewhere_and_ended(one: Gateway, other: Gateway) -> None:
-    told = curl(f"{one.url}/v1/completions", "-d", BODY)
+    told = curl(f"{one.url}/v1/completions", "--json", BODY)
     *chunks, done = told.removesuffix("\n\n").split("\n\n")
     ids = re.findall("^id: (.*)$", told, re.MULTILINE)
     stream = f"{other.url}/v1/streams/{ids[0].partition(':')[0]}"

@@ -344,3 +344,31 @@ async def test_keys_and_limits_are_those_of_http(urls: list[str], keyed_grpc: st
         assert f"tenant {desk.tenant} has reached its limit of 200 tokens per day" in message
         assert int(trailing["retry-after-ms"]) >= 1000
         assert "x-ratelimit-reset-tokens" in trailing
+
+
+@pytest.mark.parametrize("field", ["messages_json", "tools_json", "tool_choice_json"])
+async def test_json_that_is_too_deep_is_refused_by_its_field(stub: Any, field: str) -> None:
+    deep = "[" * 1000 + "]" * 1000
+    for call in (
+        stub.Complete(pb.CompleteRequest(request=pb.GenerateRequest(**{field: deep}))),
+        stub.Tokenize(pb.TokenizeRequest(messages_json=deep)),
+    ):
+        code, why, _ = await _refused(call)
+        assert (code, "deeper than 100 levels" in why) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_two_keys_in_the_metadata_are_refused(stub: Any) -> None:
+    metadata = (("authorization", "Bearer sk-a"), ("authorization", "Bearer sk-b"))
+    code, why, _ = await _refused(stub.ListModels(pb.ListModelsRequest(), metadata=metadata))
+    assert (code, "given several times" in why) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_metadata_and_requests_are_bounded(shared: Stack, stub: Any) -> None:
+    """gRPC itself refuses headers from 16 KiB on, counted as HTTP/2 counts them, and ends the call alone."""
+    code, _, _ = await _refused(stub.ListModels(pb.ListModelsRequest(), metadata=(("x", "a" * (64 << 10)),)))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    code, _, _ = await _refused(stub.Tokenize(pb.TokenizeRequest(text="a" * (65 << 20))))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    code, why, _ = await _refused(stub.Tokenize(pb.TokenizeRequest(text="a" * (2 << 20))))
+    assert (code, "larger than 1048576 bytes" in why) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+    assert list((await stub.ListModels(pb.ListModelsRequest())).models) == [MODEL]

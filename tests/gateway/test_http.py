@@ -116,7 +116,7 @@ async def test_the_openai_client_reads_what_is_wrong(
 async def test_every_refusal_is_an_error_object_with_an_id(
     http: httpx.AsyncClient, method: str, path: str, content: bytes, status: int
 ) -> None:
-    response = await http.request(method, path, content=content)
+    response = await http.request(method, path, content=content, headers={"content-type": "application/json"})
     assert response.status_code == status
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
     assert response.headers["x-request-id"]
@@ -127,8 +127,9 @@ async def test_a_body_of_unknown_length_is_refused_once_it_is_too_large(http: ht
         for _ in range(64):
             yield b" " * (64 << 10)
 
+    headers = {"content-type": "application/json"}
     with suppress(httpx.WriteError):  # the gateway may have hung up on what it does not want
-        assert (await http.post("/v1/completions", content=endless())).status_code == 413
+        assert (await http.post("/v1/completions", content=endless(), headers=headers)).status_code == 413
 
 
 async def test_tokens_and_their_texts_are_returned_when_asked_for(http: httpx.AsyncClient, shared: Stack) -> None:

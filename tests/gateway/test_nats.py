@@ -343,3 +343,16 @@ async def test_what_takes_longer_than_it_may_is_ended_for_all_readers(
     await asyncio.wait_for(reader.ended.wait(), 60)
     assert reader.frames[-1].error == "the request was ended: it took longer than 0.3 s"
     assert await finish(streaming_registry, request) is Finish.CANCELLED
+
+
+async def test_json_that_is_too_deep_or_says_a_thing_twice_is_refused(reader: Reader) -> None:
+    for subject, text in (
+        ("generate", '{"prompt": ' + "[" * 1000 + "]" * 1000 + "}"),
+        ("resume", "[" * 2000),
+        ("cancel", '{"request_id": ' + '{"a": ' * 1000 + "1" + "}" * 1001),
+    ):
+        answer = await reader.client.request(f"outrider.v1.{subject}", text.encode(), timeout=30)
+        assert (answer.headers or {})["Nats-Service-Error-Code"] == "400"
+        assert "deeper than 100 levels" in json.loads(answer.data)["error"]["message"]
+    answer = await reader.client.request("outrider.v1.generate", b'{"prompt": "a", "prompt": "b"}', timeout=30)
+    assert json.loads(answer.data)["error"]["param"] == "prompt"

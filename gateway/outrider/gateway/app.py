@@ -13,9 +13,10 @@ from outrider.gateway.http import json_response
 from outrider.gateway.openai.routes import OpenAi
 from outrider.gateway.openai.streams import Streams
 from outrider.gateway.openapi.document import document
+from outrider.gateway.paths import Paths
 from outrider.gateway.playground.page import Playground
 from outrider.gateway.prompts import Prompts
-from outrider.gateway.readiness import Health, Ready, ready
+from outrider.gateway.readiness import Health, Ready, Version, ready
 from outrider.gateway.responses.routes import Responses
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tokenizing import Tokenizing
@@ -25,7 +26,7 @@ from outrider.mesh.telemetry import render
 from outrider.mesh.telemetry.metrics import CONTENT_TYPE
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 
@@ -48,10 +49,16 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, guarded: C
     async def openapi(request: Request) -> Response:
         return JSONResponse(described)
 
+    async def told_version(request: Request) -> Response:
+        return json_response(Version(version("outrider")))
+
     operations = [
         *(Playground().routes if settings.playground else []),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
+        Route("/health", readyz),
+        Route("/ping", readyz, methods=["GET", "POST"]),
+        Route("/version", told_version),
         Route("/metrics", metrics),
         Route("/openapi.json", openapi),
     ]
@@ -63,5 +70,5 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, guarded: C
         *Prompts(mesh.bus, mesh.registry, generations, settings).routes,
     ]
     described = document([*answering, *operations], version("outrider"))
-    edge = Edge(guarded(Router([*answering, *operations], redirect_slashes=False)))
+    edge = Edge(guarded(Paths([*answering, *operations])), settings.body_idle_s)
     return shared_with(settings.cors_origins, edge)

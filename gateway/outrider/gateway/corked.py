@@ -29,6 +29,11 @@ class Corked:
         if self._size >= _MOST:
             self._flush()
 
+    def write_eof(self) -> None:
+        """Says that nothing follows, behind all that was written."""
+        self._flush()
+        self._transport.write_eof()
+
     def close(self) -> None:
         """Ends the connection when all has been sent."""
         self._flush()

@@ -6,8 +6,9 @@ from contextlib import nullcontext
 from secrets import token_hex
 
 from outrider.gateway import metrics
-from outrider.gateway.errors import MethodNotAllowed, error_answer, error_headers
+from outrider.gateway.errors import error_answer, error_headers
 from outrider.gateway.http import json_response
+from outrider.gateway.protocol import Bounds
 from outrider.mesh.errors import Internal, NotFound, OutriderError
 from outrider.mesh.telemetry import continued, get_logger, tracing
 from starlette.exceptions import HTTPException
@@ -22,16 +23,17 @@ collection."""
 
 
 class Edge:
-    """Wraps the routes, as an ASGI application."""
+    """Wraps the routes, as an ASGI application. A request's body may pause for ``body_idle_s`` seconds."""
 
-    def __init__(self, routes: ASGIApp) -> None:
-        self._routes = routes
+    def __init__(self, routes: ASGIApp, body_idle_s: float = Bounds().body_idle_s) -> None:
+        self._routes, self._body_idle_s = routes, body_idle_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] != "http":
             return
         exchange = _Exchange(scope, send)
+        scope["state"]["body_idle_s"] = self._body_idle_s
         with continued(_headers(scope), f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
             await self._answer(scope, receive, exchange)
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
@@ -86,7 +88,6 @@ def _known(error: Exception, request_id: str) -> OutriderError:
     if isinstance(error, OutriderError):
         return error
     if isinstance(error, HTTPException):
-        kind = MethodNotAllowed if error.status_code == MethodNotAllowed.http_status else NotFound
-        return kind("no such path, or not with this method: /openapi.json lists what there is")
+        return NotFound("no such path: /openapi.json lists what there is")
     _log.error("a request failed", request=request_id, exc_info=error)
     return Internal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import ClassVar
 
 import msgspec
@@ -22,10 +23,29 @@ class TooLarge(InvalidRequest):
     reason: ClassVar[str] = "request_too_large"
 
 
+class TargetTooLong(InvalidRequest):
+    """The request's path and query have more bytes than are taken."""
+
+    http_status = 414
+
+
+class HeadersTooLarge(InvalidRequest):
+    """The request's headers are more, or have more bytes, than are taken."""
+
+    http_status = 431
+
+
+class WrongContentType(InvalidRequest):
+    """The request's body is not said to be JSON."""
+
+    http_status = 415
+
+
 class MethodNotAllowed(InvalidRequest):
-    """The path exists, for other methods."""
+    """The path exists, for other methods; ``allowed`` are those."""
 
     http_status = 405
+    allowed: Collection[str] = ()
 
 
 class TimedOut(InvalidRequest):
@@ -67,9 +87,17 @@ def error_answer(error: OutriderError) -> ErrorAnswer:
 
 
 def error_headers(error: OutriderError) -> dict[str, str]:
-    """``Retry-After`` in whole seconds, where another try makes sense, and how to say who one is (RFC 9110, 11.6.1)."""
+    """Headers that an error asks for (RFC 9110).
+
+    ``Retry-After`` in whole seconds, where another try makes sense; how to say who one is (11.6.1); the methods that
+    are allowed (15.5.6); and that the connection of a request that did not come whole ends (15.5.9).
+    """
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}
+    if isinstance(error, MethodNotAllowed):
+        return {"allow": ", ".join(error.allowed)}
+    if isinstance(error, TimedOut):
+        return {"connection": "close"}
     if error.retry_after is None and not error.retryable:
         return {}
     return {"retry-after": str(max(1, math.ceil(error.retry_after or 1.0)))}

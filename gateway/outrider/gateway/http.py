@@ -1,4 +1,4 @@
-"""HTTP as the gateway needs it: bodies of bounded size, streams of events, clients that leave."""
+"""HTTP as the gateway needs it: bodies of JSON and of bounded size, streams of events, clients that leave."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
-from outrider.gateway.errors import TimedOut, TooLarge
+from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType
+from outrider.gateway.plain_json import require_plain
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -16,17 +17,32 @@ from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 _BODY_S = 60.0
+_JSON = "application/json"
+_SHOWN = 80
 _ON_DISCONNECT = "x-outrider-on-disconnect"
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The request's body; `TooLarge` for more than ``limit`` bytes, `ClientDisconnect` when it never comes whole."""
+    """The request's body, JSON by its ``Content-Type``; it is parsed by who asks.
+
+    `WrongContentType`; `TooLarge` for more than ``limit`` bytes; `TimedOut`; `ClientDisconnect` when it never comes
+    whole; `InvalidRequest` as `require_plain`.
+    """
+    _require_json(request)
+    body = await _read(request, limit)
+    require_plain(body)
+    return body
+
+
+async def _read(request: Request, limit: int) -> bytes:
     too_large = TooLarge(f"the body is larger than {limit} bytes")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
-    body, more = bytearray(), True
+    body, more, idle_s = bytearray(), True, getattr(request.state, "body_idle_s", _BODY_S)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _BODY_S
     try:
-        async with asyncio.timeout(_BODY_S):
+        async with asyncio.timeout(min(idle_s, _BODY_S)) as timer:
             while more:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
@@ -35,9 +51,24 @@ async def read_body(request: Request, limit: int) -> bytes:
                 more = message.get("more_body", False)
                 if len(body) > limit:
                     raise too_large
+                timer.reschedule(min(loop.time() + idle_s, end))
     except TimeoutError:
-        raise TimedOut(f"the body did not arrive within {_BODY_S:g} s") from None
+        raise TimedOut(f"the body did not arrive within {_BODY_S:g} s, or paused for {idle_s:g} s") from None
     return bytes(body)
+
+
+def _require_json(request: Request) -> None:
+    """Raises `WrongContentType` for a body of another type: a web page may send such ones to any server, unasked."""
+    headers = request.headers
+    told = headers.getlist("content-type")
+    if not told and "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
+        return
+    kind = told[0].partition(";")[0].strip().lower() if len(told) == 1 else ""
+    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        shown = f"not {', '.join(told)[:_SHOWN]}" if any(told) else "which is missing"
+        raise WrongContentType(
+            f"send the body as JSON with the header Content-Type: application/json (curl --json), {shown}"
+        )
 
 
 def stays(request: Request) -> bool:
@@ -50,7 +81,7 @@ def stays(request: Request) -> bool:
 
 def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """``value`` as a JSON answer."""
-    return Response(msgspec.json.encode(value), status, dict(headers or {}), "application/json")
+    return Response(msgspec.json.encode(value), status, dict(headers or {}), _JSON)
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -25,10 +25,16 @@ class Health(msgspec.Struct):
 
 
 class Ready(msgspec.Struct):
-    """What ``/readyz`` says."""
+    """What ``/readyz`` says, and ``/health`` and ``/ping``, which others call it."""
 
     models: list[str]
     status: Literal["ready"] = "ready"
+
+
+class Version(msgspec.Struct):
+    """What ``/version`` says: that of Outrider."""
+
+    version: str
 
 
 async def ready(models: Models) -> list[str]:

@@ -5,38 +5,34 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack, nullcontext
-from typing import Any
+from functools import partial
 
 import uvicorn
-from outrider.gateway.corked import Corked
+from outrider.gateway.protocol import Bounds, Protocol
 from outrider.mesh.addresses import require_free
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _BACKLOG = 2048
 _KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle connections
 
 
-class _Protocol(HttpToolsProtocol):
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(Corked(transport))  # type: ignore[arg-type] # it has what a transport has
-
-
 class HttpServer:
     """Serves ``app`` on ``host`` and ``port`` until told to stop.
 
-    Processes that ``share`` a port have new connections dealt out to them by the kernel.
+    Processes that ``share`` a port have new connections dealt out to them by the kernel. Requests have ``bounds``.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, *, share: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, *, share: bool = False, bounds: Bounds | None = None
+    ) -> None:
         self._host, self.port, self._share = host, port, share
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
                 loop="none",
-                http=_Protocol,
+                http=partial(Protocol, bounds=bounds or Bounds()),  # type: ignore[arg-type] # it makes protocols
                 ws="none",
                 lifespan="off",
                 log_config=None,

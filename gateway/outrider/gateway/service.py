@@ -39,7 +39,9 @@ class GatewayService(Service):
         await self._tenants.start()
         app = make_app(mesh, self._flights, self._settings, self._tenants.guarded)
         settings = self._settings
-        self._http = HttpServer(app, settings.host, settings.port, share=settings.share_port)
+        self._http = HttpServer(
+            app, settings.host, settings.port, share=settings.share_port, bounds=settings.http_bounds
+        )
         self._http.start(mesh.tasks)
         await self._open_grpc(mesh)
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.entrance)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 from outrider.gateway.cors import require_origin
+from outrider.gateway.protocol import Bounds
 from outrider.mesh.config.settings import Port, Seconds, Settings
 
 
@@ -27,6 +28,16 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     ] = 600.0
     playground: Annotated[bool, Meta(description="serve a page at / on which people can try the models")] = True
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
+    max_header_bytes: Annotated[
+        int, Meta(ge=4096, le=1 << 20, description="most bytes of a request's line and headers")
+    ] = 64 << 10
+    max_headers: Annotated[int, Meta(ge=20, le=1000, description="most headers of a request")] = 100
+    header_s: Annotated[
+        float, Meta(gt=0, le=600, description="seconds from a request's first byte to the last of its headers")
+    ] = 10.0
+    body_idle_s: Annotated[
+        float, Meta(gt=0, le=60, description="seconds that a request's body may pause; it may take 60 in all")
+    ] = 20.0
     silence_s: Annotated[
         float,
         Meta(gt=0, le=60, description="seconds without a frame after which the verifier itself is asked for it"),
@@ -94,6 +105,11 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         list[str],
         Meta(description="origins of web pages that may use the API, as https://app.example.com; * for all"),
     ] = []
+
+    @property
+    def http_bounds(self) -> Bounds:
+        """What a request over HTTP may take."""
+        return Bounds(self.max_header_bytes, self.max_headers, self.header_s, self.body_idle_s)
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for a network or an origin that is none."""

@@ -1,4 +1,4 @@
-"""``/v1/tokenize`` and ``/v1/detokenize``, in vLLM's shapes."""
+"""``/v1/tokenize`` and ``/v1/detokenize``, and both without ``/v1``, in vLLM's shapes."""
 
 from __future__ import annotations
 
@@ -102,8 +102,9 @@ class Tokenizing:
     def __init__(self, generations: Generations, settings: GatewaySettings) -> None:
         self._generations, self._settings = generations, settings
         self.routes = [
-            Route("/v1/tokenize", self._tokenize, methods=["POST"]),
-            Route("/v1/detokenize", self._detokenize, methods=["POST"]),
+            Route(prefix + path, answer, methods=["POST"])
+            for prefix in ("/v1", "")
+            for path, answer in (("/tokenize", self._tokenize), ("/detokenize", self._detokenize))
         ]
 
     async def _tokenize(self, request: Request) -> Response:

@@ -69,7 +69,7 @@ class _Encoder:
 def _json_list(text: str, param: str) -> Sequence[Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{param} is not valid JSON: {error}", param=param) from None
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InvalidRequest(f"{param} must be a JSON array of objects", param=param)

@@ -14,7 +14,7 @@ from grpc.aio import ServicerContext as Context
 from outrider.gateway import metrics
 from outrider.gateway.tenants.admission import Admission
 from outrider.gateway.tenants.entrance import Entrance, Visitor
-from outrider.mesh.errors import Internal, OutriderError
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError
 
 _PEER = re.compile(r"ipv[46]:(?P<host>.*):\d+")
 _REASON_KEY = "outrider-code"
@@ -77,6 +77,9 @@ def _counted(method: str) -> Iterator[None]:
 def _visitor(context: Context) -> Visitor:
     said = [(str(key), str(value)) for key, value in context.invocation_metadata() or ()]
     named = dict(said)
+    for name in ("authorization", "x-api-key"):
+        if sum(key == name for key, _ in said) > 1:
+            raise InvalidRequest(f"the metadata {name} are given several times: give them once", param=name)
     peer = _PEER.fullmatch(unquote(context.peer()))
     return Visitor(
         peer=peer["host"].strip("[]") if peer else "",

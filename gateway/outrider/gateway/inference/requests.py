@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from outrider.gateway.errors import TooLarge
 from outrider.gateway.openai.asked import Asked, read_asked
+from outrider.gateway.plain_json import require_plain
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
@@ -108,6 +109,7 @@ def _ids(data: bytes, name: str) -> list[int]:
 
 
 def _json(text: str, name: str) -> Any:
+    require_plain(text.encode(), name)
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:

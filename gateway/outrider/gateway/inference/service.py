@@ -17,6 +17,7 @@ from outrider.gateway.ledger import Key, Record
 from outrider.gateway.models import require_allowed
 from outrider.gateway.openai.prompts import chat
 from outrider.gateway.openai.shape import encode_shape
+from outrider.gateway.plain_json import require_plain
 from outrider.gateway.request import Generation, Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tenants.entrance import Entrance
@@ -133,6 +134,7 @@ def _places(given: list[int], record: Record) -> list[int]:
 def _prompt(request: pb.TokenizeRequest) -> Text | Messages:
     if request.WhichOneof("prompt") == "text":
         return Text(request.text, request.add_special if request.HasField("add_special") else True)
+    require_plain(request.messages_json.encode(), "messages_json")
     try:
         return chat(msgspec.json.decode(request.messages_json, type=list[dict[str, object]]))
     except msgspec.MsgspecError:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from outrider.gateway.errors import TooLarge, error_answer, error_headers
 from outrider.gateway.openai.asked import Asked, read_asked
 from outrider.gateway.openai.parameters import read
+from outrider.gateway.plain_json import require_plain
 from outrider.gateway.tenants.entrance import Visitor
 from outrider.mesh.bus import Query
 from outrider.mesh.errors import InvalidRequest, OutriderError
@@ -70,6 +71,7 @@ def begin(query: Query, tenant: str, limit: int) -> Begin:
     """What is asked for: a body of the HTTP API, and perhaps the name of the request; `InvalidRequest`."""
     if len(query.data) > limit:
         raise TooLarge(f"the body is larger than {limit} bytes")
+    require_plain(query.data)
     body = _object(query.data)
     beside = {name: body.pop(name) for name in Wishes.__struct_fields__ if name in body}
     wishes = read(msgspec.json.encode(beside), Wishes, {})
@@ -82,11 +84,13 @@ def begin(query: Query, tenant: str, limit: int) -> Begin:
 
 def named(query: Query) -> str:
     """The id of a request that there is."""
+    require_plain(query.data)
     return read(query.data, Named, {}).request_id
 
 
 def taken(query: Query) -> Taken:
     """A request to go on with one."""
+    require_plain(query.data)
     return read(query.data, Taken, {})
 
 

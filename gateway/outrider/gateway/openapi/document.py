@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from outrider.gateway.errors import ErrorAnswer
 from outrider.gateway.openapi.operations import OPERATIONS, Given, Operation, errors_of
+from outrider.gateway.tenants.guard import guarded
 from outrider.mesh.errors import OutriderError
 from starlette.routing import Route
 
@@ -89,7 +90,7 @@ def _operation(path: str, method: str, said: Operation, schemas: _Schemas) -> di
     if said.body is not None:
         content: dict[str, Any] = {"schema": schemas.body(said.body), "example": said.body.example}
         made["requestBody"] = {"required": True, "content": {"application/json": content}}
-    if path.startswith("/v1/"):
+    if guarded(path):
         made["security"] = [{}, {"bearer": []}, {"key": []}]
     return made
 

@@ -6,14 +6,22 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from outrider.gateway.errors import ErrorAnswer, Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel
+from outrider.gateway.errors import (
+    ErrorAnswer,
+    Late,
+    MethodNotAllowed,
+    TimedOut,
+    TooLarge,
+    UnknownModel,
+    WrongContentType,
+)
 from outrider.gateway.openai.bodies import NEUTRAL_CHAT, NEUTRAL_COMPLETION, ChatBody, CompletionBody
 from outrider.gateway.openai.common import Milliseconds
 from outrider.gateway.openai.routes import ModelBody, ModelList
 from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.openai.streams import StreamQuery
 from outrider.gateway.prompts import PromptBody, PromptList, StoredPrompt
-from outrider.gateway.readiness import Health, Ready
+from outrider.gateway.readiness import Health, Ready, Version
 from outrider.gateway.responses import query
 from outrider.gateway.responses.body import NEUTRAL, ResponseBody
 from outrider.gateway.responses.events import Event
@@ -21,6 +29,7 @@ from outrider.gateway.responses.inputs import InputItems, InputQuery, InputToken
 from outrider.gateway.responses.items import Item
 from outrider.gateway.responses.shapes import Deleted, Response
 from outrider.gateway.tenants.entrance import InvalidKey, WrongNetwork
+from outrider.gateway.tenants.guard import guarded
 from outrider.gateway.tenants.store import LimitReached
 from outrider.gateway.tokenizing import NEUTRAL as NEUTRAL_TOKENIZE
 from outrider.gateway.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
@@ -72,7 +81,7 @@ class Operation(msgspec.Struct, frozen=True):
     errors: Errors = ()
 
 
-_READ: Errors = (InvalidRequest, TooLarge, TimedOut)
+_READ: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
 _SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, Late)
 _HEADERS = {
     "x-outrider-on-disconnect": Literal["cancel", "continue"],
@@ -86,6 +95,17 @@ _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
 _ITEMS = {"input": str | list[Item]}
 
 _RESPONSE = Given(ResponseBody, NEUTRAL, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",))
+
+_TOKENIZE = Operation(
+    "The token ids of a prompt or a chat.",
+    Given(TokenizeBody, NEUTRAL_TOKENIZE, {"prompt": "def f("}),
+    answer=Tokenized,
+    errors=_READ + _SERVED,
+)
+_DETOKENIZE = Operation(
+    "The text of token ids.", Given(DetokenizeBody, {}, {"tokens": [3, 4]}), answer=Detokenized, errors=_READ + _SERVED
+)
+_READY = Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,))
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
@@ -146,18 +166,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("DELETE", "/v1/streams/{id}"): Operation("Ends and forgets a stream.", empty="It is gone.", errors=(NotFound,)),
     ("GET", "/v1/models"): Operation("All models that are served.", answer=ModelList),
     ("GET", "/v1/models/{model}"): Operation("One model.", answer=ModelBody, errors=(UnknownModel,)),
-    ("POST", "/v1/tokenize"): Operation(
-        "The token ids of a prompt or a chat.",
-        Given(TokenizeBody, NEUTRAL_TOKENIZE, {"prompt": "def f("}),
-        answer=Tokenized,
-        errors=_READ + _SERVED,
-    ),
-    ("POST", "/v1/detokenize"): Operation(
-        "The text of token ids.",
-        Given(DetokenizeBody, {}, {"tokens": [3, 4]}),
-        answer=Detokenized,
-        errors=_READ + _SERVED,
-    ),
+    ("POST", "/v1/tokenize"): _TOKENIZE,
+    ("POST", "/tokenize"): _TOKENIZE,
+    ("POST", "/v1/detokenize"): _DETOKENIZE,
+    ("POST", "/detokenize"): _DETOKENIZE,
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",
@@ -171,7 +183,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/"): Operation("The playground, for a browser.", headers={"if-none-match": str}, page=True),
     ("GET", "/healthz"): Operation("Whether the process lives.", answer=Health),
-    ("GET", "/readyz"): Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,)),
+    ("GET", "/readyz"): _READY,
+    ("GET", "/health"): _READY,
+    ("GET", "/ping"): _READY,
+    ("POST", "/ping"): _READY,
+    ("GET", "/version"): Operation("The version of Outrider.", answer=Version),
     ("GET", "/metrics"): Operation("Prometheus metrics.", text=True),
     ("GET", "/openapi.json"): Operation("This document.", answer=dict[str, Any]),
 }
@@ -179,5 +195,5 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 
 def errors_of(path: str, operation: Operation) -> Errors:
     """All errors of an operation: its own, and those of whatever stands before it."""
-    guard: Errors = (InvalidKey, WrongNetwork, LimitReached, Unavailable) if path.startswith("/v1/") else ()
+    guard: Errors = (InvalidKey, WrongNetwork, LimitReached, Unavailable) if guarded(path) else ()
     return tuple(dict.fromkeys((*operation.errors, *guard, MethodNotAllowed, Internal)))

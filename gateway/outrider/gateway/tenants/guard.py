@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from outrider.gateway.tenants.entrance import Entrance, Visitor
+from outrider.mesh.errors import InvalidRequest
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_GUARDED = "/v1/"
+_SINGLE = ("authorization", "x-api-key")
+_GUARDED = ("/v1/", "/tokenize", "/detokenize")
+
+
+def guarded(path: str) -> bool:
+    """Whether what is under ``path`` is for callers that are let in."""
+    return path.startswith(_GUARDED)
 
 
 class Guard:
-    """Wraps the routes, as an ASGI application: each request under ``/v1/`` gets an `Admission` in its state."""
+    """Wraps the routes, as an ASGI application: each `guarded` request gets an `Admission` in its state."""
 
     def __init__(self, routes: ASGIApp, entrance: Entrance) -> None:
         self._routes, self._entrance = routes, entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets a request in; errors are those of `Entrance.admit`."""
-        if scope["path"].startswith(_GUARDED):
+        if guarded(scope["path"]):
             state, counts = scope["state"], scope["method"] == "POST"
             state["admission"] = await self._entrance.admit(_visitor(scope), state["headers"], counts=counts)
         await self._routes(scope, receive, send)
@@ -25,6 +32,9 @@ class Guard:
 
 def _visitor(scope: Scope) -> Visitor:
     headers = Headers(scope=scope)
+    for name in _SINGLE:
+        if len(headers.getlist(name)) > 1:
+            raise InvalidRequest(f"the header {name} is given several times: give it once", param=name)
     return Visitor(
         peer=scope["client"][0] if scope.get("client") else "",
         authorization=headers.get("authorization", ""),
