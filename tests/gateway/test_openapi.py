@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 from outrider.gateway.openapi.document import document
 from outrider.loadtest.contract import Contract
@@ -49,6 +50,101 @@ def test_when_to_come_back_is_promised_where_every_error_of_a_status_says_it(ser
     answers = served["paths"]["/v1/completions"]["post"]["responses"]
     promised = {status: answer["headers"].get("retry-after", {}).get("required") for status, answer in answers.items()}
     assert (promised["503"], promised["429"], promised["400"]) == (True, False, None)
+
+
+def _body(path: str, **changes: Any) -> dict[str, Any]:
+    """A body that is right but for the ``changes``; None takes a parameter away."""
+    length = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
+    right = EXAMPLES[path] | ({length: 2} if path in GENERATING else {}) | changes
+    return {name: value for name, value in right.items() if value is not None}
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "def f("},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "def f("}]},
+    "/v1/responses": {"input": "def f("},
+    "/v1/tokenize": {"prompt": "def f("},
+    "/v1/prompts/{name}": {"prompt": "def f("},
+}
+GENERATING = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
+MESSAGES: list[Any] = EXAMPLES["/v1/chat/completions"]["messages"]
+PART = {"type": "text", "text": "a"}
+OUTPUTS = {"structured_outputs": {"choice": ["a"]}}
+EDGES: list[tuple[str, dict[str, Any], bool]] = [
+    *(("/v1/completions", {"prompt": value}, True) for value in ("a", [5], ["a"], [[5]])),
+    *(("/v1/completions", {"prompt": value}, False) for value in ([], [-1], [1 << 31], [True], [1.5], [[]], [{}], {})),
+    *(
+        (path, {"messages": [message], "prompt": None}, right)
+        for path in ("/v1/chat/completions", "/v1/tokenize", "/v1/prompts/{name}")
+        for message, right in (
+            ({"role": "user", "content": [PART, PART], "name": "a"}, True),
+            ({"content": "a"}, False),
+            ({"role": 5, "content": "a"}, False),
+            ({"role": "user", "content": 5}, False),
+            ({"role": "user", "content": ["a"]}, False),
+            ({"role": "user", "content": [PART | {"type": "image_url"}]}, False),
+            ({"role": "user", "content": [{"type": "text"}]}, False),
+        )
+    ),
+    *(
+        (path, {"logit_bias": bias}, right)
+        for path in GENERATING
+        for bias, right in (({"5": 1}, True), ({"a": 1}, False), ({"-1": 1}, False), ({"5": 101}, False))
+    ),
+    *(
+        (path, {"structured_outputs": value}, right)
+        for path in GENERATING
+        for value, right in (
+            ({"choice": ["a"]}, True),
+            ({"regex": "a", "json_object": None}, True),
+            ({}, False),
+            ({"json_object": False}, False),
+            ({"choice": ["a"], "regex": "a"}, False),
+        )
+    ),
+    *(
+        (path, changes, right)
+        for path in GENERATING[:2]
+        for changes, right in (
+            ({"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "stream": True}, True),
+            ({"stream_options": {"include_usage": True}}, False),
+            ({"stream_options": {"include_obfuscation": True}, "stream": True}, False),
+        )
+    ),
+    ("/v1/completions", {"max_tokens": 0, "echo": True}, True),
+    ("/v1/completions", {"max_tokens": 0}, False),
+    ("/v1/chat/completions", {"top_logprobs": 2, "logprobs": True}, True),
+    ("/v1/chat/completions", {"top_logprobs": 2}, False),
+    ("/v1/responses", {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}, True),
+    ("/v1/responses", {"top_logprobs": 2}, False),
+    ("/v1/responses", {"background": True, "store": False}, False),
+    ("/v1/tokenize", {"messages": MESSAGES}, False),
+    ("/v1/tokenize", {"prompt": None}, False),
+    ("/v1/tokenize", {"add_generation_prompt": True}, False),
+    ("/v1/tokenize", {"tools": []}, False),
+    ("/v1/tokenize", {"messages": MESSAGES, "prompt": None, "add_special_tokens": True}, False),
+    ("/v1/tokenize", {"messages": MESSAGES, "prompt": None, "add_special_tokens": False}, True),
+    ("/v1/prompts/{name}", {"messages": MESSAGES}, False),
+    ("/v1/prompts/{name}", {"prompt": None}, False),
+]
+
+
+@pytest.mark.parametrize(("path", "changes", "right"), EDGES)
+def test_the_document_and_the_gateway_agree_at_every_edge(
+    shared: Stack, served: dict[str, Any], path: str, changes: dict[str, Any], right: bool
+) -> None:
+    method, body = ("put" if "name" in path else "post"), _body(path, **changes)
+    schema = served["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    told = jsonschema_rs.Draft202012Validator(schema | {"components": served["components"]}).is_valid(body)
+    answer = httpx.request(method, shared.url + path.replace("{name}", "edge"), json=body, timeout=60)
+    assert (told, answer.status_code) == (right, 200 if right else 400), answer.text
+
+
+@pytest.mark.parametrize(("name", "status"), [("a" * 64, 200), ("a" * 65, 400), ("a.b", 400), ("é", 400)])
+def test_names_in_paths_are_those_that_are_taken(shared: Stack, served: dict[str, Any], name: str, status: int) -> None:
+    (parameter,) = served["paths"]["/v1/prompts/{name}"]["put"]["parameters"]
+    assert jsonschema_rs.Draft202012Validator(parameter["schema"]).is_valid(name) is (status == 200)
+    assert httpx.put(f"{shared.url}/v1/prompts/{name}", json={"prompt": "a"}, timeout=60).status_code == status
 
 
 def test_a_route_without_a_description_cannot_be_served() -> None:

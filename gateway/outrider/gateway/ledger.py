@@ -137,7 +137,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def rest(self) -> bytes:
-        """What a verifier that has one of the jobs does not know; see `whole`. Jobs of several prompts know too little."""
+        """What a verifier that has one of the jobs does not know; all of it where there are several prompts."""
         if self.further:
             return _encode(self)
         return _encode(msgspec.structs.replace(self, prompt=b"", sampling=b"", speculation=b""))

@@ -11,6 +11,7 @@ import msgspec
 from outrider.gateway.errors import ErrorAnswer
 from outrider.gateway.openai.ignored import HEADER
 from outrider.gateway.openai.parameters import ABSENT, ANY
+from outrider.gateway.openapi.closer import COMPONENTS, PATHS
 from outrider.gateway.openapi.operations import OPERATIONS, Given, Operation, errors_of
 from outrider.gateway.tenants.guard import guarded
 from outrider.mesh.errors import OutriderError
@@ -67,6 +68,7 @@ class _Schemas:
     def of(self, kind: Any) -> dict[str, Any]:
         (made,), found = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
         for name, schema in found.items():
+            schema |= {"allOf": [COMPONENTS[name]]} if name in COMPONENTS else {}
             if self.components.setdefault(name, schema) != schema:
                 raise ValueError(f"two types are called {name}")
         return made
@@ -74,7 +76,8 @@ class _Schemas:
     def parameters(self, given: Given) -> dict[str, dict[str, Any]]:
         """The schema of each parameter that `read` takes or refuses by name; null is as good as absent."""
         hints = typing.get_type_hints(given.kind, include_extras=True) | dict(given.closer)
-        made = {name: _nullable(self.of(hint), ABSENT.get(name, ())) for name, hint in hints.items()}
+        schemas = {name: hint if isinstance(hint, dict) else self.of(hint) for name, hint in hints.items()}
+        made = {name: _nullable(schema, ABSENT.get(name, ())) for name, schema in schemas.items()}
         made |= {name: _neutral(values) for name, values in given.unhonoured.altering.items()}
         idle = given.unhonoured.idle.items()
         return made | {name: _neutral(values if self._strict else ANY) for name, values in idle}
@@ -85,7 +88,8 @@ class _Schemas:
             made = {"type": "object", "properties": self.parameters(given), "additionalProperties": not self._strict}
             for name in given.untyped:
                 self.components[name]["required"].remove("type")
-            self.components[given.kind.__name__] = made | ({"required": required} if required else {})
+            made |= ({"required": required} if required else {}) | ({"allOf": [*given.rules]} if given.rules else {})
+            self.components[given.kind.__name__] = made
         return {"$ref": _REFERENCE.format(name=given.kind.__name__)}
 
 
@@ -108,8 +112,8 @@ def _operation(path: str, method: str, said: Operation, schemas: _Schemas) -> di
 
 
 def _path(path: str) -> list[dict[str, Any]]:
-    names = re.findall(r"{(\w+)}", path)
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    schemas = {name: PATHS.get((path, name), {"type": "string"}) for name in re.findall(r"{(\w+)}", path)}
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in schemas.items()]
 
 
 def _queries(said: Operation, schemas: _Schemas) -> list[dict[str, Any]]:

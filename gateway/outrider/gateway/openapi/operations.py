@@ -22,6 +22,7 @@ from outrider.gateway.openai.parameters import Unhonoured
 from outrider.gateway.openai.routes import ModelBody, ModelList
 from outrider.gateway.openai.shapes import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.openai.streams import StreamQuery
+from outrider.gateway.openapi.closer import LOGIT_BIAS, MESSAGES, PROMPT, SOME, TRUE, Schema, one_of, only_with
 from outrider.gateway.prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.readiness import Health, Ready, Version
 from outrider.gateway.responses import query
@@ -52,8 +53,8 @@ Errors = tuple[type[OutriderError], ...]
 class Given(msgspec.Struct, frozen=True):
     """Parameters of a body: a type, those that are known and not honoured, and an example.
 
-    Of parameters that the type leaves to a closer look, ``closer`` has the type of that; a component named in
-    ``untyped`` may leave its ``type`` out.
+    Of parameters that the type leaves to a closer look, ``closer`` has the type of that, or its schema; ``rules`` are
+    schemas that the whole has to fit besides. A component named in ``untyped`` may leave its ``type`` out.
     """
 
     kind: type[msgspec.Struct]
@@ -61,6 +62,7 @@ class Given(msgspec.Struct, frozen=True):
     example: Mapping[str, Any] = {}
     closer: Mapping[str, Any] = {}
     untyped: tuple[str, ...] = ()
+    rules: tuple[Schema, ...] = ()
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -100,15 +102,58 @@ _HEADERS = {
 _COMPLETION_EVENTS = (AnswerOf[TextChoice], ErrorAnswer)
 _CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
 _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
-_ITEMS = {"input": str | list[Item]}
+_BIAS = {"logit_bias": LOGIT_BIAS}
+_STREAMED = only_with("stream_options", None, "stream", TRUE)
 
+_COMPLETION = Given(
+    CompletionBody,
+    unhonoured.COMPLETION,
+    {"prompt": "def f(", "max_tokens": 4},
+    _BIAS | {"prompt": PROMPT},
+    rules=(
+        _STREAMED,
+        {
+            "anyOf": [
+                {"not": {"required": ["max_tokens"], "properties": {"max_tokens": {"const": 0}}}},
+                {"required": ["echo"], "properties": {"echo": TRUE}},
+            ]
+        },
+    ),
+)
+_CHATTED = Given(
+    ChatBody,
+    unhonoured.CHAT,
+    _CHAT,
+    _BIAS | {"messages": MESSAGES},
+    rules=(_STREAMED, only_with("top_logprobs", 0, "logprobs", TRUE)),
+)
 _RESPONSE = Given(
-    ResponseBody, unhonoured.RESPONSE, {"input": "def f(", "max_output_tokens": 4}, _ITEMS, ("InputMessage",)
+    ResponseBody,
+    unhonoured.RESPONSE,
+    {"input": "def f(", "max_output_tokens": 4},
+    _BIAS | {"input": str | list[Item]},
+    ("InputMessage",),
+    (
+        only_with("top_logprobs", 0, "include", SOME),
+        {"not": {"required": ["background", "store"], "properties": {"background": TRUE, "store": {"const": False}}}},
+    ),
 )
 
 _TOKENIZE = Operation(
     "The token ids of a prompt or a chat.",
-    Given(TokenizeBody, unhonoured.TOKENIZE, {"prompt": "def f("}),
+    Given(
+        TokenizeBody,
+        unhonoured.TOKENIZE,
+        {"prompt": "def f("},
+        {"messages": MESSAGES},
+        rules=(
+            one_of("prompt", "messages"),
+            only_with("tools", None, "messages", SOME),
+            only_with("add_generation_prompt", None, "messages", SOME),
+            only_with("add_special_tokens", False, "prompt", {"type": "string"}),
+            only_with("parse_special_tokens", False, "prompt", {"type": "string"}),
+        ),
+    ),
     answer=Tokenized,
     errors=_READ + _SERVED,
 )
@@ -123,7 +168,7 @@ _READY = Operation("Whether a completion would succeed.", answer=Ready, errors=(
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
-        Given(CompletionBody, unhonoured.COMPLETION, {"prompt": "def f(", "max_tokens": 4}),
+        _COMPLETION,
         headers=_HEADERS,
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
@@ -132,7 +177,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
-        Given(ChatBody, unhonoured.CHAT, _CHAT),
+        _CHATTED,
         headers=_HEADERS,
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
@@ -186,7 +231,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",
-        Given(PromptBody, example={"prompt": "def f("}),
+        Given(PromptBody, {}, {"prompt": "def f("}, {"messages": MESSAGES}, rules=(one_of("prompt", "messages"),)),
         answer=StoredPrompt,
         errors=(*_READ, UnknownModel),
     ),
