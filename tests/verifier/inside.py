@@ -77,8 +77,9 @@ class Inside:
             released.set()
 
     async def posted(self, calls: int) -> None:
-        """Returns when so many calls wait for a thread that is held."""
-        await eventually(lambda: len(self.service._thread._inbox) >= calls)
+        """Returns when so many calls wait for a thread that is held, beside looks for announcements."""
+        inbox, look = self.service._thread._inbox, self.service._look
+        await eventually(lambda: sum(action != look for action in list(inbox)) >= calls)
 
     async def ended(self, calls: int) -> None:
         """Returns when so many calls of `Submit` have ended."""

@@ -18,7 +18,7 @@ from outrider.wire.frames import Finish, Frame, decode_frame
 from tests.toy_model import save_toy
 from tests.verifier.inside import LENGTH, Inside, asked, inside
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -48,11 +48,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     ] = 1.0
     heartbeat_s: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=600,
-            description="seconds without a sign of the engine of a verifier that is followed, until it is lost",
-        ),
+        Meta(gt=0, le=600, description="seconds without a heartbeat after which a verifier that is followed is lost"),
     ] = 15.0
     place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 15.0
     resume_s: Annotated[
