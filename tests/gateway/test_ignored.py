@@ -145,6 +145,15 @@ def test_whole_numbers_with_a_point_are_integers() -> None:
             _read("completion", max_tokens=wrong)
 
 
+def test_a_deeply_nested_parameter_is_refused_by_its_name() -> None:
+    nested = json.loads("[" * 600 + "]" * 600)
+    with pytest.raises(InvalidRequest, match="stop must be a string"):
+        _read("completion", stop={"a": nested}, keep_alive=nested)
+    with pytest.raises(InvalidRequest) as refused:
+        _read("completion", stop=nested)
+    assert (refused.value.param or "").startswith("stop")
+
+
 @pytest.mark.parametrize("name", ["a.b", "server/tool", "ns:tool"])
 def test_a_tool_may_be_called_by_its_place_on_a_server(name: str) -> None:
     assert _read("chat", tools=[{"type": "function", "function": {"name": name}}])[0].functions == (name,)

@@ -69,7 +69,7 @@ class Record(msgspec.Struct, frozen=True):
     ``created`` is in seconds since 1970; ``lingers`` says that it goes on for a while without a reader, ``background``
     that it needs none. ``verifiers`` had its choices first, by instance. Of the choices' parameters only the
     first's are kept: the others differ from it in their seed, and in what is kept of ``further`` prompts. The first
-    ``choices`` are those of ``prompt``, as many of each further one follow.
+    ``answers`` choices are those of ``prompt``; as many of each further one follow.
     """
 
     created: int

@@ -96,11 +96,16 @@ def _missing(name: str, hint: Any, ignored: list[str] | None) -> InvalidRequest:
     return InvalidRequest(f"{name} is required: {_description(hint)}", param=name)
 
 
-def _integral(value: Any) -> Any:
-    """``value`` with whole numbers that are written with a point, as 64.0, as the integers that they are."""
+def _integral(value: Any, depth: int = 2) -> Any:
+    """``value`` with whole numbers that are written with a point, as 64.0, as the integers that they are.
+
+    Those in arrays are found up to ``depth``: no parameter has numbers further down.
+    """
     if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_EXACT:
         return int(value)
-    return [_integral(entry) for entry in value] if isinstance(value, list) else value
+    if isinstance(value, list) and depth:
+        return [_integral(entry, depth - 1) for entry in value]
+    return value
 
 
 def _among(value: Any, values: tuple[Any, ...]) -> bool:
