@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from outrider.mesh.addresses import hold_port
 
 from tests.gateway.raw import Raw
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
@@ -97,3 +98,36 @@ async def test_a_request_that_verifiers_die_of_as_they_take_it_is_ended_too(mesh
     asked = {"model": MODEL, "prompt": [AT_ONCE], "max_tokens": 9}
     refused = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/completions", json=asked, timeout=60)
     assert (refused.status_code, refused.json()["error"]["code"]) == (500, "verifiers_died")
+
+
+async def test_a_grammar_that_verifiers_died_of_is_refused_by_all_gateways(mesh: Stack) -> None:
+    other = f"http://127.0.0.1:{(port := hold_port())}"
+    gateway = mesh.add("gateway", port=port)
+    verifiers = [process for process in mesh.processes if process.kind == "verifier"]
+    for process in verifiers:
+        if not process.alive:
+            process.start()
+    for process in (gateway, *verifiers):
+        await asyncio.to_thread(process.wait_ready)
+    asked = {"model": MODEL, "max_tokens": 9, "structured_outputs": {"regex": "[ab]{2,9}"}, "coalesce": False}
+
+    async def post(url: str, **more: object) -> httpx.Response:
+        return await asyncio.to_thread(httpx.post, f"{url}/v1/completions", json=asked | more, timeout=60)
+
+    def refused(url: str) -> bool:
+        return httpx.post(f"{url}/v1/completions", json=asked | {"prompt": "p"}, timeout=60).status_code == 400
+
+    assert [(await post(url, prompt="p")).status_code for url in (mesh.url, other)] == [200, 200]
+    fatal = await post(mesh.url, prompt=[AT_ONCE])
+    assert (fatal.status_code, fatal.json()["error"]["code"]) == (500, "verifiers_died")
+    for url in (mesh.url, other):
+        await eventually(lambda url=url: refused(url))
+        again = await post(url, prompt=[AT_ONCE])
+        assert again.json()["error"] == {
+            "message": "structured_outputs.regex is refused for up to 10 minutes: verifiers died with a request for it",
+            "type": "invalid_request_error",
+            "param": "structured_outputs.regex",
+            "code": None,
+        }
+        assert (await post(url, prompt="p", structured_outputs={"regex": "[ab]{2,8}"})).status_code == 200
+    assert _alive(mesh) == 1

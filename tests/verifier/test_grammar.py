@@ -263,3 +263,54 @@ def test_a_grammar_knows_the_spaces_and_bytes_of_sentencepiece(tmp_path: Path) -
     for depth, token in enumerate(ids, start=1):
         tree.append(token, depth - 2, 0.5, depth, 0.5, "d")
     assert guide.prune(tree).tokens == ids
+
+
+def test_a_grammar_that_becomes_too_complex_ends_its_request_and_no_other(
+    make: Make, grammars: Grammars, model: LlamaModel
+) -> None:
+    deep = pb.Grammar(regex="x{3}((a{1,100}b?){1,100}c?){1,100}")
+    plain = Request("plain", "t", [5, 6], Sampling(0.0, seed=1), 20)
+    alone = told(run(make(), [plain])["plain"])
+    guided = replace(plain, id="deep", max_tokens=400, stop_ids=frozenset({EOS}), grammar=grammars.compile(deep))
+    said = run(make(RandomDrafter(DrafterContext("", model.config.vocab_size, 512))), [plain, guided])
+    assert told(said["plain"]) == alone
+    end = said["deep"][-1]
+    assert end.finish is Finish.REFUSED
+    assert end.error is not None
+    assert end.error.startswith("the grammar is too complex to be followed: lexer error: too many expressions")
+    assert grammars.known(deep) is None
+
+
+def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_there(
+    grammars: Grammars, directory: Path
+) -> None:
+    ids = Tokenizer.load(directory).encode
+    a, b = ids("a")[0], ids("b")[0]
+    tree = MergedTree()
+    for token, parent in [(b, -1), (a, 0), (a, -1)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    tokens = [5]
+    message = pb.Grammar(regex="aac*|ba{1000000}")
+    guide = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
+    first, second = EditBatch(381), EditBatch(381)
+    guide.edit(first, 0, tree)
+    assert (sorted(first._allowed), first._hopeless) == ([0, 1, 3], [2])
+    tokens.append(a)
+    assert len(guide.prune(tree)) == 0
+    guide.edit(second, 0, MergedTree())
+    assert second._hopeless == [0]
+    assert guide.failure is not None
+    anew = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
+    anew.edit(second, 1, MergedTree())
+    assert second._allowed[1][a // 8] >> a % 8 & 1
+
+
+def test_guesses_are_as_many_as_there_is_time_for_their_masks(grammars: Grammars, directory: Path) -> None:
+    guide = grammars.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
+    tree, a = MergedTree(), Tokenizer.load(directory).encode("a")[0]
+    for depth in range(1, 9):
+        tree.append(a, depth - 2, 0.5, depth, 0.5, "d")
+    assert guide.prune(tree) is tree
+    guide._mask_s = 0.005
+    kept = guide.prune(tree)
+    assert (kept.tokens, kept.parents) == ([a] * 4, [-1, 0, 1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from outrider.gateway.condemned import Condemned
 from outrider.gateway.errors import Fatal
 from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus
@@ -19,12 +20,15 @@ class Casualties:
 
     A death alone accuses nobody: all requests of a verifier lose it. So those that one more death would end go to the
     next verifier one at a time, by the gateway's ``ward``: who did no harm gets a token there and is cleared.
+    Where it was on its own when the last one died, its grammar is ``condemned``.
     """
 
-    def __init__(self, job: Job, bus: Bus, most: int, ward: asyncio.Lock) -> None:
+    def __init__(self, job: Job, bus: Bus, most: int, ward: asyncio.Lock, condemned: Condemned) -> None:
         self._job, self._bus, self._most, self._ward = job, bus, most, ward
+        self._condemned = condemned
         self._dead: set[str] = set()
         self._alone: asyncio.TimerHandle | None = None
+        self._singled_out = False
 
     def add(self, instance: str) -> bool:
         """One more died; whether that was not known. `Fatal`, for all readers, where it is one too many."""
@@ -33,6 +37,8 @@ class Casualties:
         self.leave()
         self._dead.add(instance)
         if len(self._dead) >= self._most:
+            if self._singled_out:
+                self._condemned.condemn(self._job.sampling)
             why = f"{len(self._dead)} verifiers in a row died with this request and gave no token of it"
             end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
             self._bus.publish(self._job.subject, encode_frame(end))
@@ -42,6 +48,7 @@ class Casualties:
     def clear(self) -> None:
         """There was a token."""
         self._dead.clear()
+        self._singled_out = False
         self.leave()
 
     async def wait(self, seconds: float) -> None:
@@ -50,6 +57,7 @@ class Casualties:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._ward.acquire()
+                    self._singled_out = True
                 self._alone = asyncio.get_running_loop().call_later(_ALONE_S, self.leave)
 
     def leave(self) -> None:

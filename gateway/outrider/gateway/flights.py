@@ -12,6 +12,7 @@ import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.attempts import persist
 from outrider.gateway.choices import merged
+from outrider.gateway.condemned import Condemned
 from outrider.gateway.entries import Entries
 from outrider.gateway.flight import Flight
 from outrider.gateway.handover import Handover
@@ -51,11 +52,13 @@ class Flights:
         self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
         routes = Routes(settings)
         routes.attach(mesh)
+        self._condemned = Condemned(mesh.bus)
         self.verifiers = Verifiers(
             mesh.registry,
             mesh.tasks,
             self._on_lost,
             routes,
+            self._condemned,
             lease_s=settings.lease_s,
             submit_s=settings.submit_s,
             heartbeat_s=settings.heartbeat_s,
@@ -85,6 +88,7 @@ class Flights:
         if self._settings.auth == "keys":
             await self._bills.open()
         await self._handover.open()
+        await self._condemned.open()
         await self._ledger.open()
 
     async def begin(

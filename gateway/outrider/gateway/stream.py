@@ -62,7 +62,7 @@ class TokenStream:
         self._follower: asyncio.Task[None] | None = None
         self._lost: OutriderError | None = None
         self._stuck_since: float | None = None
-        self._casualties = Casualties(job, bus, settings.most_deaths, verifiers.ward)
+        self._casualties = Casualties(job, bus, settings.most_deaths, verifiers.ward, verifiers.condemned)
         self.failed: OutriderError | None = None
         self._began = time.monotonic()
         self.finished = False

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import msgspec
 from outrider.gateway.attempts import BUSY, TRANSIENT
+from outrider.gateway.condemned import Condemned
 from outrider.gateway.deadlines import Deadlines
 from outrider.gateway.models import Models, Served
 from outrider.gateway.routing import Ask, Routes
@@ -102,6 +103,7 @@ class Verifiers:
     ``on_lost`` hears the instance of a verifier of ours that died. A request ends when nobody has renewed it for
     ``lease_s`` seconds, and a verifier has ``submit_s`` seconds to take one. A verifier that is followed is lost when
     its engine gives no sign for ``heartbeat_s`` seconds. The ``ward`` is for requests that verifiers may be dying of.
+    Requests for ``condemned`` grammars are not begun.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Verifiers:
         tasks: Tasks,
         on_lost: Callable[[str], None],
         routes: Routes,
+        condemned: Condemned,
         *,
         lease_s: float,
         submit_s: float = _CALL_S,
@@ -120,7 +123,7 @@ class Verifiers:
         self._heartbeat_s = heartbeat_s
         self._watch = Watch(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
-        self.ward = asyncio.Lock()
+        self.ward, self.condemned = asyncio.Lock(), condemned
         self.models = Models(registry, self._in_flight.__getitem__)
         registry.on_change("verifier", lambda found: routes.breakers.keep(member.instance for member in found))
 
@@ -140,6 +143,8 @@ class Verifiers:
         it proves. `leave` the one returned in the end. `Overloaded` when all that
         answer are full, `Unavailable` when none answers, else what a verifier has against the request itself.
         """
+        if not emitted:
+            self.condemned.check(job.sampling)
         message, ask = job.submission(emitted, self._lease_s), job.ask
         failure: OutriderError | None = None
         for member in self._routes.order(ask, self.models.verifiers(job.served), self.models.load, avoid):

@@ -256,7 +256,7 @@ class Engine:
         drafts = stream.drafts(guesses, accepted.rows, len(tokens))
         frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn), drafts)
         if finish is not None:
-            self._end(sequence, finish, frame, _NO_TOKEN if finish is Finish.REFUSED else None)
+            self._end(sequence, finish, frame, _why_refused(sequence) if finish is Finish.REFUSED else None)
             return
         self._said.frames.append((sequence.request, frame))
         self._follow(sequence, length, tokens, accepted.rows[-1])
@@ -305,6 +305,11 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _why_refused(sequence: Sequence) -> str:
+    """Why there is no token to go on with."""
+    return (sequence.guide and sequence.guide.failure) or _NO_TOKEN
 
 
 def _late(sequence: Sequence, now: float) -> str:

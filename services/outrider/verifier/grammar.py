@@ -10,21 +10,23 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from outrider.mesh.errors import InvalidRequest
-from outrider.models.speculation import MergedTree
+from outrider.models.speculation import NO_GUESSES, MergedTree
 from outrider.v1 import sampling_pb2 as pb
+from outrider.verifier.definitions import MOST_BYTES, brief, definition, error_of, load_tokenizer, make_matcher
 from outrider.verifier.edits import EditBatch
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
-    from llguidance._lib import JsonCompileOptions
 
 _KEPT = 64
-_MOST_BYTES = 256 << 10
-_BLANKS = r"[\x20\x0A]{1,16}"
-"""Between JSON's tokens: enough to be indented, and no endless row of blanks, which small models like to write."""
+_STEP_S = 0.02
+"""CPU time within which the masks of one sequence's guesses are to be had in a step."""
+_SHARE = 0.125
+"""Weight of the latest mask in what a mask takes."""
 
 
 class Grammars:
@@ -37,79 +39,133 @@ class Grammars:
     """
 
     def __init__(self, tokenizer: Path, vocabulary: int, eos_ids: frozenset[int]) -> None:
-        self._path, self._vocabulary, self._eos = tokenizer, vocabulary, sorted(eos_ids)
+        self.path, self.vocabulary, self.eos_ids = tokenizer, vocabulary, sorted(eos_ids)
         self._tokenizer: LLTokenizer | None = None
         self._compiled: OrderedDict[bytes, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, message: pb.Grammar) -> Grammar:
-        """The grammar in ``message``; `InvalidRequest` for one that cannot be compiled, and where none can be."""
-        key = message.SerializeToString(deterministic=True)
+    def known(self, message: pb.Grammar) -> Grammar | None:
+        """The grammar in ``message`` where it has been compiled; one that reached a limit is not kept."""
+        key = _key(message)
         with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = self._compile(message)
+            found = self._compiled.get(key)
+            if found is None or found.failed:
+                return None
             self._compiled.move_to_end(key)
+            return found
+
+    def compile(self, message: pb.Grammar, read: str | None = None) -> Grammar:
+        """The grammar in ``message``; `InvalidRequest` for one that cannot be compiled, and where none can be.
+
+        ``read`` is what `definition` made of it elsewhere.
+        """
+        if (found := self.known(message)) is not None:
+            return found
+        made = self._compile(message, read)
+        with self._lock:
+            self._compiled[_key(message)] = made
             while len(self._compiled) > _KEPT:
                 self._compiled.popitem(last=False)
-            return self._compiled[key]
+        return made
 
-    def _compile(self, message: pb.Grammar) -> Grammar:
-        if message.ByteSize() > _MOST_BYTES:
-            raise _refusal(f"has {message.ByteSize()} bytes, over the limit of {_MOST_BYTES}")
-        if not self._eos:
-            raise _refusal("needs an end-of-text id, and this model has none")
+    def check(self, message: pb.Grammar) -> None:
+        """`InvalidRequest` for what need not be compiled to be refused."""
+        kind_and_text(message)
+        if message.ByteSize() > MOST_BYTES:
+            raise refusal(f"has {message.ByteSize()} bytes, over the limit of {MOST_BYTES}")
+        if not self.eos_ids:
+            raise refusal("needs an end-of-text id, and this model has none")
         try:
-            from llguidance import LLMatcher
+            import llguidance  # noqa: F401
         except ImportError:
-            raise _refusal("needs llguidance, which is not installed with this verifier") from None
-        matcher = LLMatcher(self._load(), _definition(message), log_level=0)
-        if matcher.is_error():
-            raise _refusal(f"cannot be compiled: {matcher.get_error()}")
+            raise refusal("needs llguidance, which is not installed with this verifier") from None
+
+    def _compile(self, message: pb.Grammar, read: str | None) -> Grammar:
+        self.check(message)
+        tokenizer = self._load()
+        try:
+            matcher = make_matcher(tokenizer, read or definition(*kind_and_text(message)))
+        except ValueError as error:
+            raise refusal(f"cannot be compiled: {brief(error)}") from None
+        matcher.deep_copy().compute_bitmask()  # the dearest of all, which copies share
         return Grammar(matcher)
 
     def _load(self) -> LLTokenizer:
-        from llguidance import LLTokenizer
-
         if self._tokenizer is None:
             try:
-                self._tokenizer = LLTokenizer(str(self._path), n_vocab=self._vocabulary, eos_token=self._eos)
+                self._tokenizer = load_tokenizer(self.path, self.vocabulary, self.eos_ids)
             except ValueError as error:
-                raise _refusal(f"needs another kind of tokenizer than this model's: {error}") from None
+                raise refusal(f"needs another kind of tokenizer than this model's: {error}") from None
         return self._tokenizer
 
 
 class Grammar:
-    """A compiled grammar, which any number of sequences may follow."""
+    """A compiled grammar, which any number of sequences may follow.
+
+    Attributes:
+        failed: whether one of them has reached a limit of the lexer, which they share.
+    """
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
+        self.failed = False
 
     def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Guide:
         """A guide along ``tokens``, which others extend; the first ``prompt`` of them are not the answer's."""
-        return Guide(self._matcher.deep_copy(), tokens, prompt, stop_ids)
+        return Guide(self, tokens, prompt, stop_ids)
+
+    def begin(self) -> LLMatcher:
+        """A matcher at the beginning."""
+        return self._matcher.deep_copy()
 
 
 class Guide:
-    """Where one sequence stands in its grammar. As a `Rule` it bans what the grammar does at each node."""
+    """Where one sequence stands in its grammar. As a `Rule` it bans what the grammar does at each node.
 
-    def __init__(self, matcher: LLMatcher, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
-        self._matcher, self._tokens, self._stops = matcher, tokens, stop_ids
-        self._read = prompt
+    Attributes:
+        failure: why the grammar could not be followed any further, if that is so.
+    """
+
+    def __init__(self, grammar: Grammar, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
+        self._grammar, self._tokens, self._stops = grammar, tokens, stop_ids
+        self._matcher, self._read = grammar.begin(), prompt
+        self._mask_s = 0.0
+        self.failure: str | None = None
 
     def prune(self, guesses: MergedTree) -> MergedTree:
         """The guesses that the grammar allows and behind which the answer goes on."""
-        kept = list(self._walk(guesses))
+        kept = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
+        if self._failed():
+            return NO_GUESSES
         return guesses if len(kept) == len(guesses) else guesses.take(kept)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         """As `Rule.edit`; rows behind guesses that `prune` drops are left as they are."""
         batch.allow(row, self._mask())
+        left = set(range(len(guesses)))
         for node in self._walk(guesses):
             batch.allow(row + 1 + node, self._mask())
+            left.discard(node)
+        if self._failed():
+            for node in left:
+                batch.allow(row + 1 + node, None)
 
     def _mask(self) -> bytes | None:
+        """What may come next; None where the matcher has failed."""
         self._catch_up()
-        return None if self._matcher.is_error() else self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            return None
+        began = thread_time()
+        bits = self._matcher.compute_bitmask()
+        self._mask_s += _SHARE * (thread_time() - began - self._mask_s)
+        return None if self._matcher.is_error() else bits
+
+    def _failed(self) -> bool:
+        """Whether the matcher has failed. It stays so, and has all that share its lexer fail too."""
+        if self._matcher.is_error():
+            self._grammar.failed = True
+            self.failure = f"the grammar is too complex to be followed: {error_of(self._matcher)}"
+        return self._matcher.is_error()
 
     def _catch_up(self) -> None:
         new = self._tokens[self._read :]
@@ -136,25 +192,24 @@ class Guide:
         self._matcher.rollback(depth)
 
 
-def _definition(message: pb.Grammar) -> str:
-    """The grammar as llguidance reads it; `InvalidRequest` for one that it does not read at all."""
-    from llguidance import LLMatcher, grammar_from
-
-    try:
-        match message.WhichOneof("kind"):
-            case "json_schema":
-                options: JsonCompileOptions = {"whitespace_pattern": _BLANKS}
-                return LLMatcher.grammar_from_json_schema(message.json_schema, defaults=options)
-            case "regex":
-                return grammar_from("regex", message.regex)
-            case "context_free":
-                return grammar_from("grammar", message.context_free)
-            case "choice" if message.choice.texts:
-                return grammar_from("choice", json.dumps(list(message.choice.texts)))
-    except ValueError as error:
-        raise _refusal(f"cannot be compiled: {error}") from None
-    raise _refusal("must be a JSON Schema, a regular expression, a context-free grammar or at least one text")
+def kind_and_text(message: pb.Grammar) -> tuple[str, str]:
+    """The definition in ``message``, as `definition` takes it; `InvalidRequest` where there is none."""
+    match message.WhichOneof("kind"):
+        case "json_schema":
+            return "json_schema", message.json_schema
+        case "regex":
+            return "regex", message.regex
+        case "context_free":
+            return "context_free", message.context_free
+        case "choice" if message.choice.texts:
+            return "choice", json.dumps(list(message.choice.texts))
+    raise refusal("must be a JSON Schema, a regular expression, a context-free grammar or at least one text")
 
 
-def _refusal(why: str) -> InvalidRequest:
+def refusal(why: str) -> InvalidRequest:
+    """What is wrong with a grammar."""
     return InvalidRequest(f"grammar {why}", param="grammar")
+
+
+def _key(message: pb.Grammar) -> bytes:
+    return bytes(message.SerializeToString(deterministic=True))

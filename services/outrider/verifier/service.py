@@ -22,7 +22,9 @@ from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.cached import Exchange
+from outrider.verifier.compiler import Compiler
 from outrider.verifier.convert import entry_of, lease_seconds, request_from_proto
+from outrider.verifier.deep_threads import deep_stacks
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.frame_log import Entry, FrameLog
 from outrider.verifier.leases import Leases
@@ -71,6 +73,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         self._target = await asyncio.to_thread(Target.load, self._settings)
         self._engine = self._target.engine
         self._metrics.rule(self._target.runner.rule)
+        self._compiler = Compiler(self._target.grammars)
         self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
         self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._target.pages)
         self._drafting = RemoteDrafting(
@@ -103,7 +106,8 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             self._target.token_s,
         )
         self._exchange.start()
-        self._thread.start()
+        with deep_stacks():
+            self._thread.start()
         if self._settings.pinned_share:
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
         self._started = True
@@ -147,6 +151,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Ends the engine."""
         if self._started:
             await self._drafting.stop()
+            self._compiler.stop()
             self._thread.stop()
             await asyncio.to_thread(self._thread.join, 5.0)
 
@@ -157,7 +162,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         now = self._engine.scheduler.now()
         request, lease_s = request_from_proto(message, self._target.served, now), lease_seconds(message)
         if message.sampling.HasField("grammar"):
-            grammar = await asyncio.to_thread(self._target.grammars.compile, message.sampling.grammar)
+            grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
             request = replace(request, grammar=grammar)
         entry = entry_of(message) if message.stream_id else None
         place = await self._queue(request, lease_s, entry)

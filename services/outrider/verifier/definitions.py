@@ -1,0 +1,92 @@
+"""Definitions of grammars as llguidance reads them, and the limits within which it compiles and follows them.
+
+The process that tries definitions imports this module, so nothing here needs torch or gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+    from llguidance._lib import JsonCompileOptions
+
+MOST_BYTES = 256 << 10
+"""Largest definition."""
+_BLANKS = r"[\x20\x0A]{1,16}"
+"""Between JSON's tokens: enough to be indented, and no endless row of blanks, which small models like to write."""
+_REGEX_FUEL = 100_000
+"""Expressions that terminals are made of: a repeat such as ``a{25000}`` takes four for each time."""
+_MASK_FUEL = 50_000
+"""Expressions that one mask may add."""
+_MASK_ITEMS = 50_000
+"""Earley items of one mask."""
+_ROW_ITEMS = 4_000
+"""Alternatives that are open at one place."""
+_LEXER_STATES = 250_000
+"""States of the lexer over all answers of one grammar, at 1 to 2 kB each."""
+_SYMBOLS = 500_000
+"""Symbols of all rules."""
+_NO_DETAILS = "<non-verbose/>"
+_MOST_ERROR = 400
+
+
+def load_tokenizer(path: Path, vocabulary: int, eos_ids: Sequence[int]) -> LLTokenizer:
+    """The vocabulary as a trie; `ValueError` for a kind of tokenizer that llguidance does not know."""
+    from llguidance import LLTokenizer
+
+    return LLTokenizer(str(path), n_vocab=vocabulary, eos_token=list(eos_ids))
+
+
+def definition(kind: str, text: str) -> str:
+    """What the matcher is made of, for the text of a ``pb.Grammar``'s field; `ValueError` where it cannot be read.
+
+    ``kind`` is ``json_schema``, ``regex``, ``context_free``, or ``choice``, the text of which is a JSON array.
+    """
+    from llguidance import LLMatcher, grammar_from
+
+    if kind == "json_schema":
+        options: JsonCompileOptions = {"whitespace_pattern": _BLANKS}
+        return LLMatcher.grammar_from_json_schema(text, defaults=options)
+    try:
+        match kind:
+            case "regex":
+                return grammar_from("regex", text)
+            case "choice":
+                return grammar_from("choice", text)
+            case _:
+                return grammar_from("grammar", text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def make_matcher(tokenizer: LLTokenizer, read: str) -> LLMatcher:
+    """A matcher at the beginning of what `definition` has read; `ValueError` where it cannot be compiled."""
+    from llguidance import LLMatcher, LLParserLimits
+
+    limits = LLParserLimits(
+        max_items_in_row=_ROW_ITEMS,
+        initial_lexer_fuel=_REGEX_FUEL,
+        step_lexer_fuel=_MASK_FUEL,
+        step_max_items=_MASK_ITEMS,
+        max_lexer_states=_LEXER_STATES,
+        max_grammar_size=_SYMBOLS,
+        verbose_errors=False,
+    )
+    matcher = LLMatcher(tokenizer, read, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise ValueError(error_of(matcher))
+    return matcher
+
+
+def error_of(matcher: LLMatcher) -> str:
+    """What went wrong with a matcher, without its state."""
+    return brief(matcher.get_error().replace(_NO_DETAILS, ""))
+
+
+def brief(why: object) -> str:
+    """What the beginning of an error says; some of llguidance's quote the whole definition."""
+    text = str(why).strip()
+    return text if len(text) <= _MOST_ERROR else f"{text[:_MOST_ERROR]}..."
