@@ -231,7 +231,12 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",
-        Given(PromptBody, {}, {"prompt": "def f("}, {"messages": MESSAGES}, rules=(one_of("prompt", "messages"),)),
+        Given(
+            PromptBody,
+            example={"prompt": "def f("},
+            closer={"messages": MESSAGES},
+            rules=(one_of("prompt", "messages"),),
+        ),
         answer=StoredPrompt,
         errors=(*_READ, UnknownModel),
     ),
