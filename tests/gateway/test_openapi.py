@@ -15,6 +15,8 @@ from starlette.routing import Route
 
 from tests.gateway.stack import Stack
 
+pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+
 
 @pytest.fixture(scope="module")
 def served(shared: Stack) -> dict[str, Any]:
