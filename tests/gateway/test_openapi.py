@@ -110,7 +110,7 @@ EDGES: list[tuple[str, dict[str, Any], bool]] = [
         for changes, right in (
             ({"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "stream": True}, True),
             ({"stream_options": {"include_usage": True}}, False),
-            ({"stream_options": {"include_obfuscation": True}, "stream": True}, False),
+            ({"stream_options": {"include_obfuscation": True}, "stream": True}, True),
         )
     ),
     ("/v1/completions", {"max_tokens": 0, "echo": True}, True),
