@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from outrider.gateway.condemned import Condemned
 from outrider.gateway.models import Served
 from outrider.gateway.request import Sampling
 from outrider.gateway.routing import Routes
@@ -39,6 +40,7 @@ class Gateway:
             tasks,
             lambda instance: None,
             Routes(settings),
+            Condemned(bus),
             lease_s=settings.lease_s,
             submit_s=settings.submit_s,
             heartbeat_s=settings.heartbeat_s,
