@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.chaos import readers
+from tests.chaos.journeys import Journeys
 from tests.chaos.questions import Question
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.streaming import Gateway
@@ -28,7 +29,12 @@ def question(number: int) -> Question:
 
 
 async def ask(urls: list[str]) -> list[readers.Answer]:
-    return await asyncio.gather(*(readers.by_hand(urls, question(number), number) for number in range(READERS)))
+    journeys = Journeys(lambda: True, hung_s=readers.PATIENCE_S)
+
+    async def one(number: int) -> readers.Answer:
+        return await readers.by_hand(urls, question(number), number, journeys.begin(number))
+
+    return await asyncio.gather(*map(one, range(READERS)))
 
 
 async def busy(urls: list[str]) -> None:
