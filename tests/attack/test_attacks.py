@@ -1,4 +1,4 @@
-"""The attacks that take seconds, on a mesh of real processes. What others wait is told, not asserted."""
+"""The cheap attacks, on a mesh of real processes. What others wait is told, not asserted."""
 
 from __future__ import annotations
 

@@ -149,21 +149,6 @@ def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling, monk
             made.commit(1, tree.length, decided)
 
 
-def test_of_a_few_the_eldest_are_drafted_for_and_the_others_later(directory: Path) -> None:
-    made = drafter(directory)
-    for session in (7, 3, 5):
-        made.open(session, Opening([session, 2, 3, 4], GREEDY, 31))
-    few: dict[int, DraftTree] = {}
-    while improved := made.draft_few(2):
-        few |= dict(improved)
-    assert set(few) == {3, 5}
-    assert 7 in settle(made)
-    for session, tree in few.items():
-        alone = drafter(directory)
-        alone.open(session, Opening([session, 2, 3, 4], GREEDY, 31))
-        assert best_path(tree)[:3] == best_path(settle(alone)[session])[:3]
-
-
 def values(tree: DraftTree) -> list[float]:
     """How likely the path to each node is."""
     found: list[float] = []

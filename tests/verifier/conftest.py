@@ -18,7 +18,7 @@ from outrider.verifier.engine import Engine
 from outrider.verifier.outcome import Outcome
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
-from outrider.verifier.worth import Patience, Worth
+from outrider.verifier.worth import Always, Worth
 
 from tests.toy_model import save_toy
 
@@ -74,6 +74,6 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Patience())
+        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Always())
 
     return make

@@ -7,9 +7,8 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from outrider.verifier.book import Prices, Yield
 from outrider.verifier.budget import Pace
-from outrider.verifier.worth import Regime, Worth
+from outrider.verifier.worth import Prices, Worth, Yield
 
 _GUESSES = 3
 
@@ -51,9 +50,9 @@ def seconds(guessers: dict[str, Guesser], asked: set[str], guesses: int) -> tupl
 def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, steps: int = 20_000) -> float:
     """Tokens for a second at rest, of the drafters ``asked``, or of those that `Worth` has asked where that is None."""
     machine, worth, pace = Machine(sequences, seed=7), Worth(), Pace()
-    regime, tokens, total = Regime.of([False] * sequences), 0, 0.0
+    size, tokens, total = sequences.bit_length(), 0, 0.0
     for _ in range(steps):
-        chosen = guessers.keys() - worth.quiet(regime) if asked is None else asked
+        chosen = guessers.keys() - worth.quiet(size, guessers.keys()) if asked is None else asked
         rights = {name: machine.right(guessers[name].right) for name in sorted(chosen)}
         guesses = _GUESSES * len(chosen)
         alone, drafting = seconds(guessers, set(chosen), guesses)
@@ -61,12 +60,12 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
         machine.clock += (alone + drafting) * slow
         tokens, total = tokens + sequences + sum(rights.values()), total + alone + drafting
         curve = 1 + 0.1 * guesses
-        if guesses or worth.is_plain(regime, frozenset(guessers)):
-            pace.learn(regime, guesses > 0, curve, alone * slow)
-        plain, real = pace(regime, False), curve * pace(regime, guesses > 0)
-        prices = Prices.of(plain, real, sequences, guesses, (alone + drafting) * slow)
+        if guesses or worth.is_plain(size, set()):
+            pace.learn(size, guesses > 0, curve, alone * slow)
+        plain, real = pace(size, False), curve * pace(size, guesses > 0)
+        prices = Prices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
         done = {name: Yield(_GUESSES, rights[name], guessers[name].drafting * slow) for name in chosen}
-        worth.step(regime, done, prices)
+        worth.step(size, done, prices, others=False)
     return tokens / total
 
 

@@ -168,8 +168,13 @@ async def test_a_prompt_that_was_cancelled_holds_no_page_anywhere(mesh: Mesh) ->
         mesh.giver.thaw()
     await mesh.knows(1)
     for name, count in zip(("prefill", "decode"), free, strict=True):
-        await eventually(lambda name=name, count=count: mesh.member(name).status["free_pages"] == count)
-        assert mesh.member(name).status["load"] == 0
+        await eventually(lambda name=name, count=count: _holds(mesh, name) == (count, 0))
+
+
+def _holds(mesh: Mesh, name: str) -> tuple[int, int]:
+    """Free pages and load of a verifier, as it last told them."""
+    status = mesh.member(name).status
+    return status["free_pages"], status["load"]
 
 
 async def test_a_verifier_that_is_frozen_costs_the_deadline_and_no_answer(mesh: Mesh) -> None:

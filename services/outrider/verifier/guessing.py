@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from collections.abc import Sequence as Seq
 from time import perf_counter
 
@@ -16,7 +16,6 @@ from outrider.models.speculation import (
     merge,
 )
 from outrider.verifier.accept import Accepted
-from outrider.verifier.book import Prices, Yield
 from outrider.verifier.budget import Calibrator, CostCurve, Pace
 from outrider.verifier.counts import Counts
 from outrider.verifier.going_rate import GoingRate
@@ -25,11 +24,10 @@ from outrider.verifier.purchase import Prospect, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
-from outrider.verifier.worth import Regime, Worth
+from outrider.verifier.worth import Prices, Worth, Yield
 
 _MOST_NODES = 63
-_FEWEST, _PART = 2, 4
-_NOBODY = {frozenset[str]()}
+_REMEMBERED_S = 5.0
 
 
 class Guessing:
@@ -40,17 +38,15 @@ class Guessing:
     ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
         self._own = {drafter.name: OwnDrafter(drafter) for drafter in drafters}
-        self._sparing = [own for own in self._own.values() if own.sparing is not None]
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
         self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
-        self._known = set(self._own)
-        self._heard: set[str] = set()
+        self._others: dict[str, float] = {}
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
         self._offered, self._waited = False, 0.0
-        self._regime = Regime(0, True)
+        self._size = 0
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
 
@@ -83,16 +79,11 @@ class Guessing:
 
     def _look(self, plan: Plan) -> None:
         """Sees who is worth asking among sequences like those of ``plan``; those that prefill will soon decode."""
-        running = [*plan.decoding, *[sequence for sequence, _ in plan.prefilling]]
-        if not running:
-            return
-        self._regime = Regime.of([each.request.sampling.greedy for each in running])
-        quiet = self._worth.quiet(self._regime)
-        if quiet != self.quiet:
-            self._hush(quiet, plan.decoding)
-        for own in self._sparing:
-            tries = self._worth.tries_few(self._regime, own.name)
-            own.few = max(_FEWEST, len(plan.decoding) // _PART) if tries else 0
+        if running := len(plan.decoding) + len(plan.prefilling):
+            self._size = running.bit_length()
+            quiet = self._worth.quiet(self._size, self._own.keys() | self._others)
+            if quiet != self.quiet:
+                self._hush(quiet, plan.decoding)
 
     def _hush(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
         """Leaves those alone that are ``quiet``, and forgets what they have guessed."""
@@ -104,7 +95,8 @@ class Guessing:
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
-        self._heard.add(tree.drafter)
+        if tree.drafter not in self._own:
+            self._others[tree.drafter] = perf_counter()
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
@@ -137,14 +129,12 @@ class Guessing:
         if not any(sequence.trees for sequence in plan.decoding):
             return [NO_GUESSES] * len(plan.decoding)
         rows, most = plan.rows, self._scheduler.most_guesses(plan)
-        least, surcharge = self._cost.least_value(len(plan.decoding), rows, most), self._pace.surcharge(self._regime)
+        least, surcharge = self._cost.least_value(len(plan.decoding), rows, most), self._pace.surcharge(self._size)
         terms = Terms(rows, most, least, self._cost, surcharge, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
         for owner, dead in bought.dead:
             _drop(plan.decoding[owner], dead)
-        live = {tree.drafter for sequence in plan.decoding for tree in sequence.trees.values()}
-        self._offered = bool(live)
-        self._heard |= live
+        self._offered = any(sequence.trees for sequence in plan.decoding)
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
         return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
@@ -224,50 +214,41 @@ class Guessing:
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Takes in how long a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
-            regime, guesses, expected = self._regime, rows - len(plan.decoding), self._cost(rows)
-            waited = self._waited
-            self._known |= self._heard
-            named = {each.request.drafters for each in plan.decoding}
-            admitted = self._admitted(named)
-            self.counts.predicted += expected * self._pace(regime, guesses > 0) + waited
+            size, guesses, expected = self._size, rows - len(plan.decoding), self._cost(rows)
+            real, others = max(seconds - self._waited, 0.0), self._asked_elsewhere(plan)
+            self.counts.predicted += expected * self._pace(size, guesses > 0) + self._waited
             self.counts.real += seconds
-            if guesses or self._worth.is_plain(regime, admitted):
-                self._pace.learn(regime, guesses > 0, expected, max(seconds - waited, 0.0))
+            if guesses or self._worth.is_plain(size, others):
+                self._pace.learn(size, guesses > 0, expected, real)
             if self._offered and not guesses:
-                self._pace.fade(regime)
-            asked = guesses or waited or self._heard
-            if named != _NOBODY and (asked or not self._worth.idle(regime, seconds)):
-                self._weigh(len(plan.decoding), admitted, guesses, expected, seconds)
+                self._pace.fade(size)
+            if any(sequence.request.speculates for sequence in plan.decoding):
+                self._weigh(len(plan.decoding), others, guesses, expected, seconds)
         self._bought.clear()
         self._accepted.clear()
 
-    def _admitted(self, named: Iterable[frozenset[str] | None]) -> frozenset[str]:
-        """Drafters that are known and that some sequence admits, of which each names some or, by None, all."""
-        known = self._known
-        return frozenset[str]().union(*[known if each is None else known & each for each in named])
+    def _asked_elsewhere(self, plan: Plan) -> Set[str]:
+        """Drafters in other processes that have been heard of lately and that some sequence admits."""
+        now = perf_counter()
+        self._others = {name: heard for name, heard in self._others.items() if now - heard < _REMEMBERED_S}
+        return {name for name in self._others if any(each.request.admits(name) for each in plan.decoding)}
 
-    def _weigh(self, sequences: int, admitted: frozenset[str], guesses: int, expected: float, seconds: float) -> None:
-        """Judges drafters by what they did; those that were asked and have not been heard of cost nothing."""
-        cost, alone = self._cost, self._pace(self._regime, False)
-        pace = self._pace(self._regime, True) if guesses else alone
+    def _weigh(self, sequences: int, others: Set[str], guesses: int, expected: float, seconds: float) -> None:
+        """Judges drafters by what they did; those in other processes by all that the step took longer."""
+        cost, alone = self._cost, self._pace(self._size, False)
+        pace = self._pace(self._size, True) if guesses and not others else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
-        self._rate.learn(self._regime, decided, seconds, next_row * pace)
-        prices = Prices.of(cost(sequences) * alone, expected * pace, sequences, guesses, seconds)
-        done = {name: self._yield(name, sequences) for name in admitted - self.quiet if self._guessed(name)}
-        self._worth.step(self._regime, done, prices)
-        self._heard.clear()
-
-    def _guessed(self, name: str) -> bool:
-        """Whether a drafter was asked in this step, or heard of since the last."""
-        return name in self._heard or (name in self._own and self._own[name].waited is not None)
-
-    def _yield(self, name: str, sequences: int) -> Yield:
-        """What a drafter did in this step, with a share of what it did beside prompts, which is there for many."""
-        bought, accepted = self._bought[name], self._accepted[name]
-        if (own := self._own.get(name)) is None:
-            return Yield(bought, accepted)
-        part = min(own.few / sequences, 1.0) if own.few else 1.0
-        return Yield(bought, accepted, own.waited or 0.0, own.owe(), part)
+        self._rate.learn(self._size, decided, seconds, next_row * pace)
+        plain = cost(sequences) * alone
+        row = max(expected * pace - plain, 0.0) / max(guesses, 1)
+        done = {name: own for name, own in self._own.items() if own.waited is not None}
+        yields = {
+            name: Yield(self._bought[name], self._accepted[name], own.waited or 0.0, own.owe())
+            for name, own in done.items()
+        }
+        held_up = (seconds - self._waited - expected * alone) / max(len(others), 1)
+        yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in others - self.quiet}
+        self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), bool(others))
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
-from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, Opening, SparingDrafter
+from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, Opening
 from outrider.verifier.sequence import Sequence
 
 _INSTALMENTS = 32
@@ -17,9 +17,7 @@ class OwnDrafter:
     Attributes:
         name: of the drafter.
         source: by which its trees are known.
-        sparing: it, where it can be tried on a few sequences.
         seeing: it, where it guesses from the target's hidden states.
-        few: about how many sequences it is asked; 0 for all.
         resting: whether it is not asked at present.
         waited: seconds for which the step waited for it; None where it was not asked.
         usual: for which steps wait for it.
@@ -27,9 +25,8 @@ class OwnDrafter:
 
     def __init__(self, drafter: Drafter) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"local:{drafter.name}"
-        self.sparing = drafter if isinstance(drafter, SparingDrafter) else None
         self.seeing = drafter if isinstance(drafter, HiddenDrafter) else None
-        self.few, self.resting = 0, False
+        self.resting = False
         self.waited: float | None = None
         self.usual = self._owed = 0.0
         self._open: set[int] = set()
@@ -66,7 +63,7 @@ class OwnDrafter:
             for number, length in self._behind.items():
                 self._drafter.commit(number, length, sequences[number].tokens[length:])
             self._behind.clear()
-        return self.sparing.draft_few(self.few) if self.few and self.sparing else self._drafter.draft()
+        return self._drafter.draft()
 
     def wait(self, seconds: float, prompts: bool) -> None:
         """Takes in how long a step waited for it, and whether that computed prompts, which is not charged at once."""

@@ -21,7 +21,7 @@ from outrider.verifier.page_cost import page_cost
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.worth import Patience, Worth
+from outrider.verifier.worth import Always, Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
@@ -91,7 +91,7 @@ class Target:
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
-        worth = Patience() if settings.asking == "always" else Worth()
+        worth = Always() if settings.asking == "always" else Worth()
         return cls(
             directory=directory,
             name=settings.served_name or ("pocket" if settings.model == "pocket" else directory.name),

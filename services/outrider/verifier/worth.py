@@ -1,173 +1,173 @@
-"""Which drafters are asked: those whose guesses save more time than they take. Others are tried again now and then.
+"""Which drafters are asked: all but those that lose time.
 
-What a drafter takes is more than its guesses' rows: one in another process takes cores and memory from the steps
-themselves. So now and then, for a few steps, none is asked, to see what plain decoding takes when it is left alone.
-Neither that nor what trials lose may be more than a small part of all time.
+Each step settles an account with each drafter, in seconds: accepted guesses save plain decoding, bought guesses
+cost rows, and the step waits for drafting. A drafter that loses more than `REGRET` of the time is paused
+until its loss is `REGRET` of the time since, and is then tried again. So a drafter that costs microseconds is always
+asked, and one that costs half a step is tried seldom where it does not pay.
+
+A drafter in another process also takes cores and memory from the steps. While one is asked, short windows of plain
+decoding show what a step takes without it. What a window loses is bounded in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import NamedTuple
 
-from outrider.verifier.book import Book, Prices, Yield
-
-_MANY = 4
-_PLAIN, _SETTLING = 24, 4
-_FIRST, _OFTEN, _TOLL = 24, 96, 0.0075
-_BUDGET = 0.005
+REGRET = 0.005
+"""Share of the time that trials of one drafter may lose, and that a drafter may lose for good."""
+_GLANCE, _TRIAL, _FADE, _SURE = 6, 48, 1 - 1 / 96, 1.5
+_FIRST, _WINDOW, _SETTLING, _LEAST_SHARE = 24, 16, 4, 0.05
 
 
-class Regime(NamedTuple):
-    """What steps have in common whose drafters are judged together.
+class Yield(NamedTuple):
+    """What one drafter did in a step.
 
     Attributes:
-        size: bits of the number of sequences that decode.
-        greedy: whether all of them are; None where some are.
+        bought: guesses of the drafter that were verified.
+        accepted: guesses among those that came true, and that no cheaper drafter had made.
+        drafting: seconds that the step took longer for the drafter.
+        opening: share of the seconds that earlier steps took longer for the drafter because of prompts.
     """
 
-    size: int
-    greedy: bool | None
+    bought: int = 0
+    accepted: int = 0
+    drafting: float = 0.0
+    opening: float = 0.0
 
-    @classmethod
-    def of(cls, greedy: list[bool]) -> Regime:
-        """The regime of sequences, each greedy or not."""
-        return cls(len(greedy).bit_length(), True if all(greedy) else None if any(greedy) else False)
+
+class Prices(NamedTuple):
+    """What a step's parts are worth, in seconds.
+
+    Attributes:
+        token: a plain step's time for each token.
+        row: time that a guess adds to a step.
+        step: time of the step.
+    """
+
+    token: float
+    row: float
+    step: float
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one drafter earned in the last steps of one size; older steps count less."""
+
+    total: float = 0.0
+    earned: float = 0.0
+    squares: float = 0.0
+    time: float = 0.0
+    steps: int = 0
+    usual: float = 0.0
+    resumes: float = 0.0
+
+    def enter(self, done: Yield, prices: Prices) -> None:
+        """Takes in a step. Drafting counts for thrice the usual at most: something else held up the rest."""
+        drafting = min(done.drafting, 3 * self.usual) if self.usual > 0 else done.drafting
+        self.usual += (drafting - self.usual) / 8 if self.usual else drafting
+        earned = done.accepted * prices.token - done.bought * prices.row - drafting - done.opening
+        self.total += earned
+        self.earned = self.earned * _FADE + earned
+        self.squares = self.squares * _FADE + earned * earned
+        self.time = self.time * _FADE + prices.step
+        self.steps += 1
+
+    @property
+    def loses(self) -> bool:
+        """Whether the drafter loses more than `REGRET` of the time; a short trial has to be clear about it."""
+        if self.steps < _GLANCE:
+            return False
+        number = (1 - _FADE**self.steps) / (1 - _FADE)
+        doubt = sqrt(max(self.squares - self.earned**2 / number, 0.0)) if self.steps < _TRIAL else 0.0
+        return self.earned + _SURE * doubt < -REGRET * self.time
+
+    def pause(self, clock: float) -> None:
+        """Ends the trial until its loss is `REGRET` of the time."""
+        self.resumes = clock - min(self.earned, self.total) / REGRET
+        self.total = self.earned = self.squares = self.time = 0.0
+        self.steps = 0
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """The books of one regime."""
+    """The accounts of steps of one size, and the windows of plain decoding between them.
 
-    many: bool = False
-    books: dict[str, Book] = field(default_factory=dict)
-    resting: frozenset[str] = frozenset()
-    quiet: frozenset[str] = frozenset()
-    steps: int = 0
-    plain: int = 0
-    until_plain: int = _FIRST
-
-    def step(self, done: Mapping[str, Yield], prices: Prices) -> dict[str, float]:
-        """Takes in a step; returns what trials that end with it have lost, in seconds."""
-        return {} if self.idle() or not done else self._enter(done, prices)
-
-    def idle(self) -> bool:
-        """Takes in that there was a step; whether nobody was to be asked in it, for the sake of plain ones."""
-        self.steps += 1
-        if not self.plain:
-            return False
-        self.plain -= 1
-        self.quiet = frozenset(self.books) if self.plain else self.resting
-        return True
-
-    def _enter(self, done: Mapping[str, Yield], prices: Prices) -> dict[str, float]:
-        over: dict[str, float] = {}
-        asked = [name for name in done if name not in self.resting]
-        for name in asked:
-            book = self.books.setdefault(name, Book(self.many, few=self.many))
-            if (lost := book.enter(done[name], prices)) is not None:
-                over[name], book.until = lost, self.steps + book.rested
-        self.resting |= over.keys()
-        if asked:
-            self._count(max(self.books[name].share for name in asked))
-        self.quiet = frozenset(self.books) if self.plain else self.resting
-        return over
-
-    def _count(self, share: float) -> None:
-        """Has nobody asked for a few steps now and then: the more seldom, the more is lost by it."""
-        self.until_plain -= 1
-        if self.until_plain <= 0:
-            self.plain, self.until_plain = _PLAIN, max(_OFTEN, round(_PLAIN * share / _TOLL))
-
-    def wake(self, clock: float, due: Mapping[str, float]) -> None:
-        """Ends the rest of those that have rested for long enough, by steps and by the ``clock``."""
-        woken = {name for name in self.resting if self.books[name].until <= self.steps and due.get(name, 0.0) <= clock}
-        if woken:
-            self.resting -= woken
-            self.quiet = frozenset(self.books) if self.plain else self.resting
-
-
-@dataclass(slots=True)
-class Worth:
-    """Keeps a book for each drafter in each regime.
-
-    One that does not pay is left alone, for longer each time, and tried again once what its last trial lost is a small
-    part of the time since, whatever regimes that was in.
+    ``plain`` is how many steps of a window are left, ``until_window`` how many steps or, after the first window,
+    seconds of the clock are.
     """
 
-    _ledgers: dict[Regime, _Ledger] = field(default_factory=dict)
-    _due: dict[str, float] = field(default_factory=dict)
-    _clock: float = 0.0
+    accounts: dict[str, _Account] = field(default_factory=lambda: defaultdict(_Account))
+    plain: int = 0
+    steps: int = 0
+    window_at: float = 0.0
+    window_s: float = 0.0
 
-    def quiet(self, regime: Regime) -> frozenset[str]:
-        """Drafters that are not asked at present."""
-        ledger = self._ledgers.get(regime)
-        if ledger is not None:
-            return ledger.quiet
-        nearest = self._nearest(regime)
-        return self._ledgers[nearest].resting if nearest else frozenset()
+    def paused(self, clock: float) -> frozenset[str]:
+        return frozenset(name for name, account in self.accounts.items() if account.resumes > clock)
 
-    def tries_few(self, regime: Regime, drafter: str) -> bool:
-        """Whether a few sequences are enough to ask ``drafter`` about: it is on trial, and there are many."""
-        ledger = self._ledgers.get(regime)
-        book = ledger.books.get(drafter) if ledger is not None else None
-        return regime.size >= _MANY if book is None else book.few
+    def step(self, done: Mapping[str, Yield], prices: Prices, clock: float) -> None:
+        for name, each in done.items():
+            account = self.accounts[name]
+            account.enter(each, prices)
+            if account.loses:
+                account.pause(clock)
 
-    def is_plain(self, regime: Regime, admitted: frozenset[str]) -> bool:
-        """Whether nobody of those that are ``admitted`` is asked, nor was a moment ago."""
-        ledger = self._ledgers.get(regime)
-        if ledger is None:
-            return True
-        return ledger.plain <= _PLAIN - _SETTLING and admitted & ledger.books.keys() <= ledger.quiet
+    def window(self, others: bool, seconds: float, clock: float) -> None:
+        """Counts a step of a window, or begins one where drafters of ``others`` are asked and a window is due."""
+        if self.plain:
+            self.plain -= 1
+            self.window_s += seconds
+            if not self.plain:
+                self.window_at = clock + self.window_s * max(self._share(), _LEAST_SHARE) / REGRET
+        elif others:
+            self.steps += 1
+            if self.steps >= _FIRST and clock >= self.window_at:
+                self.plain, self.window_s = _WINDOW, 0.0
 
-    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
-        """Takes in what each drafter did in a step of decoding, and what that might have been worth."""
-        if regime not in self._ledgers:
-            self._ledgers[regime] = self._begin(regime, prices)
-        ledger, self._clock = self._ledgers[regime], self._clock + prices.step
-        for name, lost in ledger.step(done, prices).items():
-            self._due[name] = self._clock + lost / _BUDGET
-        if ledger.resting:
-            ledger.wake(self._clock, self._due)
+    def _share(self) -> float:
+        """What all drafters together earn, of the time of steps."""
+        return sum(each.earned / each.time for each in self.accounts.values() if each.time)
 
-    def idle(self, regime: Regime, seconds: float) -> bool:
-        """Takes in a step of decoding in which no drafter did anything; False if none like it was seen before."""
-        ledger = self._ledgers.get(regime)
-        if ledger is None:
-            return False
-        self._clock += seconds
-        ledger.idle()
-        if ledger.resting:
-            ledger.wake(self._clock, self._due)
-        return True
 
-    def _nearest(self, regime: Regime) -> Regime | None:
-        """The known regime that is most like one that is not: of fewer sequences, or else of more."""
-        alike = [known for known in self._ledgers if known.greedy == regime.greedy]
-        fewer = [known for known in alike if known.size < regime.size]
-        return max(fewer, default=None) if fewer else min(alike, default=None)
+class Worth:
+    """Decides which drafters are asked, for steps of each size: the bits of the number of sequences that decode."""
 
-    def _begin(self, regime: Regime, prices: Prices) -> _Ledger:
-        """A ledger in which those rest at first that do not pay in the nearest regime, or would not for so many.
+    def __init__(self) -> None:
+        self._ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
+        self._clock = 0.0
 
-        Others that pay there are asked about all sequences at once.
+    def quiet(self, size: int, drafters: Set[str]) -> frozenset[str]:
+        """Those of ``drafters`` that are not asked at present."""
+        if size not in self._ledgers:
+            return frozenset()
+        ledger = self._ledgers[size]
+        return frozenset(drafters) if ledger.plain else ledger.paused(self._clock) & drafters
+
+    def is_plain(self, size: int, others: Set[str]) -> bool:
+        """Whether no drafter of ``others``, which run in other processes, is asked, nor was a moment ago."""
+        ledger = self._ledgers[size]
+        if ledger.plain:
+            return ledger.plain <= _WINDOW - _SETTLING
+        return others <= ledger.paused(self._clock)
+
+    def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
+        """Takes in what the drafters asked did in a step of decoding.
+
+        ``others`` says whether one of them runs in another process.
         """
-        many, nearest = regime.size >= _MANY, self._nearest(regime)
-        if nearest is None:
-            return _Ledger(many)
-        known = self._ledgers[nearest]
-        resting = known.resting | {name for name, book in known.books.items() if book.would_harm(prices)}
-        begun = {name: Book(many) for name, book in known.books.items() if book.judged and name not in resting}
-        return _Ledger(many, begun | {name: Book.resting(many) for name in resting}, resting, resting)
+        ledger = self._ledgers[size]
+        self._clock += prices.step
+        if not ledger.plain:
+            ledger.step(done, prices, self._clock)
+        ledger.window(others, prices.step, self._clock)
 
 
-class Patience(Worth):
-    """Has every drafter asked at every step, whatever it is worth."""
+class Always(Worth):
+    """Has every drafter asked at every step."""
 
-    def step(self, regime: Regime, done: Mapping[str, Yield], prices: Prices) -> None:
+    def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
         """Takes nothing in."""
-
-    def tries_few(self, regime: Regime, drafter: str) -> bool:
-        """Never: all sequences are guessed at."""
-        return False

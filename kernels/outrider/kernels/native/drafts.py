@@ -168,19 +168,17 @@ class NativeDrafts:
         free: int = self._library.outrider_drafts_free_pages(self._handle)
         return free
 
-    def draft(self, rounds: int, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[Grown]:
+    def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[Grown]:
         """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
 
-        With ``sessions`` only so many are guessed at, those of the lowest numbers. Other threads run meanwhile, unless
-        there is little to do.
+        Other threads run meanwhile, unless there is little to do.
         """
         room, self._price.guess, self._price.second = len(self._open), *price
         if room > len(self._trees) or room * most > len(self._reals):
             self._make_room(2 * room, 2 * room * most)
-        asked = room if sessions is None else sessions
-        library = self._library if self._products(rounds, asked) <= _BRIEF else self._lasting
+        library = self._library if self._products(rounds, room) <= _BRIEF else self._lasting
         self._new_rows -= min(self._new_rows, self._shape.prefill_rows)
-        count = library.outrider_drafts_draft(self._handle, rounds, asked, most, self._price, self._told, self._nodes)
+        count = library.outrider_drafts_draft(self._handle, rounds, most, self._price, self._told, self._nodes)
         return self._read(self._trees[:count].tolist()) if count else []
 
     def _read(self, trees: list[tuple[int, int, int, int]]) -> list[Grown]:
@@ -222,7 +220,5 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
-    loaded.outrider_drafts_draft.argtypes = (
-        *(c_void_p, c_int32, c_int32, c_int32, POINTER(_Price), c_void_p, POINTER(_Nodes)),
-    )
+    loaded.outrider_drafts_draft.argtypes = (*(c_void_p, c_int32, c_int32, POINTER(_Price), c_void_p, POINTER(_Nodes)),)
     return loaded

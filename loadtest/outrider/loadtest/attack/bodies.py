@@ -78,8 +78,8 @@ async def _lists(mesh: Mesh, log: Log) -> None:
 
 ATTACKS = [
     Attack("body-nesting", "JSON that is nested 1,000 and 100,000 deep.", _nesting, cheap=True),
-    Attack("body-ambiguous", "Two Authorization headers, and a parameter twice.", _ambiguous, cheap=True),
-    Attack("body-foreign", "Bodies that say that they are no JSON, as a page's form sends them.", _foreign, cheap=True),
+    Attack("body-ambiguous", "Two Authorization headers, and a parameter twice.", _ambiguous),
+    Attack("body-foreign", "Bodies that say that they are no JSON, as a page's form sends them.", _foreign),
     Attack("body-large", "Bodies and prompts far over the limits.", _large),
     Attack("body-lists", "10,000 stop strings, biases and banned words, and 128 answers.", _lists),
 ]

@@ -89,5 +89,5 @@ async def _nats(mesh: Mesh, log: Log) -> None:
 
 ATTACKS = [
     Attack("door-grpc", "Noise and broken messages at the gRPC doors.", _grpc, cheap=True),
-    Attack("door-nats", "Noise and broken messages at the NATS doors.", _nats, cheap=True),
+    Attack("door-nats", "Noise and broken messages at the NATS doors.", _nats),
 ]

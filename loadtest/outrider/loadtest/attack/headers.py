@@ -92,8 +92,8 @@ async def _drip_body(mesh: Mesh, log: Log) -> None:
 
 ATTACKS = [
     Attack("header-endless", "A header of 64 MiB that does not end.", _unterminated, cheap=True),
-    Attack("header-target", "A target of 16 MiB.", _target, cheap=True),
-    Attack("header-many", "10,000 headers.", _many, cheap=True),
+    Attack("header-target", "A target of 16 MiB.", _target),
+    Attack("header-many", "10,000 headers.", _many),
     Attack("header-slow", "200 connections that send four bytes of a header a second.", _drip_head),
     Attack("body-slow", "200 connections that send four bytes of a body a second.", _drip_body),
 ]

@@ -50,7 +50,7 @@ class Attack:
         stall_s: what a victim may have to wait for its next token, in seconds.
         refused: whether victims may be told to try again.
         most_s: seconds after which the attack is broken off, which is a problem.
-        cheap: whether it takes seconds.
+        cheap: whether the tests make the attack too.
     """
 
     name: str

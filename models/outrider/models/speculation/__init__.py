@@ -8,7 +8,6 @@ from outrider.models.speculation.drafter import (
     HiddenDrafter,
     Opening,
     PricedDrafter,
-    SparingDrafter,
 )
 from outrider.models.speculation.proposals import Proposal
 from outrider.models.speculation.tree import NO_GUESSES, DraftTree, MergedTree, merge
@@ -26,7 +25,6 @@ __all__ = [
     "Opening",
     "PricedDrafter",
     "Proposal",
-    "SparingDrafter",
     "VerifiedTree",
     "merge",
 ]

@@ -107,15 +107,6 @@ class Drafter(Protocol):
 
 
 @runtime_checkable
-class SparingDrafter(Drafter, Protocol):
-    """A drafter that can be tried on a few sequences first, where guessing at all of them takes long."""
-
-    def draft_few(self, sessions: int) -> list[tuple[int, DraftTree]]:
-        """What `draft` does, for the ``sessions`` of the lowest numbers that it guesses at."""
-        ...
-
-
-@runtime_checkable
 class PricedDrafter(Drafter, Protocol):
     """A drafter that steps wait for, and that is told what its work costs them."""
 

@@ -135,12 +135,9 @@ class EagerTrees:
         return self._pages.available
 
     @torch.inference_mode()
-    def draft(self, most: int, sessions: int | None = None, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
-        """One run of the model over the most promising nodes of all sequences, if it pays; trees of ``most`` guesses.
-
-        With ``sessions`` only so many are guessed at, those of the lowest numbers.
-        """
-        works = self._plan(sessions, price)
+    def draft(self, most: int, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
+        """One run of the model over the best nodes of all sequences, if it pays; trees of ``most`` guesses."""
+        works = self._plan(price)
         if not works:
             return []
         began = perf_counter()
@@ -170,9 +167,9 @@ class EagerTrees:
                 improved.append(work.session)
         return improved
 
-    def _plan(self, sessions: int | None, price: DraftPrice) -> list[_Work]:
+    def _plan(self, price: DraftPrice) -> list[_Work]:
         known = sorted(self._sessions.values(), key=lambda s: s.number)
-        live = [s for s in known if not s.muted and len(s.tokens) < self._context_length][:sessions]
+        live = [s for s in known if not s.muted and len(s.tokens) < self._context_length]
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
         prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
         for session in live:

@@ -97,23 +97,15 @@ class ModelDrafter:
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Some runs of the model over the most promising nodes of all sequences."""
-        return self._draft(None)
-
-    def draft_few(self, sessions: int) -> list[tuple[int, DraftTree]]:
-        """The same for so many sequences, the eldest."""
-        return self._draft(sessions)
-
-    def _draft(self, sessions: int | None) -> list[tuple[int, DraftTree]]:
         if not self._opened:
             return []
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
         if self._native is not None:
-            for number, length, tokens, parents, confidences in self._native.draft(
-                self._shape.rounds, most, sessions, self._price
-            ):
+            grown = self._native.draft(self._shape.rounds, most, self._price)
+            for number, length, tokens, parents, confidences in grown:
                 trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
-        return trees + (self._eager.draft(most, sessions, self._price) if "_eager" in self.__dict__ else [])
+        return trees + (self._eager.draft(most, self._price) if "_eager" in self.__dict__ else [])
 
 
 def _shape(options: dict[str, Any]) -> Shape:

@@ -116,8 +116,8 @@ void outrider_drafts_commit(void* drafts, int64_t number, int32_t length, const 
 int32_t outrider_drafts_free_pages(void* drafts) { return static_cast<Drafts*>(drafts)->free_pages(); }
 
 // How many trees were written; there must be room for one of `most` nodes for each session.
-int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t sessions, int32_t most,
-                              const DraftPrice* price, DraftTree* trees, const DraftNodes* nodes) {
-  return static_cast<Drafts*>(drafts)->draft(rounds, sessions, most, *price, trees, *nodes);
+int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t most, const DraftPrice* price, DraftTree* trees,
+                              const DraftNodes* nodes) {
+  return static_cast<Drafts*>(drafts)->draft(rounds, most, *price, trees, *nodes);
 }
 }

@@ -50,11 +50,10 @@ class Drafts {
 
   int32_t free_pages() const { return (int32_t)free_.size(); }
 
-  // Runs the model up to `rounds` times over the `sessions` of the lowest numbers, as long as that pays, and tells the
-  // trees that are better now, each of at most `most` nodes.
-  int32_t draft(int rounds, int32_t sessions, int32_t most, const DraftPrice& price, DraftTree* trees,
-                const DraftNodes& nodes) {
-    while (rounds-- > 0 && plan(sessions, price)) {
+  // Runs the model up to `rounds` times over all sessions, as long as that pays, and tells the trees that are better
+  // now, each of at most `most` nodes.
+  int32_t draft(int rounds, int32_t most, const DraftPrice& price, DraftTree* trees, const DraftNodes& nodes) {
+    while (rounds-- > 0 && plan(price)) {
       if (grows_only()) growing_.time([&] { run(); });
       else run();
     }
@@ -114,17 +113,15 @@ class Drafts {
 
   bool able(const Session& s) const { return !s.muted && (long)s.tokens.size() < shape_.context_length; }
 
-  bool plan(int32_t sessions, const DraftPrice& price) {
+  bool plan(const DraftPrice& price) {
     works_.clear();
     promised_ = 0;
     long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
     for (auto& each : sessions_) live += able(each.second);
-    live = std::min<long>(live, sessions);
     const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
     for (auto& each : sessions_) {
       Session& s = each.second;
       if (!able(s)) continue;
-      if (sessions-- == 0) break;
       if (s.pending()) {
         chunk(s, prefill);
       } else {
