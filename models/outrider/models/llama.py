@@ -81,8 +81,8 @@ class LlamaModel:
 
         Args:
             directory: with config.json and safetensors.
-            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but on a CPU without
-                instructions for it float32.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but float32 on a CPU that
+                neither the compiled decoder nor its own instructions let multiply in that.
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, on which the operators of the
                 CPU run.
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.
@@ -94,8 +94,8 @@ class LlamaModel:
             ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
         """
         config = ModelConfig.load(directory)
-        chosen = _dtype(dtype, config, device)
         place = _device(device)
+        chosen = _dtype(dtype, config, place, quantization)
         strict = _is_strict(determinism, place)
         try:
             checkpoint = Checkpoint(directory)
@@ -186,22 +186,21 @@ def _forward(
         return GraphForward(eager, CudaCapture())
 
 
-def _dtype(asked: str, config: ModelConfig, device: str) -> torch.dtype:
+def _dtype(asked: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:
     if asked not in ("auto", *DTYPES):
         raise ModelError(f"dtype is {asked!r}; it must be auto or one of {', '.join(DTYPES)}")
-    name = config.dtype if asked == "auto" else asked
-    if asked == "auto" and device == "cpu" and not _computes(name):
-        name = "float32"
-    chosen: torch.dtype = getattr(torch, name)
-    return chosen
+    chosen: torch.dtype = getattr(torch, config.dtype if asked == "auto" else asked)
+    if asked != "auto" or device.type != "cpu" or _computes(chosen):
+        return chosen
+    return chosen if native_refusal(config, chosen, device, quantization) is None else torch.float32
 
 
-def _computes(dtype: str) -> bool:
+def _computes(dtype: torch.dtype) -> bool:
     """Whether this CPU has instructions for products in ``dtype``."""
-    if dtype == "bfloat16":
+    if dtype == torch.bfloat16:
         found = torch.cpu.get_capabilities()
         return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
-    return dtype == "float32"
+    return dtype == torch.float32
 
 
 def _is_strict(determinism: str, device: torch.device) -> bool:

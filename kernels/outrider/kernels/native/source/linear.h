@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "vector.h"
 #if defined(__AMX_BF16__)
@@ -17,25 +18,27 @@ struct Linear {
 };
 
 constexpr long BLOCK = 64;  // output features of a block of the vector kernel
-#if defined(__AVX512F__)
 constexpr int MOST_ROWS = 6;
+#if defined(__AVX512F__)
+constexpr long STRIP = BLOCK;  // output features whose weights lie together
 #else
-constexpr int MOST_ROWS = 2;
+constexpr long STRIP = 16;
 #endif
 
 static inline long round_up(long x, long to) { return (x + to - 1) / to * to; }
 
-// Packed as [n / 64][k / TOGETHER][64][TOGETHER], filled with zeros; TOGETHER divides k.
+// Packed as [n / STRIP][k / TOGETHER][STRIP][TOGETHER], filled with zeros up to whole blocks; TOGETHER divides k.
 template <int TOGETHER, class W>
 static void pack_blocks(W* to, const W* from, long n, long k) {
-  for (long block = 0; block * BLOCK < n; block++)
+  for (long strip = 0; strip * STRIP < round_up(n, BLOCK); strip++)
     for (long i = 0; i < k; i++)
-      for (long j = 0; j < BLOCK; j++) {
-        long row = block * BLOCK + j, at = (block * k + i / TOGETHER * TOGETHER) * BLOCK + j * TOGETHER + i % TOGETHER;
+      for (long j = 0; j < STRIP; j++) {
+        long row = strip * STRIP + j, at = (strip * k + i / TOGETHER * TOGETHER) * STRIP + j * TOGETHER + i % TOGETHER;
         to[at] = row < n ? from[row * k + i] : W(0);
       }
 }
 
+#if defined(__AVX512F__)
 template <int ROWS, bool FETCH, class W>
 static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
   f32x16 sum[ROWS][4] = {};
@@ -52,6 +55,32 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < 4; i++) store(out + r * ldo + i * LANES, sum[r][i]);
 }
+#else
+// STRIPS of a block for all ROWS: as many sums as sixteen registers of eight floats hold beside a weight and a row.
+template <int ROWS, int STRIPS, class W>
+static inline void strip_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
+  f32x8 sum[ROWS][2 * STRIPS] = {};
+  for (long i = 0; i < k; i++)
+    for (int s = 0; s < STRIPS; s++) {
+      const W* from = w + (s * k + i) * STRIP;
+      f32x8 low = load_eight(from), high = load_eight(from + 8);
+      for (int r = 0; r < ROWS; r++) {
+        f32x8 a = f32x8{} + x[r * ldx + i];
+        sum[r][2 * s] += a * low;
+        sum[r][2 * s + 1] += a * high;
+      }
+    }
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < 2 * STRIPS; i++) store(out + r * ldo + i * 8, sum[r][i]);
+}
+
+template <int ROWS, bool FETCH, class W>
+static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
+  constexpr int STRIPS = ROWS > 2 ? 1 : ROWS > 1 ? 2 : 4;
+  for (long at = 0; at < BLOCK; at += STRIPS * STRIP)
+    strip_rows<ROWS, STRIPS>(x, ldx, w + at * k, k, out + at, ldo);
+}
+#endif
 
 #if defined(__AVX512BF16__)
 // Of bfloat16 rows by weights packed in pairs of input features. The next block's are fetched beside.
@@ -75,6 +104,18 @@ static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, fl
 }
 #endif
 
+// work(count), the count a constant; nothing for none.
+template <class Work>
+static inline void with_count(long count, const Work& work) {
+  switch (count) {
+    case 1: return work(std::integral_constant<int, 1>());
+    case 2: return work(std::integral_constant<int, 2>());
+    case 3: return work(std::integral_constant<int, 3>());
+    case 4: return work(std::integral_constant<int, 4>());
+    case 5: return work(std::integral_constant<int, 5>());
+  }
+}
+
 // Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo].
 template <class X, class W>
 static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
@@ -89,15 +130,7 @@ static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long
     }
     for (; r + MOST_ROWS <= rows; r += MOST_ROWS)
       block_rows<MOST_ROWS, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
-    if (MOST_ROWS > 4 && r + 4 <= rows) {
-      block_rows<4, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
-      r += 4;
-    }
-    if (MOST_ROWS > 2 && r + 2 <= rows) {
-      block_rows<2, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
-      r += 2;
-    }
-    for (; r < rows; r++) block_rows<1, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
+    with_count(rows - r, [&](auto count) { block_rows<count, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo); });
   }
 }
 

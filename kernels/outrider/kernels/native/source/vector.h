@@ -10,6 +10,10 @@
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x8u __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
+typedef uint16_t u16x8u __attribute__((vector_size(16), aligned(2), may_alias));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16u __attribute__((vector_size(64), aligned(2), may_alias));
@@ -27,6 +31,12 @@ static inline void store(float* p, f32x16 v) { *(f32x16u*)p = v; }
 static inline f32x16 load(const bf16* p) {
   return (f32x16)(__builtin_convertvector(*(const u16x16u*)p, u32x16) << 16);
 }
+
+static inline f32x8 load_eight(const float* p) { return *(const f32x8u*)p; }
+static inline f32x8 load_eight(const bf16* p) {
+  return (f32x8)(__builtin_convertvector(*(const u16x8u*)p, u32x8) << 16);
+}
+static inline void store(float* p, f32x8 v) { *(f32x8u*)p = v; }
 
 // Rounds to nearest, ties to even; not-a-number stays one.
 static inline u16x16 to_bf16(f32x16 v) {
