@@ -28,7 +28,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
     ratio: float = 0.5
     fast: bool = False
     weights: dict[str, float] = msgspec.field(default_factory=dict)
-    plug_ins: dict[str, dict[str, Any]] = {}
+    plug_ins: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     token: Annotated[str, Meta(extra={"secret": True})] = ""
     limits: Limits = Limits()
 
