@@ -42,6 +42,8 @@ def test_a_nats_that_is_not_there_is_given_up_after_the_time_that_was_set(unused
         (["--set", "verifer.pages=8"], "did you mean verifier?"),
         (["--set", "verifier.pages"], "SERVICE.KEY=VALUE"),
         (["--set", "verifier.pages=few"], "pages"),
+        (["--set", "verifier.option.model.model=x"], "did you mean options?"),
+        (["--set", "verifier.options.model=x"], "expected `key=value`"),
         (["--set", "mesh.log_level=loud"], "debug, info, warning, error"),
         (["--set", "verifier.instance=a"], "sets it itself"),
     ],

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from outrider.cli.options import ONE_EACH, UpOptions
 from outrider.cli.plan import make_plan
 from outrider.mesh.addresses import parted, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
+from outrider.models import pocket
 
 
 def test_verifiers_that_compute_prompts_come_beside_those_that_are_asked_for(tmp_path: Path) -> None:
@@ -66,3 +69,123 @@ def test_grpc_is_beside_the_port_that_was_asked_for_where_that_is_free(tmp_path:
     assert make_plan(options).grpc == f"127.0.0.1:{port + 1}"
     with socket.create_server(("127.0.0.1", port + 1)):
         assert parted(make_plan(options).grpc)[1] not in (port, port + 1)
+
+
+CORES = len(os.sched_getaffinity(0))
+DRAFT = pocket.directory("draft")
+HERE = "The draft model runs inside the verifier: "
+THERE = "The draft model runs in a proposer: "
+
+
+def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
+    """Flags of each verifier and each proposer, and what the user is told."""
+    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options))
+    told = {"verifier": [], "proposer": []}
+    for spec in plan.services:
+        if spec.kind in told:
+            told[spec.kind].append(dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--")))
+    return told["verifier"], told["proposer"], " ".join(plan.notes)
+
+
+def test_one_s_own_draft_model_runs_inside_the_verifier_where_both_would_share_cores(tmp_path: Path) -> None:
+    [verifier], proposers, note = _planned(tmp_path, draft=DRAFT)
+    assert (proposers, verifier["drafters"]) == ([], "auto,model")
+    assert verifier["options.model.model"] == f'"{DRAFT}"'
+    assert verifier["threads"] == str(CORES)
+    assert note == f"{HERE}both would share the CPU's cores; --proposers 1 gives it a process of its own."
+
+
+def test_what_is_set_of_the_proposer_s_draft_model_holds_inside_the_verifier_too(tmp_path: Path) -> None:
+    sets = ["proposer.options.children=2", "proposer.options.rounds=3", "verifier.options.model.rounds=1"]
+    [verifier], _, _ = _planned(tmp_path, *sets, draft=DRAFT)
+    options = {key: value for key, value in verifier.items() if key.startswith("options")}
+    assert options == {
+        "options.model.model": f'"{DRAFT}"',
+        "options.model.children": "2",
+        "options.model.rounds": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        (["verifier.device=cuda"], "the verifier on cuda, the proposer on cpu; --proposers 0 has the verifier run it."),
+        (["proposer.device=cuda:1"], "the verifier on cpu, the proposer on cuda:1; --proposers 0 has"),
+        (["verifier.drafters=ngram"], "verifier.drafters names neither auto nor model."),
+        (["proposer.options.vocabulary_map=ids.json"], "its vocabulary is another; --proposers 0 has"),
+    ],
+)
+def test_a_draft_model_has_a_proposer_where_the_verifier_cannot_run_it_as_well(
+    tmp_path: Path, sets: list[str], why: str
+) -> None:
+    [verifier], proposers, note = _planned(tmp_path, *sets, draft=DRAFT)
+    assert [proposer["model"] for proposer in proposers] == [str(DRAFT)]
+    assert verifier["drafters"] in ("ngram,suffix", "ngram")
+    assert not any(key.startswith("options") for key in verifier)
+    assert note.startswith(THERE + why)
+
+
+def test_the_number_of_proposers_is_an_order(tmp_path: Path) -> None:
+    [verifier], proposers, note = _planned(tmp_path, draft=DRAFT, proposers=2)
+    assert (len(proposers), verifier["drafters"], note) == (2, "ngram,suffix", "")
+    [verifier], proposers, note = _planned(tmp_path, "verifier.device=cuda", draft=DRAFT, proposers=0)
+    assert (proposers, verifier["drafters"], note) == ([], "auto,model", "")
+    _, proposers, note = _planned(tmp_path, "verifier.drafters=ngram", draft=DRAFT, proposers=0)
+    assert proposers == []
+    assert note.startswith("The draft model is not used: ")
+
+
+def test_a_draft_model_that_the_verifier_was_given_stays_there(tmp_path: Path) -> None:
+    given = f"verifier.options.model.model={DRAFT}"
+    for options in ({}, {"draft": DRAFT}):
+        _, proposers, note = _planned(tmp_path, given, **options)
+        assert (proposers, note) == ([], "")
+    [verifier], proposers, _ = _planned(tmp_path, given, proposers=1)
+    assert len(proposers) == 1
+    assert "drafters" not in verifier
+    with pytest.raises(ConfigError, match=r"--draft /a and verifier\.options\.model\.model = .* differ"):
+        _planned(tmp_path, given, draft=Path("/a"))
+
+
+def test_the_shipped_pair_has_its_draft_model_inside_the_verifier_and_a_foreign_target_none(tmp_path: Path) -> None:
+    [verifier], proposers, note = _planned(tmp_path)
+    assert (proposers, note) == ([], "")
+    assert "drafters" not in verifier
+    foreign = {"model": pocket.directory("target")}
+    assert _planned(tmp_path, **foreign)[1:] == (
+        [],
+        "No draft model guesses: this target needs one of its own (--draft).",
+    )
+    assert _planned(tmp_path, f"verifier.options.model.model={DRAFT}", **foreign)[1:] == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("cores", "verifiers", "proposers", "sets", "threads"),
+    [
+        (2, 1, 0, [], (2, 2, None)),
+        (2, 1, 1, [], (2, 1, 1)),
+        (16, 1, 1, [], (16, 8, 8)),
+        (16, 2, 2, [], (8, 4, 4)),
+        (16, 1, 2, ["proposer.threads=1"], (16, 14, 1)),
+        (16, 1, 1, ["verifier.threads=5"], (5, 0, 8)),
+        (16, 1, 1, ["verifier.threads_beside=3"], (16, 3, 8)),
+        (16, 1, 1, ["proposer.device=cuda"], (16, 16, 8)),
+        (1, 2, 2, [], (1, 1, 1)),
+    ],
+)
+def test_verifiers_have_all_cores_and_leave_the_proposers_theirs_while_one_works(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    verifiers: int,
+    proposers: int,
+    sets: list[str],
+    threads: tuple[int, int, int | None],
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    counts = {**ONE_EACH, "verifier": verifiers}
+    verifier, proposer, _ = _planned(tmp_path, *sets, counts=counts, proposers=proposers)
+    alone, beside, proposing = threads
+    wanted = {"threads": str(alone), "threads_beside": str(beside)}
+    assert all(wanted.items() <= each.items() for each in verifier)
+    assert [each["threads"] for each in proposer] == [str(proposing)] * proposers

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 from openai import OpenAI
+from outrider.mesh.addresses import hold_port
+from outrider.models import pocket
 from outrider_client import grpc as over_grpc
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
@@ -172,3 +174,21 @@ def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     mesh.process.terminate()
     assert mesh.process.wait(60) == 0
     assert not any(map(alive, running))
+
+
+def test_one_s_own_draft_model_guesses_inside_the_verifier(tmp_path):
+    draft, probes = pocket.directory("draft"), hold_port()
+    sets = ["verifier.asking=always", "verifier.options.model.children=3", f"verifier.metrics_port={probes}"]
+    up = Up("--draft", str(draft), *(part for each in sets for part in ("--set", each)), "--log-dir", str(tmp_path))
+    try:
+        up.wait_for("The draft model runs inside the verifier: .*; --proposers 1 gives it a process of its own")
+        url = up.wait_for(r"serves at (\S+)")[0][1]
+        assert not up.pids("proposer")
+        assert complete(url)[0].startswith(PROMPT)
+        told = httpx.get(f"http://127.0.0.1:{probes}/metrics").text
+        waited = re.search(r'^outrider_spec_exposed_drafting_seconds_total{drafter="model"} (\S+)$', told, re.MULTILINE)
+        assert float(waited[1]) > 0
+    finally:
+        up.process.terminate()
+        up.process.wait(60)
+        up.kill()

@@ -28,6 +28,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
     ratio: float = 0.5
     fast: bool = False
     weights: dict[str, float] = msgspec.field(default_factory=dict)
+    plug_ins: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     token: Annotated[str, Meta(extra={"secret": True})] = ""
     limits: Limits = Limits()
 
@@ -91,6 +92,45 @@ def test_a_file_takes_nested_tables(tmp_path: Path) -> None:
     assert (found.weights, found.limits) == ({"a": 1.5}, Limits(8, ["x"]))
 
 
+def test_a_key_inside_a_table_has_the_type_that_it_has_in_toml(tmp_path: Path) -> None:
+    said = {
+        "model": "/models/draft",
+        "name": '"7"',
+        "empty": "",
+        "children": "4",
+        "least": "0.5",
+        "deep": "true",
+        "ids": "[3, -1]",
+        "nested.table": '{"a": 1}',
+        "day": "2026-01-01",
+    }
+    found = settings(tmp_path, "", {f"plug_ins.one.{key}": text for key, text in said.items()})
+    assert found.plug_ins["one"] == {
+        "model": "/models/draft",
+        "name": "7",
+        "empty": "",
+        "children": 4,
+        "least": 0.5,
+        "deep": True,
+        "ids": [3, -1],
+        "nested": {"table": {"a": 1}},
+        "day": "2026-01-01",
+    }
+    assert type(found.plug_ins["one"]["children"]) is int
+    assert settings(tmp_path, "", {"weights.a": "1"}).weights == {"a": 1.0}
+    assert settings(tmp_path, "", {"plug_ins.one": "a=4,b=x"}).plug_ins == {"one": {"a": 4, "b": "x"}}
+    assert EngineSettings().plug_ins == {}
+
+
+def test_a_key_inside_a_table_goes_over_that_key_and_leaves_the_others(tmp_path: Path) -> None:
+    toml = "[verifier.plug_ins.one]\na = 1\nb = 1\nc = 1\n[verifier.plug_ins.two]\na = 1"
+    env = {"OUTRIDER_VERIFIER_PLUG_INS__ONE__B": "2", "OUTRIDER_VERIFIER_PLUG_INS__ONE__C": "2"}
+    found = settings(tmp_path, toml, {"plug_ins.one.c": "3"}, **env)
+    assert found.plug_ins == {"one": {"a": 1, "b": 2, "c": 3}, "two": {"a": 1}}
+    whole = settings(tmp_path, toml, {"plug_ins.one.c": "3", "plug_ins": '{"three": {}}'}, **env)
+    assert whole.plug_ins == {"three": {}, "one": {"c": 3}}
+
+
 def test_tables_and_variables_of_other_services_are_left_alone(tmp_path: Path) -> None:
     others = {"OUTRIDER_KERNELS": "torch", "OUTRIDER_NATIVE": "x", "OUTRIDER_API_KEY": "sk-x"}
     found = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x", **others)
@@ -137,6 +177,22 @@ def test_variables_that_kubernetes_sets_for_a_service_are_left_alone(tmp_path: P
         ),
         ({"OUTRIDER_HSOT": "x"}, "variable OUTRIDER_HSOT is no setting (did you mean OUTRIDER_HOST?)"),
         ({"flags": {"weights": "a"}}, "weights = 'a' (flag --weights): expected `key=value`, got `a`"),
+        (
+            {"flags": {"plug_in.one.model": "x"}},
+            "plug_in.one.model (flag --plug_in.one.model) is no setting (did you mean plug_ins?)",
+        ),
+        ({"flags": {"pages.few": "1"}}, "pages.few (flag --pages.few) is no setting (did you mean pages?)"),
+        ({"flags": {"plug_ins..a": "1"}}, "plug_ins..a (flag --plug_ins..a) is no setting"),
+        ({"flags": {"weights.a.b": "1"}}, "weights.a.b (flag --weights.a.b) is no setting: weights.a is no table"),
+        ({"flags": {"weights.a": "x"}}, "weights.a = 'x' (flag --weights.a): expected `float`, got `str`"),
+        (
+            {"flags": {"plug_ins.one": "x"}},
+            "plug_ins.one = 'x' (flag --plug-ins.one): expected `key=value`, got `x`",
+        ),
+        (
+            {"OUTRIDER_VERIFIER_WEIGHTS__A": "x"},
+            "weights.a = 'x' (variable OUTRIDER_VERIFIER_WEIGHTS__A): expected `float`, got `str`",
+        ),
         ({"flags": {"fast": "true"}}, "[verifier]: fast needs dtype = bfloat16"),
     ],
 )
@@ -166,6 +222,14 @@ def test_every_value_tells_where_it_came_from() -> None:
     assert sources["limits.batch"] == (8, "default")
 
 
+def test_a_table_tells_of_all_places_that_its_keys_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "outrider.toml"
+    file.write_text("[verifier]\nweights = {a = 1}")
+    found = describe(EngineSettings, "verifier", file=file, flags={"weights.b": "2"})
+    sources = {entry.field.path: (entry.value, entry.source) for entry in found}
+    assert sources["weights"] == ({"a": 1.0, "b": 2.0}, f"[verifier] in {file}, flag --weights.b")
+
+
 def test_every_common_key_is_documented_with_its_default() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     section = page.partition("## Keys of all services\n")[2].partition("\n## ")[0]
@@ -185,10 +249,18 @@ def test_flags_are_the_keys_with_dashes_or_underscores() -> None:
     assert flags == {"nats_wait_s": "1", "metrics_port": "2", "limits.batch": "3"}
 
 
+def test_flags_of_keys_inside_tables_are_written_as_those_keys() -> None:
+    arguments = ["--plug-ins.one.least_value=1", "--plug_ins.a-drafter.b", "2", "--plug_ins.a-drafter.b", "3"]
+    _, flags = parse_flags("outrider verifier", EngineSettings, arguments)
+    assert flags == {"plug_ins.one.least_value": "1", "plug_ins.a-drafter.b": "3"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--pagse", "1"], "--pagse is no flag of outrider verifier (did you mean --pages?)"),
+        (["--pages.few=1"], "--pages.few=1 is no flag of outrider verifier (did you mean --pages?)"),
+        (["--plug-ins.=1"], "--plug-ins.=1 is no flag of outrider verifier"),
         (["pages"], "pages is no flag of outrider verifier"),
         (["--pages"], "argument --pages: expected one argument"),
     ],

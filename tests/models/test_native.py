@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from outrider.kernels.native import NativeUnavailable, build, decoder, moves, ro
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.models import native
+from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel, ModelError
 
 from tests.models.checkpoints import _SHAPE, FAMILIES, VOCABULARY, tokens
@@ -117,6 +120,27 @@ def test_bfloat16_is_as_near_as_an_operator_at_a_time(
         expected = theirs(ids[None]).logits[0]
     off, allowed = ((whole(model, ids) - expected).abs().mean() for model in (ours, eager))
     assert off < 1.3 * allowed
+
+
+def test_a_model_changes_its_threads_between_steps_and_not_its_bits(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder, "SHARED", 0)
+    model, ids = load("bfloat16", 1), tokens(_LENGTH)
+    crew, alone = Crew(model), _threads()
+    expected = whole(model, ids)
+    assert (crew.threads, _threads()) == (1, alone)
+    for threads, more in ((3, 2), (2, 3), (3, 3), (1, 3)):
+        crew.use(threads)
+        assert (crew.threads, _threads() - alone) == (threads, more)
+        assert torch.equal(whole(model, ids), expected)
+    del crew, model
+    gc.collect()
+    assert _threads() == alone
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 @pytest.mark.parametrize(("dtype", "threads"), [("float32", 1), ("bfloat16", 1), ("bfloat16", 3)])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 
+import httpx
 import pytest
 from outrider.loadtest.relay import Relay
 from outrider.mesh.addresses import hold_port
@@ -30,8 +32,13 @@ Stub = verifier_pb2_grpc.VerifierStub
 class Mesh:
     """A verifier, and a proposer that is known by the address of a relay."""
 
-    def __init__(self, proposer: ServiceProcess, own_port: int, relayed_port: int) -> None:
-        self.proposer, self.own_port, self.relayed_port = proposer, own_port, relayed_port
+    def __init__(self, proposer: ServiceProcess, own_port: int, relayed_port: int, probes: int) -> None:
+        self.proposer, self.own_port, self.relayed_port, self._probes = proposer, own_port, relayed_port, probes
+
+    def threads(self) -> int:
+        """On how many threads the verifier's steps run."""
+        text = httpx.get(f"http://127.0.0.1:{self._probes}/metrics").text
+        return int(float(re.search(r"^outrider_verifier_threads (\S+)$", text, re.MULTILINE)[1]))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +49,9 @@ def mesh(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     proposer = {"port": own, "advertise": f"127.0.0.1:{relayed}", "instance": "far", **common}
     with ExitStack() as stack:
         verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", "asking": "always", **common}
+        verifier |= {"threads": 3, "threads_beside": 2, "metrics_port": (probes := hold_port())}
         stack.enter_context(running("verifier", logs / "verifier.log", **verifier))
-        yield Mesh(stack.enter_context(running("proposer", logs / "proposer.log", **proposer)), own, relayed)
+        yield Mesh(stack.enter_context(running("proposer", logs / "proposer.log", **proposer)), own, relayed, probes)
 
 
 @pytest.fixture
@@ -139,8 +147,12 @@ async def test_no_stream_notices_a_proposer_that_freezes_thaws_dies_and_comes_ba
         await streams.goes_on()
         os.kill(mesh.proposer.pid, signal.SIGCONT)
         await streams.is_helped()
+        await eventually(lambda: mesh.threads() == 2)
         mesh.proposer.kill()
+        await eventually(lambda: mesh.threads() == 3)
         await streams.goes_on()
         mesh.proposer.start()
         await streams.is_helped()
+        await eventually(lambda: mesh.threads() == 2)
         await streams.goes_on()
+    await eventually(lambda: mesh.threads() == 3)

@@ -45,7 +45,7 @@ def up(
         int | None,
         typer.Option(
             min=0,
-            help="Processes for the draft model; 0 has the verifier run the shipped one. [1 with --draft, else 0]",
+            help="Processes for the draft model; 0 has the verifier run it. [as it pays: see docs/drafters.md]",
         ),
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,

@@ -16,7 +16,7 @@ class UpOptions:
     Attributes:
         counts: processes of each kind but proposers.
         prefills: verifiers beside those, which compute prompts for them.
-        proposers: processes of that kind; None is one for a draft model that is given, and none for the shipped one.
+        proposers: processes of that kind; None leaves it to `outrider.cli.placement`.
     """
 
     host: str | None = None

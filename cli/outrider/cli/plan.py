@@ -11,18 +11,17 @@ from pathlib import Path
 
 from outrider.cli import broker
 from outrider.cli.child import Spec
+from outrider.cli.cores import share_cores
 from outrider.cli.keeper import StartError
 from outrider.cli.options import UpOptions
+from outrider.cli.placement import SHIPPED, place
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import Effective
 from outrider.mesh.errors import ConfigError, Unavailable
 
-SHIPPED = "pocket"
 OWNED = ("nats_url", "instance")
 """Keys that `outrider up` gives every service itself."""
-WITH_PROPOSERS = "ngram,suffix"
-"""The verifier's own drafters where proposers run the draft model."""
 _LAST_PORT = 65535
 STOP_S = 10.0
 """What a service may take to end after its work is drained."""
@@ -74,9 +73,9 @@ def make_plan(options: UpOptions) -> Plan:
     if options.counts["gateway"] > 1:
         _require_sharing(known["gateway"])
         flags["gateway"]["share_port"] = "true"
-    counts, notes = _counts(options, known)
-    if counts["proposer"] and known["verifier"]["drafters"].source == "default":
-        flags["verifier"]["drafters"] = WITH_PROPOSERS
+    placement = place(options.proposers, known)
+    flags["verifier"] |= placement.verifier
+    counts, notes = {**options.counts, "proposer": placement.proposers}, [*placement.notes]
     for kind in counts:
         _require_model(kind, known[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
@@ -84,6 +83,8 @@ def make_plan(options: UpOptions) -> Plan:
     nats_url, nats = _nats(options, known, log_dir)
     if nats and known["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
+    processes = _all(counts, options)
+    threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], known)
     return Plan(
         host=host,
         port=port,
@@ -92,8 +93,8 @@ def make_plan(options: UpOptions) -> Plan:
         nats_wait_s=known["gateway"]["nats_wait_s"].value,
         broker=nats,
         services=[
-            _spec(kind, number, _threads(kind, counts, options, known), options, flags, nats_url, log_dir)
-            for kind, count in _all(counts, options).items()
+            _spec(kind, number, threads.get(kind, {}), options, flags, nats_url, log_dir)
+            for kind, count in processes.items()
             for number in range(1, count + 1)
         ],
         patience_s={kind: settings["drain_s"].value + STOP_S for kind, settings in known.items()},
@@ -158,19 +159,6 @@ def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _counts(options: UpOptions, known: Known) -> tuple[dict[str, int], list[str]]:
-    """Processes of each kind, and what the user should know about them.
-
-    The shipped draft model guesses for the shipped target only.
-    """
-    shipped = known["proposer"]["model"].value == SHIPPED
-    proposers = (0 if shipped else 1) if options.proposers is None else options.proposers
-    if known["verifier"]["model"].value == SHIPPED or not shipped:
-        return {**options.counts, "proposer": proposers}, []
-    note = "No draft model guesses: this target needs one of its own (--draft)."
-    return {**options.counts, "proposer": 0}, [note]
-
-
 def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
     """Processes of each kind, with the verifiers that compute prompts for others as the last of theirs."""
     return {**counts, "verifier": counts["verifier"] + options.prefills}
@@ -193,7 +181,7 @@ def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | 
 
 
 def _spec(
-    kind: str, number: int, threads: int | None, options: UpOptions, flags: Flags, nats_url: str, log_dir: Path
+    kind: str, number: int, threads: Mapping[str, int], options: UpOptions, flags: Flags, nats_url: str, log_dir: Path
 ) -> Spec:
     command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={nats_url}"]
     if options.config:
@@ -203,19 +191,7 @@ def _spec(
         values["role"] = "prefill"
     if kind == "gateway" and number > 1:
         values |= {"grpc_port": "0", "metrics_port": "0"}
-    environment = {}
-    if threads is not None:
-        values["threads"] = environment["OMP_NUM_THREADS"] = str(threads)
+    values |= {key: str(number) for key, number in threads.items()}
+    environment = {"OMP_NUM_THREADS": str(threads["threads"])} if threads else {}
     command += [f"--{key}={value}" for key, value in values.items()]
     return Spec(kind, command, log_dir / f"{kind}-{number}.log", environment)
-
-
-def _threads(kind: str, counts: Mapping[str, int], options: UpOptions, known: Known) -> int | None:
-    """CPU threads of an engine process: as set, else an equal share of the cores. None for other processes."""
-    setting = known[kind].get("threads")
-    if setting is None:
-        return None
-    if setting.source != "default":
-        return int(setting.value)
-    engines = _all(counts, options)["verifier"] + counts["proposer"]
-    return max(1, len(os.sched_getaffinity(0)) // engines)

@@ -73,6 +73,7 @@ class RemoteDrafting:
         tasks: what links run on.
         offer: called in the event loop with the trees of one message and the name of their source.
         met: called in the event loop with the name of each drafter that is reached.
+        working: called in the event loop with whether a proposer guesses for a sequence, when that changes.
     """
 
     def __init__(
@@ -83,9 +84,11 @@ class RemoteDrafting:
         tasks: Tasks,
         offer: Offer,
         met: Callable[[str], None] = lambda drafter: None,
+        working: Callable[[bool], None] = lambda works: None,
     ) -> None:
         self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
         self._spawn, self._offer, self._met = tasks.spawn, offer, met
+        self._working, self._worked = working, False
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
         self._quiet: frozenset[str] = frozenset()
@@ -119,6 +122,13 @@ class RemoteDrafting:
             closed = self._sessions.pop(number, None)
             for link in closed.links.values() if closed is not None else ():
                 self._leave(number, link)
+        self._note_work()
+
+    def _note_work(self) -> None:
+        works = any(link.sessions for link in self._links.values())
+        if works != self._worked:
+            self._worked = works
+            self._working(works)
 
     def _hush(self, quiet: frozenset[str]) -> None:
         """Ends the sessions of drafters that are not to guess, and begins those of drafters that are to again."""
@@ -224,6 +234,7 @@ class RemoteDrafting:
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 self._place(session)
+            self._note_work()
         self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
 
     def _lose(self, link: Link) -> None:
@@ -233,6 +244,7 @@ class RemoteDrafting:
             if session.links.get(link.drafter) is link:
                 del session.links[link.drafter]
                 self._place(session)
+        self._note_work()
 
 
 def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftTree]]:

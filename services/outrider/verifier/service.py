@@ -24,6 +24,7 @@ from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.cached import Exchange
 from outrider.verifier.compiler import Compiler
 from outrider.verifier.convert import entry_of, lease_seconds, request_from_proto
+from outrider.verifier.cores import Cores
 from outrider.verifier.deep_threads import deep_stacks
 from outrider.verifier.drafting import RemoteDrafting
 from outrider.verifier.frame_log import Entry, FrameLog
@@ -83,6 +84,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
             mesh.tasks,
             self._offer,
             self._target.drafters.add,
+            Cores(self._target.runner.model, self._settings.threads_beside, self._thread.post).share,
         )
         self._drafting.start()
         self._prompts = NamedPrompts(

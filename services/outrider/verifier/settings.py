@@ -34,6 +34,14 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     threads: Annotated[
         int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core")
     ] = 0
+    threads_beside: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="CPU threads of the model while a proposer guesses, which is to be one of this machine; "
+            "0: as many as ever",
+        ),
+    ] = 0
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
     pinned_share: Annotated[

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import tomllib
 import typing
 from collections.abc import Iterable
 from enum import Enum
@@ -107,14 +109,28 @@ def _allowed(bare: Any) -> tuple[str, ...]:
 
 
 def _split(text: str, hint: Any) -> Any:
-    """``a,b`` for a list, ``k=v,k=v`` for a table; JSON for either."""
-    origin = get_origin(_inner(hint)) or _inner(hint)
+    """``a,b`` for a list, ``k=v,k=v`` for a table, JSON for either; where anything goes, what it is in TOML."""
+    bare = inner(hint)
+    origin = get_origin(bare) or bare
+    if bare is Any:
+        return _plain(text)
     if origin not in (list, tuple, set, frozenset, dict):
         return text
     if text.lstrip().startswith(("[", "{")):
         return msgspec.json.decode(text)
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    return dict(_pair(part) for part in parts) if origin is dict else parts
+    if origin is not dict:
+        return parts
+    return {key: _split(value, get_args(bare)[1]) for key, value in map(_pair, parts)}
+
+
+def _plain(text: str) -> Any:
+    """``text`` as the TOML value or the JSON table that it is, else the text itself."""
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        found = tomllib.loads(f"value = {text}")
+        if len(found) == 1 and isinstance(found["value"], (bool, int, float, str, list, dict)):
+            return found["value"]
+    return msgspec.json.decode(text) if text.lstrip().startswith("{") else text
 
 
 def _pair(part: str) -> tuple[str, str]:
@@ -124,11 +140,12 @@ def _pair(part: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _inner(hint: Any) -> Any:
+def inner(hint: Any) -> Any:
+    """The type inside any `Annotated` and beside any None."""
     bare, _ = unwrap(hint)
     if get_origin(bare) in (Union, UnionType):
         kinds = [kind for kind in get_args(bare) if kind is not NoneType]
-        return _inner(kinds[0]) if len(kinds) == 1 else bare
+        return inner(kinds[0]) if len(kinds) == 1 else bare
     return bare
 
 

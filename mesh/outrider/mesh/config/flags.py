@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from outrider.mesh.config.fields import Field, fields, nearest
 from outrider.mesh.config.settings import Settings
+from outrider.mesh.config.tables import is_table, split
 from outrider.mesh.errors import ConfigError
 
 
@@ -26,10 +27,14 @@ def parse_flags(
     ``--help`` prints every key and ends the process. `ConfigError` for a flag that is no key.
     """
     known = fields(settings_type)
-    parsed, rest = _parser(program, known).parse_known_args([_with_dashes(text) for text in arguments])
+    written = [_as_known(text, known) for text in arguments]
+    parser = _parser(program, known)
+    for flag, path in _inside_tables(written, known).items():
+        parser.add_argument(flag, dest=path)
+    parsed, rest = parser.parse_known_args(written)
     if rest:
-        flags = [field.flag for field in known.values()]
-        raise ConfigError(f"{rest[0]} is no flag of {program}{nearest(rest[0].partition('=')[0], flags)}")
+        flag, flags = rest[0].partition("=")[0], [field.flag for field in known.values()]
+        raise ConfigError(f"{rest[0]} is no flag of {program}{nearest(flag, flags)}")
     values = vars(parsed)
     file = values.pop("config") or os.environ.get("OUTRIDER_CONFIG")
     return (Path(file) if file else None), {key: value for key, value in values.items() if value is not None}
@@ -43,9 +48,27 @@ def _parser(program: str, known: dict[str, Field]) -> _Parser:
     return parser
 
 
-def _with_dashes(text: str) -> str:
+def _as_known(text: str, known: dict[str, Field]) -> str:
+    """A flag with dashes for underscores, but for a key inside a table, which is left as it is written."""
     name, separator, value = text.partition("=")
-    return name.replace("_", "-") + separator + value if name.startswith("--") else text
+    if not name.startswith("--"):
+        return text
+    dashed = name.replace("_", "-")
+    for field in known.values():
+        if is_table(field) and dashed.startswith(f"{field.flag}."):
+            return text.replace(name, field.flag + name[len(field.flag) :], 1)
+    return dashed + separator + value
+
+
+def _inside_tables(arguments: Sequence[str], known: dict[str, Field]) -> dict[str, str]:
+    """Flags of keys inside tables that stand among ``arguments``, each with its dotted key."""
+    found: dict[str, str] = {}
+    for flag in (text.partition("=")[0] for text in arguments):
+        for path, field in known.items():
+            inside = path + flag.removeprefix(field.flag)
+            if flag.startswith(f"{field.flag}.") and inside not in known and split(inside, known):
+                found[flag] = inside
+    return found
 
 
 def _metavar(field: Field) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from outrider.mesh.config.fields import Field, fields, nearest, unwrap
 from outrider.mesh.config.settings import SECTIONS, Settings
+from outrider.mesh.config.tables import is_table, put, split, within
 from outrider.mesh.errors import ConfigError
 
 PREFIX = "OUTRIDER_"
@@ -69,11 +70,21 @@ def describe(
     known = fields(settings_type)
     found = {path: Effective(field, field.default, "default") for path, field in known.items()}
     for path, value, source in _all(known, section, file, env or {}, flags or {}):
-        found[path] = Effective(known[path], known[path].convert(value, source), source)
+        field, keys = _require(path, known, source)
+        found[field.path] = _over(found[field.path], keys, value, source)
     missing = [path for path, entry in found.items() if entry.value is msgspec.NODEFAULT]
     if missing:
         raise ConfigError(f"{missing[0]} has no value and no default: set it in [{section}] or with a flag")
     return list(found.values())
+
+
+def _over(before: Effective, keys: list[str], value: Any, source: str) -> Effective:
+    """The setting with ``value``, or with ``value`` below ``keys`` of its table and the rest as it was."""
+    field = before.field
+    if not keys:
+        return Effective(field, field.convert(value, source), source)
+    table = put(before.value, keys, within(field, keys, source).convert(value, source))
+    return Effective(field, table, source if before.source == "default" else f"{before.source}, {source}")
 
 
 def _all(
@@ -82,9 +93,9 @@ def _all(
     if file is not None:
         yield from _from_file(known, section, file)
     yield from _from_env(known, section, env)
-    for path, value in flags.items():
-        _require(path, known, f"flag --{path}")
-        yield path, value, f"flag {known[path].flag}"
+    for path, value in sorted(flags.items(), key=lambda flag: flag[0] not in known):
+        field, keys = _require(path, known, f"flag --{path}")
+        yield path, value, f"flag {'.'.join([field.flag, *keys])}"
 
 
 def _from_file(known: dict[str, Field], section: str, file: Path) -> Iterator[tuple[str, Any, str]]:
@@ -113,11 +124,16 @@ def _read(file: Path) -> dict[str, Any]:
 def _from_env(known: dict[str, Field], section: str, env: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
     common = {f"{PREFIX}{field.variable}": path for path, field in fields(Settings).items()}
     own = {f"{PREFIX}{section.upper()}_{field.variable}": path for path, field in known.items()}
+    inside = {f"{PREFIX}{section.upper()}_{field.variable}__": path for path, field in known.items() if is_table(field)}
     others = tuple(f"{PREFIX}{name.upper()}_" for name in SECTIONS - {section, _COMMON})
     for names in (common, own):
         yield from ((names[n], env[n], f"variable {n}") for n in env if n in names and not _is_link(n, env[n]))
     for name in env:
         if not name.startswith(PREFIX) or name in RESERVED or name in common or name in own:
+            continue
+        if table := next((start for start in inside if name.startswith(start)), None):
+            keys = name.removeprefix(table).lower().replace("__", ".")
+            yield f"{inside[table]}.{keys}", env[name], f"variable {name}"
             continue
         if not name.startswith(others) and not _is_link(name, env[name]):
             raise ConfigError(f"variable {name} is no setting{nearest(name, [*common, *own])}")
@@ -137,9 +153,11 @@ def _flatten(table: dict[str, Any], known: dict[str, Field], prefix: str = "") -
             yield path, value
 
 
-def _require(path: str, known: dict[str, Field], source: str) -> None:
-    if path not in known:
-        raise ConfigError(f"{path} ({source}) is no setting{nearest(path, known)}")
+def _require(path: str, known: dict[str, Field], source: str) -> tuple[Field, list[str]]:
+    if (found := split(path, known)) is None:
+        meant = nearest(path, known) or nearest(path.partition(".")[0], known)
+        raise ConfigError(f"{path} ({source}) is no setting{meant}")
+    return found
 
 
 def _nest(settings_type: type[msgspec.Struct], values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

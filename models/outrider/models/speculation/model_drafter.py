@@ -114,6 +114,11 @@ def _shape(options: dict[str, Any]) -> Shape:
     except TypeError:
         allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
         raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
+    for name, value in options.items():
+        number = type(getattr(Shape(), name))
+        if type(value) not in (number, int):
+            kind = "a whole number" if number is int else "a number"
+            raise DrafterError(f"the model drafter's {name} is {value!r}; it must be {kind}")
     if not 1 <= shape.children <= MOST_CHILDREN:
         raise DrafterError(f"children is {shape.children}; it must be 1 to {MOST_CHILDREN}")
     return shape

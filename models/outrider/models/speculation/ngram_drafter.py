@@ -51,7 +51,9 @@ class NgramDrafter:
         if unknown:
             raise DrafterError(f"the ngram drafter's only option is most; not {', '.join(sorted(unknown))}")
         self.context_length = context.context_length
-        self._most = int(context.options.get("most", 8))
+        self._most = context.options.get("most", 8)
+        if type(self._most) is not int:
+            raise DrafterError(f"the ngram drafter's most is {self._most!r}; it must be a whole number")
         self._sessions: dict[int, _Session] = {}
         self._stale: set[int] = set()
 

@@ -1,0 +1,100 @@
+"""Where the draft model runs: inside the verifier, or in proposers (decision 34)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from outrider.mesh.config import Effective
+from outrider.mesh.errors import ConfigError
+
+SHIPPED = "pocket"
+WITH_PROPOSERS = "ngram,suffix"
+"""The verifier's own drafters where proposers run the draft model."""
+INSIDE = "auto,model"
+"""The verifier's own drafters where one of them is a draft model that was given; ``auto`` has none on a GPU."""
+NO_DRAFT = "No draft model guesses: this target needs one of its own (--draft)."
+SHARED = (
+    "The draft model runs inside the verifier: both would share the CPU's cores; --proposers 1 gives it a process "
+    "of its own."
+)
+NOT_USED = "The draft model is not used: --proposers is 0, and verifier.drafters names neither auto nor model."
+
+Known = Mapping[str, Mapping[str, Effective]]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How many proposers run, what the verifier is told about drafters, and what the user should know.
+
+    Attributes:
+        verifier: settings by key.
+    """
+
+    proposers: int
+    verifier: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def place(ordered: int | None, known: Known) -> Placement:
+    """The placement for the settings ``known``; ``ordered`` proposers are an order, None leaves it to us.
+
+    The shipped draft model guesses for the shipped target only.
+
+    Raises:
+        ConfigError: the settings name two draft models.
+    """
+    verifier, draft = known["verifier"], known["proposer"]["model"].value
+    inside = verifier["options"].value.get("model", {}).get("model")
+    if draft == SHIPPED:
+        return _shipped(ordered or 0, verifier, inside is not None)
+    if inside not in (None, draft):
+        raise ConfigError(f"--draft {draft} and verifier.options.model.model = {inside} differ: leave one of them out")
+    if ordered:
+        return _with_proposers(ordered, verifier)
+    if ordered is None and not inside:
+        return _with_proposers(1, verifier, (why,)) if (why := _why_proposers(known)) else _inside(known, (SHARED,))
+    return _inside(known) if _takes_models(verifier) else Placement(0, notes=(NOT_USED,))
+
+
+def _shipped(proposers: int, verifier: Mapping[str, Effective], inside: bool) -> Placement:
+    if verifier["model"].value != SHIPPED:
+        return Placement(0, notes=() if inside else (NO_DRAFT,))
+    return Placement(0) if not proposers else _with_proposers(proposers, verifier)
+
+
+def _with_proposers(proposers: int, verifier: Mapping[str, Effective], notes: tuple[str, ...] = ()) -> Placement:
+    own = verifier["drafters"].source != "default" or "model" in verifier["options"].value
+    return Placement(proposers, {} if own else {"drafters": WITH_PROPOSERS}, notes)
+
+
+def _inside(known: Known, notes: tuple[str, ...] = ()) -> Placement:
+    """The verifier runs the draft model, with the proposer's options; the verifier's own options go over them."""
+    verifier, proposer = known["verifier"], known["proposer"]
+    given = {**proposer["options"].value, "model": proposer["model"].value}
+    options = {**given, **verifier["options"].value.get("model", {})}
+    told = {f"options.model.{key}": json.dumps(value, ensure_ascii=False) for key, value in options.items()}
+    drafters = {"drafters": INSIDE} if verifier["drafters"].source == "default" else {}
+    return Placement(0, drafters | told, notes)
+
+
+def _why_proposers(known: Known) -> str:
+    """Why a proposer runs the draft model; empty where the verifier does."""
+    verifier, proposer = known["verifier"], known["proposer"]
+    devices = [settings["device"].value for settings in (verifier, proposer)]
+    if proposer["drafter"].value != "model":
+        return f"The proposer runs {proposer['drafter'].value}, as proposer.drafter says."
+    if not _takes_models(verifier):
+        return "The draft model runs in a proposer: verifier.drafters names neither auto nor model."
+    if "vocabulary_map" in proposer["options"].value:
+        return "The draft model runs in a proposer: its vocabulary is another; --proposers 0 has the verifier run it."
+    if devices != ["cpu", "cpu"]:
+        where = f"the verifier on {devices[0]}, the proposer on {devices[1]}"
+        return f"The draft model runs in a proposer: {where}; --proposers 0 has the verifier run it."
+    return ""
+
+
+def _takes_models(verifier: Mapping[str, Effective]) -> bool:
+    drafters = verifier["drafters"]
+    return drafters.source == "default" or not {"auto", "model"}.isdisjoint(drafters.value)
