@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -105,6 +105,7 @@ def test_regret_is_to_the_mode_that_was_best_in_hindsight_and_controls_stand_bes
         "rag": [turn(MIX, "on", 0, 9, {"rag": Steps(2, 1)})],
     }
     assert best_fixed(Matrix(found), MIX) == "always"
+    assert best_fixed(Matrix([*found, *(turn(MIX, "on", number, 900) for number in range(3))]), MIX) == "always"
     publish(found, alone, {}, tmp_path)
     told, shown = msgspec.json.decode((tmp_path / "matrix.json").read_bytes()), capsys.readouterr().out
     assert "1.80 (1.80 to 2.70), control 1.00 (0.90 to 1.20), regret to always 10.0%" in shown
@@ -124,18 +125,14 @@ def test_edits_after_stories_are_held_to_those_of_a_fresh_mesh(tmp_path, capsys)
     assert not msgspec.json.decode((tmp_path / "stories.json").read_bytes())["bars"][0]["met"]
 
 
-def test_models_are_given_on_as_a_user_gives_them(monkeypatch) -> None:
-    given = []
-    monkeypatch.setattr(meshes.local_mesh, "running", lambda settings, **models: given.append((settings, models)))
-    options = SimpleNamespace(model=Path("/m"), draft=Path("/d"), set=["verifier.pages=9"])
-    for mode in ("off", "on", "always"):
-        meshes.running(options, mode)
-    shared = {"proposers": None, "model": Path("/m")}
-    assert given == [
-        ({"verifier.pages": "9"}, shared | {"draft": None}),
-        ({"verifier.pages": "9"}, shared | {"draft": Path("/d")}),
-        ({"verifier.pages": "9", "verifier.asking": "always"}, shared | {"draft": Path("/d")}),
-    ]
+def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_setting() -> None:
+    options = argparse.Namespace(model=Path("/m"), draft=Path("/d"), set=["verifier.pages=9"])
+    shared, pages = {"proposers": None, "model": Path("/m")}, {"verifier.pages": "9"}
+    assert meshes.given(options, "off") == {**shared, "draft": None, "settings": pages}
+    assert meshes.given(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
+    assert meshes.given(options, "always")["settings"] == {**pages, "verifier.asking": "always"}
+    options.model = Path("pocket")
+    assert meshes.given(options, "on")["model"] is None
 
 
 SMALL = ["--concurrency", "1", "--requests", "2", "--repeats", "1"]

@@ -36,7 +36,12 @@ MODES = {
 
 def running(options: argparse.Namespace, mode: str) -> AbstractContextManager[LocalMesh]:
     """A mesh for ``mode``, started as `outrider up` does with ``options.model``, ``.draft`` and ``.set``."""
+    return local_mesh.running(**given(options, mode))
+
+
+def given(options: argparse.Namespace, mode: str) -> dict[str, Any]:
+    """What `local_mesh.running` is given for ``mode``."""
     model = None if options.model == SHIPPED else options.model
     draft = options.draft if MODES[mode].drafts else None
-    given = dict(each.split("=", 1) for each in options.set)
-    return local_mesh.running(given | dict(MODES[mode].settings), proposers=None, model=model, draft=draft)
+    settings = dict(each.split("=", 1) for each in options.set) | dict(MODES[mode].settings)
+    return {"settings": settings, "proposers": None, "model": model, "draft": draft}
