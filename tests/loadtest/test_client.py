@@ -51,6 +51,12 @@ async def test_counts_come_from_usage_however_the_stream_is_cut(size):
     assert (reply.accepted_tokens, reply.rejected_tokens) == (3, 1)
 
 
+async def test_the_role_that_a_chat_begins_with_is_no_token():
+    chat = [{"choices": [{"delta": delta}]} for delta in ({"role": "assistant", "content": ""}, {"content": "a"})]
+    reply = await ask(chunked(sse([*chat, {"choices": [{"delta": {}, "finish_reason": "stop"}]}, EVENTS[-1]]), 64))
+    assert len(reply.arrivals) == 2
+
+
 async def test_an_error_status_is_told_with_its_message():
     body = b'{"error": {"message": "no such model"}}'
     head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)

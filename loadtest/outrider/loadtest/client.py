@@ -55,8 +55,22 @@ class _Failure(msgspec.Struct):
     message: str
 
 
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+    @property
+    def opens(self) -> bool:
+        """Whether this is a chat's first chunk, which tells the role and comes before any token."""
+        return self.delta is not None and not self.delta.content and self.finish_reason is None
+
+
 class _Event(msgspec.Struct):
-    choices: list[Any] = []
+    choices: list[_Choice] = []
     usage: _Usage | None = None
     outrider: _Extension | None = None
     error: _Failure | None = None
@@ -65,27 +79,30 @@ class _Event(msgspec.Struct):
 _events = msgspec.json.Decoder(_Event)
 
 
-async def complete(url: str, body: Mapping[str, Any]) -> Reply:
-    """Streams ``POST {url}/v1/completions`` to its end.
+COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
+
+
+async def complete(url: str, body: Mapping[str, Any], path: str = COMPLETIONS) -> Reply:
+    """Streams ``POST {url}{path}`` to its end.
 
     Raises:
         RequestError: the connection broke, the status was not 200, or the stream held an error or no usage.
     """
     try:
-        return await _stream(url, {**body, "stream": True, "stream_options": {"include_usage": True}})
+        return await _stream(url, {**body, "stream": True, "stream_options": {"include_usage": True}}, path)
     except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
         raise RequestError(f"no complete answer from {url}: {error or type(error).__name__}") from error
 
 
-async def _stream(url: str, body: Mapping[str, Any]) -> Reply:
+async def _stream(url: str, body: Mapping[str, Any], path: str) -> Reply:
     arrivals: list[float] = []
     usage, steps = None, 0
-    async with aclosing(read_events(url, body)) as events:
+    async with aclosing(read_events(url, body, path=path)) as events:
         async for data in events:
             event = _events.decode(data)
             if event.error:
                 raise RequestError(event.error.message)
-            if event.choices:
+            if event.choices and not event.choices[0].opens:
                 arrivals.append(time.perf_counter())
             usage = event.usage or usage
             steps = event.outrider.steps if event.outrider and event.outrider.steps else steps
@@ -106,15 +123,17 @@ def _reply(arrivals: list[float], usage: _Usage, steps: int) -> Reply:
     )
 
 
-async def read_events(url: str, body: Mapping[str, Any], key: str = "") -> AsyncGenerator[bytes, None]:
-    """The JSON of each event of ``POST {url}/v1/completions``, with a ``key``; who closes it early hangs up.
+async def read_events(
+    url: str, body: Mapping[str, Any], key: str = "", path: str = COMPLETIONS
+) -> AsyncGenerator[bytes, None]:
+    """The JSON of each event of ``POST {url}{path}``, with a ``key``; who closes it early hangs up.
 
     Raises:
         RequestError: the status was not 200.
         OSError, EOFError, ValueError: the connection broke.
     """
     waiting = b""
-    async with aclosing(_post(url, "/v1/completions", msgspec.json.encode(body), key)) as pieces:
+    async with aclosing(_post(url, path, msgspec.json.encode(body), key)) as pieces:
         async for data in pieces:
             *events, waiting = (waiting + data).split(b"\n\n")
             for event in events:

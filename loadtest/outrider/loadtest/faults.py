@@ -99,7 +99,8 @@ class Load:
 def main() -> int:
     """Disturbs a mesh, prints what came of it, and returns 1 if an answer differed."""
     options = _options()
-    with local_mesh.running({"verifier.drafters": ",".join(_ALONE)}) as mesh:
+    alone = {"verifier.drafters": ",".join(_ALONE)}
+    with local_mesh.running(alone, model=options.model, draft=options.draft) as mesh:
         load, phases = uvloop.run(_disturb(options, mesh))
     for phase in phases:
         print(f"{phase.name}: {load.speed(phase.began, phase.ended):.0f} tokens/s over {options.seconds:g} s")
@@ -121,7 +122,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each phase")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    local_mesh.add_models(parser)
     options = parser.parse_args()
+    if (options.model is None) != (options.draft is None):
+        parser.error("--model and --draft go together: it is the draft model's proposer that is about")
     if min(options.concurrency, options.max_tokens) < 1 or options.seconds < SOON_S + WINDOW_S:
         parser.error(f"numbers must be at least 1, --seconds at least {SOON_S + WINDOW_S:g}")
     return options

@@ -34,7 +34,11 @@ def main() -> int:
     options = _options()
     relayed, own = hold_port(), hold_port()
     linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
-    with local_mesh.running(_FORGETFUL) as near, local_mesh.running(_FORGETFUL | linked) as far:
+    models = {"model": options.model, "draft": options.draft}
+    with (
+        local_mesh.running(_FORGETFUL, **models) as near,
+        local_mesh.running(_FORGETFUL | linked, **models) as far,
+    ):
         relay = Relay(own, 0.0)
         found = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
     matrix = Matrix(found)
@@ -58,7 +62,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    local_mesh.add_models(parser)
     options = parser.parse_args()
+    if (options.model is None) != (options.draft is None):
+        parser.error("--model and --draft go together: it is the draft model's proposer that is about")
     if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1 or min(options.one_way_ms) < 0:
         parser.error("numbers must be at least 1, --max-tokens at least 2, --one-way-ms at least 0")
     return options

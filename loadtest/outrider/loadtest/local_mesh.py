@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import signal
 import subprocess
@@ -10,17 +11,25 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
 from outrider.mesh.addresses import hold_port
 
-_READY_S = 180.0
+_READY_S = 600.0
+"""Large models take long to load."""
 
 
 class _Line(msgspec.Struct):
     event: str = ""
     probes: str = ""
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--model`` and ``--draft``, which `running` takes."""
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face directory; else the shipped target")
+    parser.add_argument("--draft", type=Path, metavar="DIR", help="of a draft model with the same vocabulary")
 
 
 class LocalMesh:
@@ -52,20 +61,27 @@ class LocalMesh:
 
 @contextlib.contextmanager
 def running(
-    settings: Mapping[str, str], verifiers: int = 1, proposers: int = 1, kvcaches: int = 0, prefills: int = 0
+    settings: Mapping[str, str],
+    verifiers: int = 1,
+    proposers: int | None = 1,
+    kvcaches: int = 0,
+    prefills: int = 0,
+    model: Path | None = None,
+    draft: Path | None = None,
 ) -> Iterator[LocalMesh]:
     """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left or SIGTERM asks us to end.
 
-    ``prefills`` are verifiers that compute prompts for the others.
+    ``prefills`` are verifiers that compute prompts for the others. Without ``proposers`` there are as many as
+    `outrider up` chooses. ``model`` and ``draft`` are Hugging Face directories; the shipped models where they are None.
 
     Raises:
         SystemExit: it did not become ready; the message says where its logs are.
     """
     port = hold_port()
-    counts = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
-    counts |= {"--kvcaches": kvcaches, "--prefills": prefills}
+    counts: dict[str, Any] = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
+    counts |= {"--kvcaches": kvcaches, "--prefills": prefills, "--model": model, "--draft": draft}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
-    command += [str(part) for pair in counts.items() for part in pair]
+    command += [str(part) for pair in counts.items() if pair[1] is not None for part in pair]
     ports = {"gateway.grpc_port": str(hold_port())}
     command += [part for key, value in (ports | dict(settings)).items() for part in ("--set", f"{key}={value}")]
     signal.signal(signal.SIGTERM, _leave)

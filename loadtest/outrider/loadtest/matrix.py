@@ -5,6 +5,8 @@ times over. Ratios are taken within a turn, and their medians are what counts. `
 verifier, ``fast`` plain decoding by one with determinism=fast, ``on`` the mesh's own choice with all drafters merged.
 Every prompt begins with a line of its own, so that no pages of it are found; ``suffix``, which remembers answers, has a
 mesh of its own, and forgets them within a repeat.
+
+With ``--model DIR`` the requests are chats instead, as users have them: see ``--model DIR --help``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 import uvloop
 from outrider.loadtest import local_mesh, matrix_report, turns
+from outrider.loadtest.chats import matrix as chats
 from outrider.loadtest.turns import Case, Turn
 from outrider.loadtest.workloads import WORKLOADS, Supply
 
@@ -38,6 +41,8 @@ _WARM_UP_TOKENS = 128
 
 def main() -> int:
     """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON and a picture."""
+    if any(each.partition("=")[0] == "--model" for each in sys.argv[1:]):
+        return chats.main()
     options = _options()
     until = time.monotonic() + 60 * options.minutes
     found: list[Turn] = []

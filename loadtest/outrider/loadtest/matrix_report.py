@@ -81,7 +81,7 @@ def _save_picture(matrix: Matrix, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _draw(panel: Axes, matrix: Matrix, workload: str, temperature: float) -> None:
+def _draw(panel: Axes, matrix: Matrix, workload: str, temperature: float | None) -> None:
     cases = [case for case in matrix.cases if (case.workload, case.temperature) == (workload, temperature)]
     for mode in (mode for mode in matrix.modes if mode != "off"):
         ratios = [matrix.ratio(case, mode) for case in cases]
@@ -89,6 +89,6 @@ def _draw(panel: Axes, matrix: Matrix, workload: str, temperature: float) -> Non
     panel.axhline(1.0, color="grey", lw=0.8)
     panel.set_xscale("log", base=2)
     panel.set_xticks([case.concurrency for case in cases], [str(case.concurrency) for case in cases])
-    panel.set_title(f"{workload}, temperature {temperature:g}", fontsize=10)
+    panel.set_title(cases[0].group, fontsize=10)
     panel.set_xlabel("requests at a time")
     panel.set_ylabel("tokens/s, ratio to off")

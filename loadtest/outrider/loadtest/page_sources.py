@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from outrider.loadtest.local_mesh import LocalMesh
 
@@ -25,7 +26,7 @@ class Source:
 
     passes: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
-    processes: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, Any] = field(default_factory=dict)
     metric: str | None = None
 
     def came(self, mesh: LocalMesh) -> float | None:

@@ -16,15 +16,20 @@ from outrider.loadtest.summary import Summary, median, summarize
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What is run in every mode."""
+    """What is run in every mode; without a temperature each request has its own."""
 
     workload: str
-    temperature: float
+    temperature: float | None
     concurrency: int
 
     def __str__(self) -> str:
         """As named in tables."""
-        return f"{self.workload}, T={self.temperature:g}, {self.concurrency} at a time"
+        return f"{self.group}, {self.concurrency} at a time"
+
+    @property
+    def group(self) -> str:
+        """Workload and temperature."""
+        return self.workload if self.temperature is None else f"{self.workload}, T={self.temperature:g}"
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -53,14 +58,18 @@ class Matrix:
         found = [summary for (c, m, _), summary in self._turns.items() if (c, m) == (case, mode)]
         return median(found) if found else None
 
-    def ratio(self, case: Case, mode: str, to: str = "off") -> float:
-        """Median over the repeats of the ratio of tokens a second; NaN where they did not run together."""
-        pairs = [
-            (summary, self._turns[case, to, repeat])
+    def ratios(self, case: Case, mode: str, to: str = "off") -> list[float]:
+        """The ratio of tokens a second of every repeat in which both modes ran."""
+        return [
+            summary.tokens_per_s / self._turns[case, to, repeat].tokens_per_s
             for (c, m, repeat), summary in self._turns.items()
             if (c, m) == (case, mode) and (case, to, repeat) in self._turns
         ]
-        return statistics.median(a.tokens_per_s / b.tokens_per_s for a, b in pairs) if pairs else math.nan
+
+    def ratio(self, case: Case, mode: str, to: str = "off") -> float:
+        """Median of `ratios`; NaN where the modes did not run together."""
+        found = self.ratios(case, mode, to)
+        return statistics.median(found) if found else math.nan
 
 
 async def take(

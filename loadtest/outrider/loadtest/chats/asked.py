@@ -1,0 +1,39 @@
+"""One chat request of a load test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A chat request of one ``kind``.
+
+    Attributes:
+        kind: the workload that the request is of.
+        text: the user's only message.
+        max_tokens: most tokens of the answer; most answers end earlier.
+        schema: the JSON Schema of the answer, where it has one.
+    """
+
+    kind: str
+    text: str
+    max_tokens: int
+    schema: dict[str, Any] | None = None
+    temperature: float = 0.0
+    seed: int = 0
+
+    def body(self, speculation: Any) -> dict[str, Any]:
+        """The body of ``POST /v1/chat/completions``."""
+        body = {
+            "messages": [{"role": "user", "content": self.text}],
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "speculation": speculation,
+        }
+        if self.schema is not None:
+            form = {"name": "answer", "schema": self.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        return body

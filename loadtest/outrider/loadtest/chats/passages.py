@@ -1,0 +1,42 @@
+"""Questions about long contexts, to be answered with quotes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.library import Passage, passages
+
+CHARACTERS_A_TOKEN = 4
+"""About so many, in English text."""
+_TOKENS = 192
+_QUESTIONS = (
+    "What do the passages say about {subject}? Answer in two or three sentences, and quote the words you rely on.",
+    "Explain {subject} by the passages above. Support every statement with a literal quote and its passage's number.",
+    "Which passage is about {subject}? Name its number, and quote its two most important sentences word for word.",
+    "Someone asks what they have to know about {subject}. Answer from the passages, with direct quotes.",
+    "Summarise what is said of {subject}, and then quote the sentence that matters most.",
+)
+
+
+def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[Asked]:
+    """Questions, each about a passage of its own, which stands somewhere among others.
+
+    Args:
+        draw: what is drawn by.
+        tokens: about the fewest and most tokens of a context.
+    """
+    texts = list(passages(draw))
+    for passage in texts:
+        wanted, context = CHARACTERS_A_TOKEN * draw.randint(*tokens), [passage]
+        while sum(len(each.text) for each in context) < wanted:
+            other = draw.choice(texts)
+            context += [other] if other not in context else []
+        draw.shuffle(context)
+        question = draw.choice(_QUESTIONS).format(subject=passage.subject)
+        yield Asked("rag", f"{_numbered(context)}\n\n{question}", _TOKENS)
+
+
+def _numbered(context: list[Passage]) -> str:
+    return "\n\n".join(f"[{number}] {each.subject}\n{each.text}" for number, each in enumerate(context, 1))

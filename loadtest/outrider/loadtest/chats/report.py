@@ -1,0 +1,124 @@
+"""What chat requests came to: ratios with their control, tokens a step, regret, and the mix beside each kind alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outrider.loadtest import bars
+from outrider.loadtest.bars import Bar
+from outrider.loadtest.chats.alone import AFTER, FRESH
+from outrider.loadtest.chats.supply import MIXED
+from outrider.loadtest.chats.turns import ChatTurn, Steps, total
+from outrider.loadtest.turns import Case, Matrix
+
+KEPT = 0.95
+"""Least share of its tokens a step alone that a kind keeps in the mix, and edits keep after stories."""
+REGRET = 0.03
+"""Most that ``on`` may lose against the best fixed choice in hindsight where requests are mixed."""
+_NOT_FIXED = ("control", "on")
+
+Alone = Mapping[str, Sequence[ChatTurn]]
+
+
+def publish(found: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any], out: Path) -> None:
+    """Prints tables and bars, and writes ``matrix.json`` into ``out``.
+
+    Args:
+        found: all turns.
+        alone: turns of mixed requests by kind, each kind by itself in a fresh mesh.
+        settings: what was asked for.
+        out: a directory.
+    """
+    matrix = Matrix(found)
+    figures = [figure(matrix, case, mode) for case in matrix.cases for mode in matrix.modes]
+    mixes = list(_mixes(found, alone))
+    print("\n".join([*_lines(matrix, figures), *map(_mix_line, mixes)]))
+    judged = [*_never_below(matrix), *_judge_mixes(matrix, mixes)]
+    content = {"settings": dict(settings), "figures": figures, "mixed": mixes, "turns": found, "alone": alone}
+    bars.publish(out / "matrix.json", judged, **content)
+
+
+def publish_stories(found: Mapping[str, Sequence[ChatTurn]], settings: Mapping[str, Any], out: Path) -> None:
+    """Prints tokens a step of edits, after stories and in a fresh mesh, and writes ``stories.json`` into ``out``."""
+    judged = []
+    for case in dict.fromkeys(turn.case for turn in found[FRESH]):
+        after, fresh = (_of_case(found[name], case).a_step for name in (AFTER, FRESH))
+        print(f"{case}: {after:.2f} tokens a step {AFTER}, {fresh:.2f} {FRESH}")
+        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after / fresh, KEPT))
+    bars.publish(out / "stories.json", judged, settings=dict(settings), turns=found)
+
+
+def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
+    """Medians of a case in a mode; of ratios also the least and the greatest."""
+    summary, best = matrix.summary(case, mode), best_fixed(matrix, case)
+    return {
+        "case": case,
+        "mode": mode,
+        "median": summary,
+        "to_off": _spread(matrix.ratios(case, mode)),
+        "regret": 1 - matrix.ratio(case, mode, best),
+        "best_fixed": best,
+    }
+
+
+def best_fixed(matrix: Matrix, case: Case) -> str:
+    """The mode that would have been the best choice for all of a case's requests, of those that do not choose."""
+    fixed = [mode for mode in matrix.modes if mode not in _NOT_FIXED]
+    return max(fixed, key=lambda mode: matrix.ratio(case, mode))
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Median, least and greatest; None of nothing."""
+    return (statistics.median(values), min(values), max(values)) if values else None
+
+
+def _lines(matrix: Matrix, figures: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "medians; ratios to off with the least and the greatest of all turns; control is off a second time"
+    for each in (each for each in figures if each["median"]):
+        case, mode, summary = each["case"], each["mode"], each["median"]
+        line = f"{case!s:28} {mode:8} {summary.tokens_per_s:6.0f} tokens/s  {summary.tokens_a_step:5.2f} a step"
+        line += f"  ITL {summary.itl_ms:6.1f} ms"
+        if mode not in ("off", "control"):
+            line += f"  {_told(each['to_off'])}, control {_told(_spread(matrix.ratios(case, 'control')))}"
+        if mode == "on":
+            line += f", regret to {each['best_fixed']} {each['regret']:.1%}"
+        yield line
+
+
+def _told(spread: tuple[float, float, float] | None) -> str:
+    return "not run" if spread is None else "{:.2f} ({:.2f} to {:.2f})".format(*spread)
+
+
+def _mixes(found: Sequence[ChatTurn], alone: Alone) -> Iterator[dict[str, Any]]:
+    """Tokens a step of each kind in the mix and alone, of the same requests."""
+    together = [turn for turn in found if turn.mode == "on" and turn.case.workload == MIXED]
+    for case in dict.fromkeys(turn.case for turn in together):
+        mixed = total(turn for turn in together if turn.case == case)
+        for kind, turns in alone.items():
+            yield {"case": case, "kind": kind, "mixed": mixed[kind].a_step, "alone": _of_case(turns, case).a_step}
+
+
+def _of_case(turns: Sequence[ChatTurn], case: Case) -> Steps:
+    return sum(total(turn for turn in turns if turn.case == case).values(), Steps())
+
+
+def _mix_line(mix: Mapping[str, Any]) -> str:
+    return f"{mix['case']!s:28} {mix['kind']:8} {mix['mixed']:.2f} tokens a step in the mix, {mix['alone']:.2f} alone"
+
+
+def _never_below(matrix: Matrix) -> Iterator[Bar]:
+    """``on`` is nowhere slower than plain decoding, beyond what the control does by itself."""
+    for case in matrix.cases if "on" in matrix.modes else ():
+        least = min([1.0, *matrix.ratios(case, "control")])
+        yield Bar(f"on / off, {case}", matrix.ratio(case, "on"), round(least, 3))
+
+
+def _judge_mixes(matrix: Matrix, mixes: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
+    for mix in mixes:
+        yield Bar(f"{mix['kind']} in the mix / alone, {mix['case']}", mix["mixed"] / mix["alone"], KEPT)
+    for case in (case for case in matrix.cases if case.workload == MIXED and "on" in matrix.modes):
+        best = best_fixed(matrix, case)
+        yield Bar(f"on / the best fixed choice ({best}), {case}", matrix.ratio(case, "on", best), 1 - REGRET)

@@ -1,0 +1,67 @@
+"""Chat requests of every kind, handed out once each."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+
+import msgspec
+from outrider.loadtest.chats import codes, edits, forms, passages, talk
+from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.prompts import PromptsError
+
+KINDS = ("edit", "code", "chat", "extract", "rag")
+MIXED = "mixed"
+"""All kinds in random order, each request with a temperature of its own."""
+WORKLOADS = (*KINDS, MIXED)
+TEMPERATURES = (0.0, 0.7, 1.0)
+"""Those of mixed requests."""
+CONTEXT = 2000, 6000
+"""Tokens of the contexts of *rag*."""
+
+
+class Supply:
+    """Requests by kind; none is handed out twice, and the same ``seed`` hands out the same ones.
+
+    Args:
+        seed: of everything that is drawn.
+        context: about the fewest and most tokens of the contexts of *rag*.
+        most: tokens of an answer at most, where that is less than the kind's own bound.
+    """
+
+    def __init__(self, seed: int = 0, context: tuple[int, int] = CONTEXT, most: int | None = None) -> None:
+        makers: dict[str, Callable[[random.Random], Iterator[Asked]]] = {
+            "edit": edits.edits,
+            "code": codes.codes,
+            "chat": talk.questions,
+            "extract": forms.forms,
+            "rag": lambda draw: passages.questions(draw, context),
+            "story": talk.stories,
+        }
+        self._left = {kind: make(random.Random(f"{seed} {kind}")) for kind, make in makers.items()}
+        self._draw, self._most, self._taken = random.Random(seed), most, itertools.count()
+
+    def take(self, workload: str, count: int, temperature: float | None = None) -> list[Asked]:
+        """``count`` requests of ``workload`` at ``temperature``; None leaves them their own.
+
+        Raises:
+            PromptsError: there are not so many left.
+        """
+        if workload == MIXED:
+            return self._mix(count)
+        taken = list(itertools.islice(self._left[workload], count))
+        if len(taken) < count:
+            raise PromptsError(f"there are too few requests of {workload}: give fewer --repeats, or fewer --requests")
+        return [self._finish(asked, asked.temperature if temperature is None else temperature) for asked in taken]
+
+    def _mix(self, count: int) -> list[Asked]:
+        """As many of each kind as of the others, as far as ``count`` allows."""
+        kinds = itertools.islice(itertools.cycle(KINDS), count)
+        mixed = [self.take(kind, 1, self._draw.choice(TEMPERATURES))[0] for kind in kinds]
+        self._draw.shuffle(mixed)
+        return mixed
+
+    def _finish(self, asked: Asked, temperature: float) -> Asked:
+        most = min(asked.max_tokens, self._most or asked.max_tokens)
+        return msgspec.structs.replace(asked, temperature=temperature, seed=next(self._taken), max_tokens=most)
