@@ -182,6 +182,40 @@ def test_the_engine_goes_on_asking_a_drafter_that_saves_more_time_than_it_takes(
     assert right.calls > 0.8 * engine.tally.steps
 
 
+class Copyist(Slow):
+    """Has guesses, all of them right, only for requests whose prompt begins with 7, and costs next to nothing."""
+
+    name = "copyist"
+
+    pause = 0.000005
+
+    def __init__(self) -> None:
+        super().__init__(50, right=True)
+        self.copies: set[int] = set()
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        if opening.tokens[0] == 7:
+            self.copies.add(session)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        return [(session, tree) for session, tree in super().draft() if session in self.copies]
+
+
+@pytest.mark.parametrize("step_s", [0.004])
+def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(make_engine: MakeEngine) -> None:
+    steps = []
+    for stories in (6, 0):
+        engine = make_engine(50, [Copyist()], judged=True)
+        answer(engine, [f"story {number}" for number in range(stories)])
+        before = engine.tally.steps
+        engine.submit(Request("edit", "t", [7, 2, 3], Sampling(0.7, seed=5), 100))
+        while engine.busy:
+            engine.step()
+        steps.append(engine.tally.steps - before)
+    assert steps[0] == steps[1] < 60
+
+
 def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
     cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
     engine = make_engine(50, [dear, cheap], judged=True)
