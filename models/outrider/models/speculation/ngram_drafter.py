@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
+from outrider.models.speculation.matches import match_confidence
 from outrider.models.speculation.tree import DraftTree
 
-_CONFIDENCES = {4: 0.7, 3: 0.5, 2: 0.3}
+_LONGEST = 64
 _NONE = -1
 """Stands where a sequence had no token yet: no run with it is ever looked for and found."""
 
@@ -32,17 +33,24 @@ class _Session:
         self.indexed, self.before = max(len(self.tokens) - 1, 0), (one, two, three)
 
     def find(self) -> tuple[int, int] | None:
-        """Place behind the last occurrence of the longest run that ends the sequence, and the run's length."""
+        """Place behind the last occurrence of the run of two to four tokens that ends the sequence, and how many tokens
+        before both places are the same, `_LONGEST` at most."""
         one, two, three = self.before
         four = self.tokens[-1] if self.tokens else _NONE
         for run in ((one, two, three, four), (two, three, four), (three, four)):
             if (place := self.seen.get(run)) is not None:
-                return place, len(run)
+                return place, self._match(place, len(run))
         return None
+
+    def _match(self, place: int, length: int) -> int:
+        tokens, most = self.tokens, min(place, _LONGEST)
+        while length < most and tokens[place - 1 - length] == tokens[-1 - length]:
+            length += 1
+        return length
 
 
 class NgramDrafter:
-    """One chain a sequence, copied from the sequence itself. Options: ``most``, tokens of a chain (8)."""
+    """One chain a sequence, copied from the sequence itself. Options: ``most``, tokens of a chain (16)."""
 
     name = "ngram"
 
@@ -51,7 +59,7 @@ class NgramDrafter:
         if unknown:
             raise DrafterError(f"the ngram drafter's only option is most; not {', '.join(sorted(unknown))}")
         self.context_length = context.context_length
-        self._most = context.options.get("most", 8)
+        self._most = context.options.get("most", 16)
         if type(self._most) is not int:
             raise DrafterError(f"the ngram drafter's most is {self._most!r}; it must be a whole number")
         self._sessions: dict[int, _Session] = {}
@@ -86,6 +94,5 @@ class NgramDrafter:
             return None
         place, length = found
         copied = session.tokens[place : place + self._most]
-        sure = _CONFIDENCES[length]
-        confidences = [sure] + [max(sure, 0.6)] * (len(copied) - 1)
+        confidences = [match_confidence(length + depth) for depth in range(len(copied))]
         return DraftTree(len(session.tokens), copied, list(range(-1, len(copied) - 1)), confidences, self.name)

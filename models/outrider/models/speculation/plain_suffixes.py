@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from outrider.kernels.native.drafts import Grown
 from outrider.kernels.native.suffixes import SuffixShape
+from outrider.models.speculation.matches import match_confidence
 from outrider.models.speculation.suffix_automaton import SuffixAutomaton
 
 _END = -1
@@ -156,7 +157,7 @@ class _Growth:
         followers, total = automaton.followers(state, _CHILDREN)
         for count, token, after in followers:
             if token != _END and count:
-                sure = count / (total + 0.5) * length / (length + 1)
+                sure = count / total * match_confidence(length)
                 entry = (-value * sure, next(self._order), parent, token, sure, automaton, after, length + 1)
                 heapq.heappush(self._open, entry)
 

@@ -55,6 +55,9 @@ struct TenantMemory {
   }
 };
 
+// As outrider.models.speculation.matches says.
+static inline double match_confidence(int64_t length) { return length > 1 ? 1 - 1.0 / length : 0.3; }
+
 // A tree under construction: of all that may follow in any automaton, the likeliest first.
 class SuffixGrowth {
  public:
@@ -72,7 +75,7 @@ class SuffixGrowth {
     const int count = text.followers(run.state, CHILDREN, found, total);
     for (int i = 0; i < count; i++) {
       if (found[i].token == END || !found[i].count) continue;
-      const double sure = found[i].count / ((double)total + 0.5) * run.length / (run.length + 1);
+      const double sure = (double)found[i].count / total * match_confidence(run.length);
       open_.push_back({value * sure, sure, &text, order_++, parent, found[i].token, {found[i].state, run.length + 1}});
       std::push_heap(open_.begin(), open_.end());
     }
