@@ -248,7 +248,8 @@ class Guessing:
         }
         held_up = (seconds - self._waited - expected * alone) / max(len(others), 1)
         yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in others - self.quiet}
-        self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), bool(others))
+        asked = bool(others - self.quiet)
+        self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), asked)
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

@@ -96,8 +96,11 @@ class _Account:
 class _Ledger:
     """The accounts of steps of one size, and the windows of plain decoding between them.
 
-    ``plain`` is how many steps of a window are left, ``until_window`` how many steps or, after the first window,
-    seconds of the clock are.
+    Attributes:
+        plain: steps that are left of a window.
+        steps: steps that drafters in other processes were asked in.
+        window_at: the clock's time from which the next window may begin.
+        window_s: seconds that the steps of the window have taken.
     """
 
     accounts: dict[str, _Account] = field(default_factory=lambda: defaultdict(_Account))
@@ -141,11 +144,11 @@ class Worth:
         self._clock = 0.0
 
     def quiet(self, size: int, drafters: Set[str]) -> frozenset[str]:
-        """Those of ``drafters`` that are not asked at present."""
+        """The drafters that are not asked at present: in a window all ``drafters``, else those that are paused."""
         if size not in self._ledgers:
             return frozenset()
         ledger = self._ledgers[size]
-        return frozenset(drafters) if ledger.plain else ledger.paused(self._clock) & drafters
+        return ledger.paused(self._clock) | (drafters if ledger.plain else set())
 
     def is_plain(self, size: int, others: Set[str]) -> bool:
         """Whether no drafter of ``others``, which run in other processes, is asked, nor was a moment ago."""
