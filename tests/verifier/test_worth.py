@@ -1,4 +1,4 @@
-"""Drafters whose guesses do not pay are left alone and tried again; the others are always asked."""
+"""Drafters that lose time are paused and tried again; the others are always asked."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
     return said
 
 
-def test_the_engine_leaves_a_drafter_alone_that_only_costs_time(make_engine: MakeEngine) -> None:
+def test_the_engine_pauses_a_drafter_that_only_costs_time(make_engine: MakeEngine) -> None:
     slow, names = Slow(50, right=False), ["a", "b", "c"]
     engine = make_engine(50, [slow], judged=True)
     said = answer(engine, names)
@@ -216,7 +216,7 @@ def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(make_engine
     assert steps[0] == steps[1] < 60
 
 
-def test_a_dear_drafter_is_left_alone_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
+def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
     cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
     engine = make_engine(50, [dear, cheap], judged=True)
     answer(engine, ["a", "b", "c"])
@@ -263,7 +263,7 @@ class Told(Slow):
         self.texts[session].extend(tokens)
 
 
-def test_a_drafter_that_rests_is_told_all_at_once_what_was_decided_meanwhile(make_engine: MakeEngine) -> None:
+def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(make_engine: MakeEngine) -> None:
     told = Told()
     engine = make_engine(50, [told], judged=True)
     said = answer(engine, ["a", "b", "c"])
@@ -272,7 +272,7 @@ def test_a_drafter_that_rests_is_told_all_at_once_what_was_decided_meanwhile(mak
 
 
 @pytest.mark.parametrize("step_s", [0.004])
-def test_a_drafter_that_rests_is_left_alone_beside_prompts_too(make_engine: MakeEngine) -> None:
+def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=False)
     engine = make_engine(50, [slow], judged=True, running=8)
     calls = []

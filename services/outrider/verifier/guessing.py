@@ -86,10 +86,10 @@ class Guessing:
                 self._hush(quiet, plan.decoding)
 
     def _hush(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
-        """Leaves those alone that are ``quiet``, and forgets what they have guessed."""
+        """Pauses those that are ``quiet``, and forgets what they have guessed."""
         self.quiet = quiet
         for own in self._own.values():
-            own.resting = own.name in quiet
+            own.paused = own.name in quiet
         for sequence in sequences:
             sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in quiet}
 

@@ -34,7 +34,7 @@ _UNUSABLE = counter(
 _EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", ["drafter"])
 _STEP = counter("spec_step_seconds", "Time of steps of decoding alone, as predicted and as it was.", ["kind"])
 _ASKED = gauge(
-    "spec_drafter_asked", "1 where a drafter guesses, 0 where it is left alone since it did not pay.", ["drafter"]
+    "spec_drafter_asked", "1 where a drafter guesses, 0 where it is paused because it loses time.", ["drafter"]
 )
 _LOSSY = gauge("spec_lossy", "1 where the rule of acceptance changes the answers' law.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")

@@ -12,13 +12,13 @@ _INSTALMENTS = 32
 
 
 class OwnDrafter:
-    """One of them, which costs nothing where it rests or nobody asks for it.
+    """One of them, which costs nothing where it is paused or nobody asks for it.
 
     Attributes:
         name: of the drafter.
         source: by which its trees are known.
         seeing: it, where it guesses from the target's hidden states.
-        resting: whether it is not asked at present.
+        paused: whether it is not asked at present.
         waited: seconds for which the step waited for it; None where it was not asked.
         usual: for which steps wait for it.
     """
@@ -26,7 +26,7 @@ class OwnDrafter:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"local:{drafter.name}"
         self.seeing = drafter if isinstance(drafter, HiddenDrafter) else None
-        self.resting = False
+        self.paused = False
         self.waited: float | None = None
         self.usual = self._owed = 0.0
         self._open: set[int] = set()
@@ -35,7 +35,7 @@ class OwnDrafter:
     @property
     def able(self) -> bool:
         """Whether there is anything that it may guess."""
-        return bool(self._open) and not self.resting
+        return bool(self._open) and not self.paused
 
     def open(self, number: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
@@ -43,8 +43,8 @@ class OwnDrafter:
         self._drafter.open(number, opening)
 
     def follow(self, number: int, length: int, tokens: list[int]) -> None:
-        """Moves on behind ``tokens``, decided after ``length`` others; one that rests is told when it is asked."""
-        if self.resting and self.seeing is None:
+        """Moves on behind ``tokens``, decided after ``length`` others; one that is paused is told when it is asked."""
+        if self.paused and self.seeing is None:
             self._behind.setdefault(number, length)
         else:
             self._drafter.commit(number, length, tokens)

@@ -120,7 +120,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     ] = field(default_factory=lambda: ["auto"])
     asking: Annotated[
         Literal["paying", "always"],
-        Meta(description="paying: drafters are asked while their guesses pay; always: at every step, for tests"),
+        Meta(description="paying: drafters are asked unless they lose time; always: at every step, for tests"),
     ] = "paying"
     options: Annotated[
         dict[str, dict[str, Any]],
