@@ -91,3 +91,18 @@ async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, o
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
         for gateway in (one, other):
             assert (await http.get(f"{gateway.url}/v1/streams/{begun.request}")).status_code == 404
+
+
+async def test_a_stream_may_exist_while_a_verifier_that_may_have_it_is_frozen(streaming: Stack, other: Gateway) -> None:
+    await eventually(lambda: other.count("ledger_failing") == 0)
+    await spare(streaming)
+    verifier = next(process for process in streaming.processes if process.kind == "verifier" and process.alive)
+    async with httpx.AsyncClient(base_url=other.url, timeout=30) as http:
+        assert (await http.get("/v1/streams/unheard-of")).status_code == 404
+        verifier.freeze()
+        try:
+            missed = await http.get("/v1/streams/unheard-of")
+        finally:
+            verifier.thaw()
+        assert (missed.status_code, missed.headers["retry-after"]) == (503, "1")
+        assert "does not answer" in missed.text

@@ -22,15 +22,21 @@ T = TypeVar("T")
 
 
 class Recall:
-    """Asks all verifiers; those that do not answer within two seconds count as knowing nothing."""
+    """Asks all verifiers and waits two seconds for their answers."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def find(self, key: Key) -> tuple[Record, list[str]] | None:
-        """A stream as its verifiers know it, and the verifier of each choice (nobody is ""); None where none does."""
-        answers = await self._all(lambda stub: _recalled(stub, key))
+        """A stream as its verifiers know it, and the verifier of each choice (nobody is ""); None where none does.
+
+        `Unavailable` where none that answers does and another one, which is frozen or busy, does not answer.
+        """
+        late: list[VerifierStub] = []
+        answers = await self._all(lambda stub: _recalled(stub, key, late))
         found = [(request, instance) for instance, requests in answers for request in requests]
+        if not found and late:
+            raise Unavailable("the stream may be one of a verifier that does not answer at the moment", retry_after=1.0)
         if not found:
             return None
         first = found[0][0]
@@ -67,9 +73,15 @@ async def _quietly(call: Awaitable[T]) -> T | None:
         return None
 
 
-async def _recalled(stub: VerifierStub, key: Key) -> Sequence[pb.RecalledRequest]:
+async def _recalled(stub: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
+    """The requests of a stream that a verifier has; one that does not answer in time is added to ``late``."""
     message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
-    answer: pb.RecallResponse = await stub.Recall(message, timeout=_ASK_S)
+    try:
+        answer: pb.RecallResponse = await stub.Recall(message, timeout=_ASK_S)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            late.append(stub)
+        raise
     return list(answer.requests)
 
 
