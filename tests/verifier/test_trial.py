@@ -53,7 +53,7 @@ def harm(tokenizer, kind, text):
             raise KeyboardInterrupt
     return right(tokenizer, kind, text)
 
-child._try, child.CPU_S = harm, 0.5
+child._try, child.CPU_S = harm, 2.0
 child.main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))
 """
 GARBAGE = """
