@@ -89,11 +89,11 @@ async def test_over_grpc_trees_are_told_as_over_http(http: httpx.AsyncClient, gu
         while not guessed:  # what a step buys depends on what steps take
             whole = (await stub.Complete(CompleteRequest(request=request))).choices[0]
             parts = [part async for part in stub.Generate(request)]
-            told_apart = whole.drafts, [draft for part in parts for draft in part.drafts]
-            guessed = all(any(draft.data for draft in drafts) for drafts in told_apart)
+            drafted = whole.drafts, [draft for part in parts for draft in part.drafts]
+            guessed = all(any(draft.data for draft in drafts) for drafts in drafted)
         request.speculation.return_drafts = False
         quiet = (await stub.Complete(CompleteRequest(request=request))).choices[0]
-    for drafts, usage in zip(told_apart, (whole.usage, parts[-1].usage), strict=True):
+    for drafts, usage in zip(drafted, (whole.usage, parts[-1].usage), strict=True):
         starts = [draft.first_index for draft in drafts]
         assert starts == sorted(set(starts))
         assert starts[0] == 0
