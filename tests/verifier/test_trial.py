@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 ASKED = "regex", "[ab]{2}c"
 HARMFUL = """
-import ctypes, json, os, sys
+import ctypes, json, mmap, os, sys
 from outrider.verifier import grammar_child as child
 
 right = child._try
@@ -43,6 +43,8 @@ def harm(tokenizer, kind, text):
         case "abort":
             os.abort()
         case "memory":
+            # Untouched pages take no CPU time but count as memory.
+            held.append(mmap.mmap(-1, 480 << 20))
             while True:
                 held.append(bytearray(1 << 20))
         case "leave":
