@@ -89,6 +89,14 @@ def test_a_row_from_which_nothing_can_be_drawn_says_so_and_harms_no_other() -> N
         assert [token < 0 for token in tokens.tolist()] == [False, True, True, True, each.allowed is not None, False]
 
 
+@pytest.mark.parametrize("wrong", ["nan", "inf"])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_a_broken_logit_is_seen_at_every_place_of_a_vector(wrong: str, temperature: float) -> None:
+    logits = torch.randn(40, 40)
+    logits.fill_diagonal_(float(wrong))
+    assert set(cpu.draw(logits, on_cpu(draws_like(40, temperature))).tokens.tolist()) == {-1}
+
+
 @pytest.mark.parametrize("lacking", range(3))
 def test_parameters_for_fewer_rows_than_there_are_are_refused(lacking: int) -> None:
     compiled = native_race(GREEDY_BELOW, BROKEN_FROM)

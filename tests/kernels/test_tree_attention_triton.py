@@ -97,9 +97,8 @@ def test_small_trees_at_every_boundary(context: int, parents: Sequence[int]) -> 
     check(build(sequence(len(parents), context, parents=parents)))
 
 
-@pytest.mark.parametrize("context", [0, 63, 330])
-@pytest.mark.parametrize("parents", [CHAIN, STAR])
-def test_trees_of_sixty_four_nodes(context: int, parents: Sequence[int]) -> None:
+@pytest.mark.parametrize(("parents", "context"), [(CHAIN, 0), (CHAIN, 330), (STAR, 63)])
+def test_trees_of_sixty_four_nodes(parents: Sequence[int], context: int) -> None:
     check(build(sequence(len(parents), context, parents=parents)))
 
 
@@ -160,7 +159,7 @@ def test_scores_too_large_for_an_exponential_are_no_trouble() -> None:
     assert attend(noise(3, 4, 64) * 1e4, batch, filled_pool(batch)).isfinite().all()
 
 
-@pytest.mark.parametrize("context", [0, 57, 120, 320, 505])
+@pytest.mark.parametrize("context", [57, 120, 505])
 def test_a_tokens_bits_are_the_same_in_a_chunk_alone_and_on_any_path(context: int) -> None:
     """Eight tokens, over the ends of units and spans: as a chunk, one by one, and as the spine of a bushy tree."""
     tokens, heads = 8, 2

@@ -55,11 +55,13 @@ FAMILIES: dict[str, tuple[type[PretrainedConfig], type[PreTrainedModel], dict[st
 }
 
 
-def save(family: str, directory: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> PreTrainedModel:
+def save(
+    family: str, directory: Path, dtype: torch.dtype = torch.float32, layers: int = 3, **changes: Any
+) -> PreTrainedModel:
     """Writes a checkpoint of ``family`` and returns transformers' own model of it."""
     config_class, model_class, fields = FAMILIES[family]
     torch.manual_seed(len(family))
-    model = model_class(config_class(**_SHAPE | fields)).eval()
+    model = model_class(config_class(**_SHAPE | {"num_hidden_layers": layers} | fields)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.3 if weight.ndim == 1 else 0.15))

@@ -58,7 +58,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ll
     monkeypatch.setenv("OUTRIDER_KERNELS", "triton")
     backend.choice.cache_clear()
     monkeypatch.setattr(llama, "prove_invariance", lambda model: None)
-    save("llama 3", tmp_path)
+    save("llama 3", tmp_path, layers=1)
     plain, captured, again = load(tmp_path), load(tmp_path), Again()
     assert isinstance(captured._forward, EagerForward)
     captured._forward = GraphForward(captured._forward, again)

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import shutil
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,6 +99,18 @@ def test_says_what_transformers_says_of_every_family(library: ctypes.CDLL, famil
 
 
 @pytest.mark.parametrize(
+    ("stored", "taken"), [("bfloat16", "bfloat16"), ("float32", "float32"), ("float16", "float32")]
+)
+def test_auto_keeps_bfloat16_where_the_compiled_decoder_takes_it(
+    library: ctypes.CDLL, stored: str, taken: str, tmp_path: Path
+) -> None:
+    _save(tmp_path, **_WIDE).to(getattr(torch, stored)).save_pretrained(tmp_path)
+    ours = LlamaModel.load(tmp_path)
+    assert isinstance(ours._forward, decoder.NativeDecoder)
+    assert ours.dtype == getattr(torch, taken)
+
+
+@pytest.mark.parametrize(
     "shape",
     [
         _WIDE,
@@ -127,20 +140,27 @@ def test_a_model_changes_its_threads_between_steps_and_not_its_bits(
 ) -> None:
     monkeypatch.setattr(decoder, "SHARED", 0)
     model, ids = load("bfloat16", 1), tokens(_LENGTH)
-    crew, alone = Crew(model), _threads()
+    crew, alone = Crew(model), _turns().keys()
     expected = whole(model, ids)
-    assert (crew.threads, _threads()) == (1, alone)
+    assert (crew.threads, _turns().keys()) == (1, alone)
     for threads, more in ((3, 2), (2, 3), (3, 3), (1, 3)):
         crew.use(threads)
-        assert (crew.threads, _threads() - alone) == (threads, more)
+        before = _turns()
+        assert (crew.threads, len(before) - len(alone)) == (threads, more)
         assert torch.equal(whole(model, ids), expected)
+        after = _turns()
+        assert sum(after[thread] > turns for thread, turns in before.items() if thread not in alone) == threads - 1
     del crew, model
     gc.collect()
-    assert _threads() == alone
+    assert _turns().keys() == alone
 
 
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+def _turns() -> dict[str, int]:
+    """How often each other thread of this process had a processor, once all of them wait."""
+    others = [each for each in Path("/proc/self/task").iterdir() if each.name != str(threading.get_native_id())]
+    while any((each / "stat").read_text().rpartition(")")[2].split()[0] == "R" for each in others):
+        os.sched_yield()
+    return {each.name: int((each / "schedstat").read_text().split()[2]) for each in others}
 
 
 @pytest.mark.parametrize(("dtype", "threads"), [("float32", 1), ("bfloat16", 1), ("bfloat16", 3)])

@@ -37,7 +37,7 @@ def load(directory: Path, determinism: str) -> LlamaModel:
 
 @pytest.mark.parametrize("family", ["llama 3", "qwen 3"])
 def test_it_says_what_it_says_in_plain_torch(family: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    save(family, tmp_path)
+    save(family, tmp_path, layers=2)
     expected = whole(LlamaModel.load(tmp_path, dtype="float32"), tokens(_LENGTH))
     request.getfixturevalue("on_triton")
     model = load(tmp_path, "fast")
@@ -47,7 +47,7 @@ def test_it_says_what_it_says_in_plain_torch(family: str, tmp_path: Path, reques
 @pytest.mark.usefixtures("on_triton")
 def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
     """Loading proves some of it; this is a tree beside another sequence."""
-    save("llama 3", tmp_path)
+    save("llama 3", tmp_path, layers=1)
     model = load(tmp_path, "strict")
     ids = tokens(_LENGTH).to(DEVICE)
     chunk = whole(model, ids)

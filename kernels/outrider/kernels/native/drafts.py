@@ -33,6 +33,7 @@ class DraftShape:
         prefill_rows: prompt tokens in one run.
         context_length: longest sequence that is guessed at.
         least_value: a node less likely than this is neither grown nor told.
+        row_cost: what a row adds to a run, of what the first row takes; nodes that bring less than that are not grown.
     """
 
     children: int
@@ -42,6 +43,7 @@ class DraftShape:
     prefill_rows: int
     context_length: int
     least_value: float
+    row_cost: float = 0.0
 
 
 class DraftPrice(NamedTuple):
@@ -74,6 +76,7 @@ class _Shape(Structure):
         *((name, c_int32) for name in ("children", "rows", "rows_each", "ahead", "prefill_rows")),
         *((name, c_int32) for name in ("pages", "page_size", "context_length")),
         ("least_value", c_float),
+        ("row_cost", c_float),
     )
 
 
@@ -119,8 +122,8 @@ class NativeDrafts:
         self._decoder, self._pool = decoder, pool
         self._library, self._lasting = _typed(brief(decoder.library)), _typed(decoder.library)
         self._shape, self._weights, self._new_rows = shape, _weights(decoder.model), 0
-        *counts, context_length, least_value = astuple(shape)
-        inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value)
+        *counts, context_length, least_value, row_cost = astuple(shape)
+        inner = _Shape(*counts, pool.pages, pool.page_size, context_length, least_value, row_cost)
         self._handle = self._library.outrider_drafts_new(
             decoder.handle, decoder.model, inner, pool.data.data_ptr(), pool.data.stride(0)
         )
@@ -162,11 +165,20 @@ class NativeDrafts:
         self._open.discard(number)
         self._library.outrider_drafts_close(self._handle, number)
 
+    def rest(self, number: int) -> None:
+        """Drafts nothing more for a session until tokens are decided again."""
+        self._library.outrider_drafts_rest(self._handle, number)
+
     @property
     def free_pages(self) -> int:
         """Pages that no session holds."""
         free: int = self._library.outrider_drafts_free_pages(self._handle)
         return free
+
+    @property
+    def reading(self) -> bool:
+        """Whether a session has decided tokens that the model has not run on."""
+        return bool(self._library.outrider_drafts_reading(self._handle))
 
     def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[Grown]:
         """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
@@ -218,6 +230,8 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.outrider_drafts_free.argtypes = (c_void_p,)
     loaded.outrider_drafts_open.argtypes = (c_void_p, POINTER(_Opening))
     loaded.outrider_drafts_free_pages.argtypes = (c_void_p,)
+    loaded.outrider_drafts_reading.argtypes = (c_void_p,)
+    loaded.outrider_drafts_rest.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_close.argtypes = (c_void_p, c_int64)
     loaded.outrider_drafts_commit.argtypes = (c_void_p, c_int64, c_int32, c_void_p, c_int32)
     loaded.outrider_drafts_draft.argtypes = (*(c_void_p, c_int32, c_int32, POINTER(_Price), c_void_p, POINTER(_Nodes)),)

@@ -22,11 +22,10 @@ struct Running {
   float most = -INFINITY, total = 0;
 };
 
-// Takes `count` positions of a span into the running softmax of a query.
+// Products of a query with all keys of a span; -infinity from `count` on.
 template <int C>
-static inline void attend(Running<C>& run, const float* query, const Span& span, int count) {
-  alignas(64) float weight[SPAN];
-  f32x16 most = splat(-INFINITY);
+static inline void scores(const float* query, const Span& span, int count, float* to) {
+#if defined(__AVX512F__)
   const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   for (int half = 0; half < SPAN; half += 16) {
     f32x16 score = splat(-INFINITY);
@@ -40,9 +39,32 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
       f32x16 product = sums(dot);
       score = lane < count - half ? product : score;
     }
-    store(weight + half, score);
-    most = max(most, score);
+    store(to + half, score);
   }
+#else
+  const i32x8 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (int part = 0; part < SPAN; part += 8) {
+    f32x8 score = f32x8{} - INFINITY;
+    if (part < count) {
+      f32x8 dot[8] = {};
+      for (int c = 0; c < 2 * C; c++) {
+        const f32x8 own = load_eight(query + c * 8);
+        for (int j = 0; j < 8; j++) dot[j] += own * load_eight(span.keys[part + j] + c * 8);
+      }
+      f32x8 product = sums_of_eight(dot);
+      score = lane < count - part ? product : score;
+    }
+    store(to + part, score);
+  }
+#endif
+}
+
+// Takes `count` positions of a span into the running softmax of a query.
+template <int C>
+static inline void attend(Running<C>& run, const float* query, const Span& span, int count) {
+  alignas(64) float weight[SPAN];
+  scores<C>(query, span, count, weight);
+  const f32x16 most = max(load(weight), load(weight + 16));
   float peak = largest(most);
   peak = peak > run.most ? peak : run.most;
   float fade = exp2(splat(run.most - peak))[0];
@@ -51,12 +73,28 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
   store(weight + 16, high);
   run.total = run.total * fade + (sum(low) + sum(high));
   run.most = peak;
+#if defined(__AVX512F__)
   for (int c = 0; c < C; c++) run.out[c] *= fade;
   for (int j = 0; j < count; j++) {
     const float* value = span.keys[j] + span.values;
     f32x16 w = splat(weight[j]);
     for (int c = 0; c < C; c++) run.out[c] += w * load(value + c * LANES);
   }
+#else
+  constexpr int MOST = 8;  // registers for sums
+  for (int first = 0; first < 2 * C; first += MOST) {
+    f32x8 out[MOST];
+    const int some = 2 * C - first < MOST ? 2 * C - first : MOST;
+    std::memcpy(out, &run.out[first / 2], some * sizeof(f32x8));
+    for (int c = 0; c < some; c++) out[c] *= fade;
+    for (int j = 0; j < count; j++) {
+      const float* value = span.keys[j] + span.values + first * 8;
+      f32x8 w = f32x8{} + weight[j];
+      for (int c = 0; c < some; c++) out[c] += w * load_eight(value + c * 8);
+    }
+    std::memcpy(&run.out[first / 2], out, some * sizeof(f32x8));
+  }
+#endif
 }
 
 // One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.

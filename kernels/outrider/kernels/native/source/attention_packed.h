@@ -264,7 +264,7 @@ class PackedAttention {
       each[i] = max(low, high);
     }
     const f32x16 before = load(&most_[first]), total = load(&total_[first]);
-    const f32x16 highest = max(before, each_folded(each, max));
+    const f32x16 highest = max(before, each_folded(each, [](f32x16 a, f32x16 b) { return max(a, b); }));
     const f32x16 peak = highest == -INFINITY ? f32x16{} : highest, fade = exp2(before - peak);
     for (int i = 0; i < count; i++) {
       const f32x16 low = exp2(load(scores_[i]) - peak[i]), high = exp2(load(scores_[i] + LANES) - peak[i]);

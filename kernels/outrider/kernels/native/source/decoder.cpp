@@ -109,11 +109,15 @@ void outrider_drafts_open(void* drafts, const DraftOpening* opening) { static_ca
 
 void outrider_drafts_close(void* drafts, int64_t number) { static_cast<Drafts*>(drafts)->close(number); }
 
+void outrider_drafts_rest(void* drafts, int64_t number) { static_cast<Drafts*>(drafts)->rest(number); }
+
 void outrider_drafts_commit(void* drafts, int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
   static_cast<Drafts*>(drafts)->commit(number, length, tokens, count);
 }
 
 int32_t outrider_drafts_free_pages(void* drafts) { return static_cast<Drafts*>(drafts)->free_pages(); }
+
+int32_t outrider_drafts_reading(void* drafts) { return static_cast<Drafts*>(drafts)->reading(); }
 
 // How many trees were written; there must be room for one of `most` nodes for each session.
 int32_t outrider_drafts_draft(void* drafts, int32_t rounds, int32_t most, const DraftPrice* price, DraftTree* trees,

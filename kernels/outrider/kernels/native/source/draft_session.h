@@ -14,6 +14,7 @@ struct DraftShape {
   int32_t prefill_rows;  // tokens of prompts in one run
   int32_t pages, page_size, context_length;
   float least_value;  // a node less likely than this is neither grown nor told
+  float row_cost;     // what a row adds to a run, of what the first row takes
 };
 
 struct DraftOpening {
@@ -42,7 +43,7 @@ struct DraftSession {
   Shaping shaping{};
   int32_t most = 0;
   long cached = 0;
-  bool muted = false, improved = false;
+  bool muted = false, resting = false, improved = false;
   long pending() const { return (long)tokens.size() - cached; }
 };
 

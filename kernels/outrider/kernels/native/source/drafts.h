@@ -33,12 +33,19 @@ class Drafts {
     for (auto& each : sessions_) each.second.muted = false;
   }
 
+  // Nothing is drafted until tokens are decided again.
+  void rest(int64_t number) {
+    auto found = sessions_.find(number);
+    if (found != sessions_.end()) found->second.resting = true;
+  }
+
   // `tokens` were decided behind `length` others.
   void commit(int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
     auto found = sessions_.find(number);
     if (found == sessions_.end()) return;
     Session& s = found->second;
     if (length != (int32_t)s.tokens.size()) return close(number);
+    s.resting = false;
     if (!s.pending()) {
       std::vector<int32_t> rows;
       bool grown = s.tree.descend(tokens, count, rows);
@@ -49,6 +56,12 @@ class Drafts {
   }
 
   int32_t free_pages() const { return (int32_t)free_.size(); }
+
+  // Whether a session has decided tokens that the model has not run on.
+  bool reading() const {
+    return std::any_of(sessions_.begin(), sessions_.end(),
+                       [&](const auto& each) { return able(each.second) && each.second.pending(); });
+  }
 
   // Runs the model up to `rounds` times over all sessions, as long as that pays, and tells the trees that are better
   // now, each of at most `most` nodes.
@@ -111,7 +124,7 @@ class Drafts {
     return true;
   }
 
-  bool able(const Session& s) const { return !s.muted && (long)s.tokens.size() < shape_.context_length; }
+  bool able(const Session& s) const { return !s.muted && !s.resting && (long)s.tokens.size() < shape_.context_length; }
 
   bool plan(const DraftPrice& price) {
     works_.clear();
@@ -154,6 +167,7 @@ class Drafts {
   void growth(Session& s, long most, float least) {
     most = std::min(most, shape_.ahead - (long)s.tree.grown.size());
     auto nodes = s.tree.frontier(most, least, shape_.context_length - (long)s.tokens.size());
+    nodes.resize(s.tree.worth_growing(nodes, shape_.row_cost));
     if (nodes.empty() || !room(s, s.cached + (long)(s.tree.grown.size() + nodes.size()))) return;
     for (int32_t node : nodes) promised_ += s.tree.nodes[node].value;
     long rows = (long)nodes.size();

@@ -44,6 +44,19 @@ struct GuessTree {
     return open;
   }
 
+  // How many of `some`, likeliest first, make a run worth most for its time: each brings more for its row than those
+  // before it bring for the run.
+  size_t worth_growing(const std::vector<int32_t>& some, float row_cost) const {
+    float sum = 0, time = 0;
+    for (size_t count = 0; count < some.size(); count++) {
+      const float value = nodes[some[count]].value;
+      if (count && value * time < row_cost * sum) return count;
+      sum += value;
+      time += count ? row_cost : 1;
+    }
+    return some.size();
+  }
+
   // Of each grown node the row of its parent, -1 at the top.
   std::vector<int32_t> row_parents() const {
     std::vector<int32_t> rows;

@@ -60,10 +60,7 @@ static inline Best best_of(long n, const Score& score) {
   f32x16 highest = splat(-INFINITY);
   i32x16 tokens = i32x16{} - 1, here = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   for (long i = 0; i < n; i += LANES, here += 16) {
-    f32x16 v = score(i, n - i);
-    auto higher = v > highest;
-    highest = higher ? v : highest;
-    tokens = higher ? here : tokens;
+    keep_higher(score(i, n - i), here, highest, tokens);
   }
   Best best;
   for (int lane = 0; lane < LANES; lane++)
@@ -78,7 +75,7 @@ static long race(const float* logits, long vocabulary, float temperature, const 
   i32x16 fine = i32x16{} - 1;
   Best best = best_of(vocabulary, [&](long i, long count) {
     f32x16 v = load_some(logits + i, count, -INFINITY);
-    fine &= v < limit;
+    fine &= below(v, limit);
     if (!variates) return v;
     if (temperature != 1.0f) v = v / temperature;
     return v - load_some(variates + i, count, 0.0f);

@@ -1,5 +1,6 @@
 // Sixteen floats at a time, in the vector extensions that gcc and clang share: what the hardware lacks in width is
-// split by the compiler. Every function gives a lane the same bits whatever stands in the others.
+// split by the compiler. gcc splits choices and shuffles into single lanes, so those that are hot are split into halves here.
+// Every function gives a lane the same bits whatever stands in the others.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -14,6 +15,7 @@ typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8u __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 typedef uint16_t u16x8u __attribute__((vector_size(16), aligned(2), may_alias));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16u __attribute__((vector_size(64), aligned(2), may_alias));
@@ -73,29 +75,88 @@ static inline void interleave(bf16* to, const bf16* even, const bf16* odd) {
                                                  56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
 }
 
-static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
+struct Halves {
+  f32x8 low, high;
+};
+static inline Halves halves(f32x16 v) {
+  Halves parts;
+  std::memcpy(&parts, &v, sizeof v);
+  return parts;
+}
+static inline f32x16 whole(f32x8 low, f32x8 high) {
+  const Halves parts = {low, high};
+  f32x16 v;
+  std::memcpy(&v, &parts, sizeof v);
+  return v;
+}
 
+static inline f32x8 max(f32x8 a, f32x8 b) { return a > b ? a : b; }
+static inline f32x16 max(f32x16 a, f32x16 b) {
+#if defined(__AVX512F__)
+  return a > b ? a : b;
+#else
+  const Halves x = halves(a), y = halves(b);
+  return whole(max(x.low, y.low), max(x.high, y.high));
+#endif
+}
+
+// Lane by lane: `highest` and its `place` become v and `here` where v is higher.
+template <class Floats, class Integers>
+static inline void keep_higher_of(Floats v, Integers here, Floats& highest, Integers& place) {
+  auto higher = v > highest;
+  highest = higher ? v : highest;
+  place = higher ? here : place;
+}
+static inline void keep_higher(f32x16 v, i32x16 here, f32x16& highest, i32x16& place) {
+#if defined(__AVX512F__)
+  keep_higher_of(v, here, highest, place);
+#else
+  const Halves value = halves(v), at = halves((f32x16)here);
+  Halves best = halves(highest), where = halves((f32x16)place);
+  i32x8 low = (i32x8)where.low, high = (i32x8)where.high;
+  keep_higher_of(value.low, (i32x8)at.low, best.low, low);
+  keep_higher_of(value.high, (i32x8)at.high, best.high, high);
+  highest = whole(best.low, best.high);
+  place = (i32x16)whole((f32x8)low, (f32x8)high);
+#endif
+}
+
+// -1 in lanes of numbers below a limit, else 0.
+static inline i32x16 below(f32x16 v, float limit) {
+#if defined(__AVX512F__)
+  return (i32x16)(v < limit);
+#else
+  const Halves parts = halves(v);
+  return (i32x16)whole((f32x8)(parts.low < limit), (f32x8)(parts.high < limit));
+#endif
+}
+
+// All lanes combined, in one fixed order.
 template <class Combine>
-static inline float folded(f32x16 v, const Combine& combine) {
-  v = combine(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  v = combine(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  v = combine(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  v = combine(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+static inline float folded(f32x16 lanes, const Combine& combine) {
+  const Halves parts = halves(lanes);
+  f32x8 v = combine(parts.low, parts.high);
+  v = combine(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = combine(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  v = combine(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
   return v[0];
 }
 static inline float sum(f32x16 v) {
-  return folded(v, [](f32x16 a, f32x16 b) { return a + b; });
+  return folded(v, [](f32x8 a, f32x8 b) { return a + b; });
 }
-static inline float largest(f32x16 v) { return folded(v, max); }
+static inline float largest(f32x16 v) {
+  return folded(v, [](f32x8 a, f32x8 b) { return max(a, b); });
+}
 
 // 2^x to about one unit in the last place; 0 below 2^-126, x at most 127. Not-a-number stays one.
-static inline f32x16 exp2(f32x16 x) {
-  f32x16 clamped = max(x, splat(-126.0f));
-  f32x16 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  f32x16 whole = (clamped + magic) - magic;
-  f32x16 f = clamped - whole;
+template <class Floats, class Integers>
+static inline Floats power(Floats x) {
+  Floats clamped = max(x, Floats{} - 126.0f);
+  Floats magic = Floats{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  Floats whole = (clamped + magic) - magic;
+  Floats f = clamped - whole;
   // Taylor's series of 2^f about 0, |f| <= 1/2.
-  f32x16 p = splat(1.5252734e-5f);
+  Floats p = Floats{} + 1.5252734e-5f;
   p = p * f + 1.5403530e-4f;
   p = p * f + 1.3333558e-3f;
   p = p * f + 9.6181291e-3f;
@@ -103,10 +164,19 @@ static inline f32x16 exp2(f32x16 x) {
   p = p * f + 2.4022651e-1f;
   p = p * f + 6.9314718e-1f;
   p = p * f + 1.0f;
-  i32x16 exponent = (__builtin_convertvector(whole, i32x16) + 127) << 23;
-  f32x16 scaled = p * (f32x16)exponent;
-  f32x16 kept = x == x ? scaled : x;
-  return x < -126.0f ? f32x16{} : kept;
+  Integers exponent = (__builtin_convertvector(whole, Integers) + 127) << 23;
+  Floats scaled = p * (Floats)exponent;
+  Floats kept = x == x ? scaled : x;
+  return x < -126.0f ? Floats{} : kept;
+}
+static inline f32x8 exp2(f32x8 x) { return power<f32x8, i32x8>(x); }
+static inline f32x16 exp2(f32x16 x) {
+#if defined(__AVX512F__)
+  return power<f32x16, i32x16>(x);
+#else
+  const Halves parts = halves(x);
+  return whole(exp2(parts.low), exp2(parts.high));
+#endif
 }
 
 // Lane i of the result is the lanes of v[i] combined, in one fixed order.
@@ -131,6 +201,19 @@ static inline f32x16 each_folded(const f32x16 v[16], const Combine& combine) {
 }
 static inline f32x16 sums(const f32x16 v[16]) {
   return each_folded(v, [](f32x16 a, f32x16 b) { return a + b; });
+}
+
+// Lane i of the result is the sum of the lanes of v[i], in one fixed order.
+static inline f32x8 sums_of_eight(const f32x8 v[8]) {
+  f32x8 a[4], b[2];
+  for (int i = 0; i < 4; i++)
+    a[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 2, 8, 10, 4, 6, 12, 14) +
+           __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 3, 9, 11, 5, 7, 13, 15);
+  for (int i = 0; i < 2; i++)
+    b[i] = __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 2, 8, 10, 4, 6, 12, 14) +
+           __builtin_shufflevector(a[2 * i], a[2 * i + 1], 1, 3, 9, 11, 5, 7, 13, 15);
+  return __builtin_shufflevector(b[0], b[1], 0, 1, 2, 3, 8, 9, 10, 11) +
+         __builtin_shufflevector(b[0], b[1], 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
 // Sixteen rows of sixteen become columns.
