@@ -167,6 +167,19 @@ def test_a_load_test_reports_both_modes_and_their_ratio(url, tmp_path):
     assert all(each["summary"]["cached_tokens"] == 0 for each in report["medians"])
 
 
+def test_a_load_test_sends_chats_of_a_kind_and_refuses_others(url, tmp_path):
+    small = ["--concurrency", "2", "--requests", "5", "--repeats", "1", "--max-tokens", "4", "--out", str(tmp_path)]
+    command = [*CLI, "bench", "--url", url, *small, "--workload"]
+    done = subprocess.run([*command, "chat"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = httpx.Response(200, content=(tmp_path / "bench.json").read_bytes()).json()
+    assert report["settings"]["workload"] == "chat"
+    assert all(each["summary"]["tokens_per_s"] > 0 for each in report["medians"])
+    done = subprocess.run([*command, "poems"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--workload poems: it is one of edit, code, chat, extract, rag, mixed" in done.stderr
+
+
 def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     kinds = ("gateway", "nats", "proposer", "tokenizer", "verifier")
     running = [*mesh.pids("gateway")[-2:], *(mesh.pids(kind)[-1] for kind in kinds[1:])]

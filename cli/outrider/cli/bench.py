@@ -16,6 +16,7 @@ from outrider.cli.options import UpOptions
 from outrider.cli.stream import AskError, served_model
 from outrider.cli.up import running_mesh
 from outrider.loadtest import bench, plot
+from outrider.loadtest.chats.supply import WORKLOADS
 from outrider.loadtest.load import Closed, Load, Open
 from outrider.loadtest.prompts import PromptsError, from_file, held_out
 from outrider.loadtest.report import Report, headline, table
@@ -40,6 +41,7 @@ class BenchOptions:
     speculation: str
     repeats: int
     prompts: Path | None
+    workload: str | None
     out: Path
     seed: int
 
@@ -77,6 +79,8 @@ def run(options: BenchOptions, mesh: UpOptions) -> int:
 
 async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> Report:
     loads, modes = options.loads, options.modes
+    if options.workload not in (None, *WORKLOADS):
+        raise ConfigError(f"--workload {options.workload}: it is one of {', '.join(WORKLOADS)}")
     prompts = from_file(options.prompts) if options.prompts else held_out()
     with console.status("starting the mesh") as status:
         async with _mesh(options, mesh, status) as url:
@@ -91,6 +95,7 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
                 max_tokens=options.max_tokens,
                 temperature=options.temperature,
                 seed=options.seed,
+                workload=options.workload,
             )
             return await bench.run(plan, status.update)
 

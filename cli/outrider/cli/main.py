@@ -120,6 +120,9 @@ def bench(
     speculation: Annotated[str, typer.Option(help="Modes: on, off, or drafters joined by +.")] = "on,off",
     repeats: Annotated[int, typer.Option(min=1, help="Passes of each load and mode.")] = 3,
     prompts: Annotated[Path | None, typer.Option(help="JSON Lines; else code the models have not seen.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Chat requests of this kind: edit, code, chat, extract, rag or mixed.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("out/bench"),
     seed: Annotated[int, typer.Option(help="Of prompts, arrivals and sampling.")] = 0,
     model: Model = None,
@@ -142,10 +145,47 @@ def bench(
         speculation=speculation,
         repeats=repeats,
         prompts=prompts,
+        workload=workload,
         out=out,
         seed=seed,
     )
     _exit(run(options, mesh))
+
+
+@app.command("trace-steps")
+def trace_steps(
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
+    events: Annotated[
+        list[Path] | None,
+        typer.Option(help="File that the setting timeline of the running services names; may be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("out/steps.svg"),
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
+    drafters: Annotated[str, typer.Option(help="Drafters that may guess, with commas; all if absent.")] = "",
+    chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
+    before: Annotated[int, typer.Option(min=0, help="Times that the same is asked before.")] = 0,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="A key, where the gateway asks for one.")
+    ] = None,
+    model: Model = None,
+    draft: Draft = None,
+    proposers: Annotated[int | None, typer.Option(min=0, help="As of `outrider up`.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+) -> None:
+    """Draw one request's time line: target steps, draft passes and the messages between them."""
+    from outrider.cli.options import UpOptions
+    from outrider.cli.stream import Question
+    from outrider.cli.trace_steps import TraceOptions, run
+
+    text = sys.stdin.read() if prompt == "-" else prompt
+    names = tuple(name.strip() for name in drafters.split(",") if name.strip())
+    question = Question(text, max_tokens, temperature, seed, True, chat, names)
+    mesh = UpOptions(port=0, model=model, draft=draft, proposers=proposers, config=config, sets=sets or [])
+    _exit(run(TraceOptions(url, events or [], question, before, out, api_key), mesh))
 
 
 @config_app.command("show")

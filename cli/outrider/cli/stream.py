@@ -36,6 +36,7 @@ class Question:
     seed: int | None
     speculation: bool
     chat: bool
+    drafters: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -51,11 +52,16 @@ class Question:
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             **({} if self.seed is None else {"seed": self.seed}),
-            **({} if self.speculation else {"speculation": "off"}),
+            **self._guessing(),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_tokens": True,
         }
+
+    def _guessing(self) -> dict[str, Any]:
+        if not self.speculation:
+            return {"speculation": "off"}
+        return {"speculation": {"drafters": list(self.drafters)}} if self.drafters else {}
 
 
 class _Details(msgspec.Struct):
@@ -80,6 +86,7 @@ class _Failure(msgspec.Struct):
 
 
 class _Chunk(msgspec.Struct):
+    id: str = ""
     usage: _Usage | None = None
     outrider: _Tokens | None = None
     error: _Failure | None = None
@@ -100,6 +107,7 @@ class Answer:
         self._question, self._api_key = question, api_key
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
+        self.request = ""
         self.first_s = self.total_s = 0.0
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -120,6 +128,7 @@ class Answer:
     def _note(self, chunk: _Chunk, now_s: float) -> None:
         if chunk.error:
             raise AskError(chunk.error.message)
+        self.request = self.request or chunk.id.rpartition("-")[2]
         if detail := chunk.outrider:
             self.first_s = self.first_s or now_s
             self.steps, self.seed = detail.steps or self.steps, detail.seed or self.seed

@@ -20,7 +20,7 @@ from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels, new_socket
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_tracing
+from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_timeline, start_tracing
 
 _GRACE_S = 2.0
 _COLLECT_AFTER = 10_000
@@ -76,6 +76,7 @@ class Lifecycle:
         settings, kind = self._settings, self._service.kind
         instance = settings.instance or f"{kind}-{token_hex(4)}"
         configure_logs(settings.log_level, settings.log_format, service=kind, instance=instance)
+        start_timeline(kind, instance, settings.timeline)
         tasks = Tasks(self.fail)
         bus = Bus(tasks)
         socket = new_socket(settings.sockets) if self._service.local else None

@@ -56,4 +56,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         Meta(description="where spans go; otlp reads the OTEL_EXPORTER_OTLP_* variables"),
     ] = "none"
     trace_ratio: Annotated[float, Meta(ge=0, le=1, description="part of the requests that is traced")] = 1.0
+    timeline: Annotated[
+        str,
+        Meta(description="file to which verifiers and proposers append the times of steps and messages; empty: none"),
+    ] = ""
     drain_s: Annotated[Seconds, Meta(description="seconds that work in flight is given to end on SIGTERM")] = 20.0

@@ -2,6 +2,7 @@
 
 from outrider.mesh.telemetry.logs import configure_logs, get_logger
 from outrider.mesh.telemetry.metrics import REGISTRY, counter, gauge, histogram, render
+from outrider.mesh.telemetry.timeline import start_timeline, timeline
 from outrider.mesh.telemetry.tracing import (
     Telemetry,
     continued,
@@ -23,6 +24,8 @@ __all__ = [
     "histogram",
     "render",
     "span",
+    "start_timeline",
     "start_tracing",
+    "timeline",
     "tracing",
 ]

@@ -1,0 +1,60 @@
+"""`outrider trace-steps`: the time line of a request to a real mesh."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from outrider.loadtest.steps import trace
+from outrider.mesh.telemetry.timeline import read_events
+
+CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
+TOKENS = 800
+
+
+def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=240)
+
+
+def test_a_request_to_a_mesh_of_its_own_is_drawn_with_what_its_proposer_did(tmp_path: Path) -> None:
+    picture, events = tmp_path / "pictures" / "steps.svg", tmp_path / "timeline.jsonl"
+    asked = ("--proposers", "1", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
+    done = outrider(
+        "trace-steps", "def parse_args(", *asked, "--events", str(events), "--set", "verifier.asking=always"
+    )
+    assert done.returncode == 0, done.stderr
+    drawn = re.search(r"request ([0-9a-f]{32}): (\d+) tokens", picture.read_text())
+    assert drawn
+    assert int(drawn[2]) == TOKENS
+    found = trace(read_events([events]), drawn[1])
+    assert sum(step.own.decided for step in found.steps) == TOKENS
+    assert len(re.findall(r"^ *\d+ +\d+ ", done.stdout, re.MULTILINE)) == len(found.steps)
+    assert any(each.tree is not None for each in found.passes)
+    assert {flight.what for flight in found.flights} == {"opens", "commits", "trees"}
+    assert all(flight.span.began <= flight.span.ended for flight in found.flights)
+    assert found.offers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--url", "http://127.0.0.1:9"], "--url needs --events"),
+        (["--events", "one", "--events", "two"], "--events may be repeated with --url only"),
+        (["--out", "steps.doc"], "the name has to end with .png, .svg, .pdf"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_sentence(arguments: list[str], sentence: str) -> None:
+    done = outrider("trace-steps", "x", *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_mesh_that_is_not_there_is_one_sentence(unused_tcp_port: int, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}"
+    done = outrider("trace-steps", "x", "--url", url, "--events", str(tmp_path / "none"))
+    assert done.returncode == 3
+    assert done.stderr == f"outrider: nothing answers at {url}: start a mesh with `outrider up`\n"
