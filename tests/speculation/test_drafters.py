@@ -68,6 +68,14 @@ def test_ngram_copies_what_followed_the_last_time() -> None:
     assert drafter.draft() == []
 
 
+def test_ngram_is_as_sure_as_the_match_before_each_guess_is_long() -> None:
+    drafter = NgramDrafter(DrafterContext("v", 100, 1000))
+    drafter.open(1, Opening([9, 1, 2, 3, 4, 5, 8, 1, 2, 3], Sampling(), 31))
+    [(_, tree)] = drafter.draft()
+    assert list(tree.tokens)[:3] == [4, 5, 8]
+    assert tree.confidences[:3] == pytest.approx([1 - 1 / 3, 1 - 1 / 4, 1 - 1 / 5])
+
+
 @given(st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=8))
 def test_ngram_finds_the_latest_place_of_the_longest_run(parts: list[list[int]]) -> None:
     drafter, tokens = NgramDrafter(DrafterContext("v", 3, 1000, options={"most": 3})), [0, *parts[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,63 @@ def test_sequences_drafted_together_get_the_trees_they_get_alone(directory: Path
         alone = drafter(directory)
         alone.open(session, Opening(tokens, GREEDY, 31))
         assert best_path(trees[session])[:3] == best_path(settle(alone, 60)[session])[:3]
+
+
+def depth(tree: DraftTree) -> int:
+    """Of the deepest guess."""
+    depths: list[int] = []
+    for parent in tree.parents:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    return max(depths)
+
+
+def test_outside_a_verifier_each_run_of_the_model_is_told_of(directory: Path) -> None:
+    made = drafter(directory, least_value=0.0)
+    made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 31))
+    assert [depth(made.draft()[0][1]) for _ in range(3)] == [1, 2, 3]
+
+
+def test_so_many_rounds_as_are_set_are_run_before_their_tree_is_told(saved: Path) -> None:
+    made = drafter(saved, least_value=0.0, rounds=3)
+    made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 31))
+    assert depth(made.draft()[0][1]) == 3
+
+
+@pytest.mark.parametrize(("row_cost", "grown"), [(1e9, [1, 1, 1]), (0.0, [1, 4, 6])])
+def test_where_a_row_costs_much_a_run_grows_the_likeliest_node_alone(
+    directory: Path, row_cost: float, grown: list[int]
+) -> None:
+    made = drafter(directory, least_value=0.0, row_cost=row_cost)
+    made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 63))
+    sizes = [0, *(len(made.draft()[0][1].tokens) for _ in grown)]
+    assert [(after - before) // 4 for before, after in pairwise(sizes)] == grown
+
+
+def test_a_long_prompt_is_read_by_several_calls_and_the_drafter_says_that_there_is_more(directory: Path) -> None:
+    made = drafter(directory, prefill_rows=8)
+    made.open(1, Opening([7] * 20, GREEDY, 31))
+    told = [(made.reading, made.draft()) for _ in range(3)]
+    assert [reading for reading, _ in told] == [True, True, True]
+    assert [bool(trees) for _, trees in told] == [False, False, True]
+    assert not made.reading
+
+
+def test_a_sequence_at_rest_is_left_alone_and_goes_on_from_what_is_known(directory: Path) -> None:
+    made, tokens = drafter(directory, least_value=0.0, ahead=60), [3, 1, 4, 1, 5]
+    made.open(1, Opening(tokens, GREEDY, 31))
+    assert made.draft()
+    made.rest(1)
+    assert (made.draft(), made.reading) == ([], False)
+    made.open(2, Opening([9, 2, 6], GREEDY, 31))
+    assert set(settle(made)) == {2}
+    decided = greedy_continuation(drafter(directory), tokens, 2)
+    made.commit(1, len(tokens), decided)
+    kept = settle(made)[1]
+    anew = drafter(directory, least_value=0.0, ahead=60)
+    anew.open(1, Opening(tokens + decided, GREEDY, 31))
+    fresh = settle(anew)[1]
+    assert kept.length == fresh.length == len(tokens) + 2
+    assert best_path(kept)[:4] == best_path(fresh)[:4]
 
 
 @pytest.mark.parametrize(

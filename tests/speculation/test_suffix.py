@@ -127,6 +127,22 @@ def test_what_followed_more_often_is_surer(drafter: Make) -> None:
     assert {(5, 1, 2), (6, 1, 2)} <= paths(tree)
 
 
+def test_a_guess_is_as_sure_as_the_match_before_it_is_long_and_as_often_as_it_followed(drafter: Make) -> None:
+    made = drafter()
+    made.open(1, opening([9, 1, 2, 3, 4, 5, 8, 1, 2, 3]))
+    [(_, tree)] = made.draft()
+    assert list(tree.tokens)[:3] == [4, 5, 8]
+    assert tree.confidences[:3] == pytest.approx([1 - 1 / 3, 1 - 1 / 4, 1 - 1 / 5], abs=1e-3)
+    made.open(2, opening([1, 2, 5, 7, 1, 2, 5, 8, 1, 2, 6, 9, 1, 2]))
+    tree = next(tree for number, tree in made.draft() if number == 2)
+    first = {
+        token: sure
+        for token, parent, sure in zip(tree.tokens, tree.parents, tree.confidences, strict=True)
+        if parent < 0
+    }
+    assert first == pytest.approx({5: 2 / 3 * (1 - 1 / 2), 6: 1 / 3 * (1 - 1 / 2)}, abs=1e-3)
+
+
 def answer(made: SuffixDrafter, session: int, tokens: Sequence[int], tenant: str) -> None:
     """Lets a sequence of ``tenant`` say ``tokens``."""
     made.open(session, opening([900 + session], tenant, prompt=1))

@@ -19,17 +19,18 @@ from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.mesh.tasks import Tasks
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Opening
+from outrider.models.speculation import DraftTree, Opening
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.outcome import Opened, Outcome
+from outrider.verifier.outcome import Committed, Opened, Outcome
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
+from tests.waiting import eventually
 
 VOCABULARY = 50
 DOCS = Path(__file__).parents[2] / "docs" / "drafters.md"
@@ -173,12 +174,16 @@ async def sessions(registry: Registry, instance: str, count: int) -> None:
     )
 
 
-async def test_a_drafter_that_is_left_alone_has_its_sessions_ended_and_begun_again(
+async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what_it_knows(
     registry: Registry, mesh: Mesh, directory: Path
 ) -> None:
     await registry.wait_for("proposer", lambda all_: {"p-model", "p-suffix"} <= {m.instance for m in all_}, 240)
     vocabulary = Tokenizer.load(directory).fingerprint
-    drafting = RemoteDrafting("tester", vocabulary, registry, Tasks(), lambda trees, source: None)
+    offered: list[tuple[int, DraftTree]] = []
+    works: list[bool] = []
+    drafting = RemoteDrafting(
+        "tester", vocabulary, registry, Tasks(), lambda trees, _: offered.extend(trees), working=works.append
+    )
     drafting.start()
     async with asyncio.timeout(60):
         while drafting.drafters != {"model", "suffix"}:
@@ -187,12 +192,22 @@ async def test_a_drafter_that_is_left_alone_has_its_sessions_ended_and_begun_aga
     drafting.tell(Outcome(opened=[Opened(1, opening, None), Opened(2, opening, frozenset({"suffix"}))]))
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
-    drafting.tell(Outcome(quiet=frozenset({"suffix"})))
-    await sessions(registry, "p-suffix", 0)
-    await sessions(registry, "p-model", 1)
+    await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))
+    quiet = frozenset({"model", "suffix"})
+    drafting.tell(Outcome(quiet=quiet))
+    assert works == [True, False]
+    length = 3
+    for _ in range(20):
+        drafting.tell(Outcome(committed=[Committed(1, length, [5])], quiet=quiet))
+        length += 1
+    drafting.tell(Outcome(opened=[Opened(3, opening, None)], quiet=quiet))
     drafting.tell(Outcome())
-    await sessions(registry, "p-suffix", 2)
-    drafting.tell(Outcome(closed=[1, 2]))
+    assert works == [True, False, True]
+    await eventually(lambda: any((number, tree.length) == (1, length) for number, tree in offered))
+    await sessions(registry, "p-model", 2)
+    await sessions(registry, "p-suffix", 3)
+    drafting.tell(Outcome(quiet=quiet))
+    drafting.tell(Outcome(closed=[1, 2, 3], quiet=quiet))
     await sessions(registry, "p-model", 0)
     await sessions(registry, "p-suffix", 0)
     await drafting.stop()

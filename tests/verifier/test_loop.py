@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from outrider.models.sampling import Sampling
 from outrider.verifier.loop import EngineThread
+from outrider.verifier.outcome import Outcome
+from outrider.verifier.sequence import Request
 
 from tests.verifier.conftest import MakeEngine
 
@@ -37,3 +42,26 @@ def test_a_call_that_fails_tells_its_caller_alone(make_engine: MakeEngine) -> No
     thread.stop()
     thread.join(30)
     assert failures == []
+
+
+def test_drafters_elsewhere_hear_of_a_request_before_the_target_reads_its_prompt(make_engine: MakeEngine) -> None:
+    outcomes: list[Outcome] = []
+    ended = threading.Event()
+
+    def deliver(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if any(frame.finish is not None for _, frame in outcome.frames):
+            ended.set()
+
+    failures: list[BaseException] = []
+    engine = make_engine()
+    thread = EngineThread(engine, deliver, failures.append)
+    thread.call(lambda: engine.submit(Request("r", "t", [1, 2, 3], Sampling(), 4)))
+    thread.start()
+    assert ended.wait(30)
+    thread.stop()
+    thread.join(30)
+    assert failures == []
+    assert [opened.opening.tokens for opened in outcomes[0].opened] == [[1, 2, 3]]
+    assert outcomes[0].frames == []
+    assert sum(len(outcome.opened) for outcome in outcomes) == 1

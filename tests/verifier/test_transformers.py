@@ -1,9 +1,15 @@
-"""The shipped target says what transformers makes of it: each token is the likeliest behind those before it."""
+"""A model says what transformers makes of it: each token is the likeliest behind those before it.
+
+TEST_MODEL names the folder of a real model, which is asked beside the shipped target.
+"""
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 
+import pytest
 import torch
 from outrider.loadtest import prompts
 from outrider.models import pocket
@@ -21,11 +27,11 @@ from outrider.verifier.sequence import Request
 
 from tests.verifier.conftest import ALWAYS_PAYS
 
-PROMPTS, TOKENS = 20, 32
+REAL = os.environ.get("TEST_MODEL")
 
 
-def ours(ids: list[list[int]]) -> dict[str, list[int]]:
-    directory = pocket.directory("target")
+def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
+    """The greedy answers to prompts, each of at most ``most`` tokens."""
     model, tokenizer = LlamaModel.load(directory, dtype="float32", determinism="strict"), Tokenizer.load(directory)
     config = model.config
     drafter = NgramDrafter(DrafterContext(tokenizer.fingerprint, config.vocab_size, config.context_length))
@@ -33,28 +39,50 @@ def ours(ids: list[list[int]]) -> dict[str, list[int]]:
     engine = Engine(Runner(model, 1024, 16), scheduler, ALWAYS_PAYS, Answers(tokenizer), [drafter])
     eos = frozenset(config.eos_token_ids)
     for index, prompt in enumerate(ids):
-        engine.submit(Request(str(index), "t", prompt, Sampling(), TOKENS, stop_ids=eos))
+        engine.submit(Request(str(index), "t", prompt, Sampling(), most, stop_ids=eos))
     said: dict[str, list[int]] = {str(index): [] for index in range(len(ids))}
     while engine.busy:
         for request, frame in engine.step().frames:
             said[request.id].extend(frame.tokens)
     assert engine.tally.accepted["ngram"] > 0
-    return said
+    assert all(len(answer) == most or answer[-1] in eos for answer in said.values())
+    return [*said.values()]
 
 
-def test_twenty_greedy_answers_are_those_of_transformers() -> None:
+def others(directory: Path, ids: list[list[int]], said: list[list[int]]) -> list[float]:
+    """Where another token is the likeliest under transformers: by how much the logits differ there."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import AutoModelForCausalLM
 
-        directory = pocket.directory("target")
-        theirs = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-        tokenizer = Tokenizer.load(directory)
-        ids = [tokenizer.encode(text)[:200] for text in prompts.held_out()[:PROMPTS]]
-        said = ours(ids)
-        for index, prompt in enumerate(ids):
-            answer = said[str(index)]
-            assert len(answer) == TOKENS or answer[-1] == theirs.generation_config.eos_token_id
-            with torch.inference_mode():
-                logits = theirs(torch.tensor([prompt + answer])).logits[0]
-            assert logits[len(prompt) - 1 : -1].argmax(-1).tolist() == answer
+        theirs, gaps = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32), []
+    for prompt, answer in zip(ids, said, strict=True):
+        with torch.inference_mode():
+            logits = theirs(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+        chosen = logits.gather(1, torch.tensor(answer)[:, None])[:, 0]
+        gaps += [gap for gap in (logits.amax(-1) - chosen).tolist() if gap > 0]
+    return gaps
+
+
+def prompts_of(directory: Path, count: int) -> list[list[int]]:
+    tokenizer = Tokenizer.load(directory)
+    return [tokenizer.encode(text)[:200] for text in prompts.held_out()[:count]]
+
+
+def test_twenty_greedy_answers_are_those_of_transformers() -> None:
+    directory = pocket.directory("target")
+    ids = prompts_of(directory, 20)
+    assert others(directory, ids, ours(directory, ids, 32)) == []
+
+
+@pytest.mark.skipif(not REAL, reason="TEST_MODEL names no folder of a real model")
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_forty_greedy_answers_of_a_real_model_are_those_of_transformers_but_for_near_ties() -> None:
+    directory = Path(str(REAL))
+    ids = prompts_of(directory, 40)
+    said = ours(directory, ids, 100)
+    ties = others(directory, ids, said)
+    print(f"{len(ties)} of {sum(map(len, said))} tokens differ, by logits {ties}")
+    assert max(ties, default=0.0) < 1e-3
+    assert len(ties) < 5

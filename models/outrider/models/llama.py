@@ -81,8 +81,8 @@ class LlamaModel:
 
         Args:
             directory: with config.json and safetensors.
-            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's, but float32 on a CPU that
-                neither the compiled decoder nor its own instructions let multiply in that.
+            dtype: ``float32``, ``bfloat16`` or ``float16``. ``auto`` is the checkpoint's. On a CPU, ``auto`` is float32
+                where neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's.
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, on which the operators of the
                 CPU run.
             determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.

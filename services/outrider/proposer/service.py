@@ -15,12 +15,20 @@ from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import get_logger, timeline
+from outrider.mesh.telemetry.timeline import Grown, Pass, Timeline
 from outrider.models import pocket
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree, Opening
+from outrider.models.speculation import (
+    Drafter,
+    DrafterContext,
+    DrafterError,
+    DraftTree,
+    Opening,
+    RestingDrafter,
+)
 from outrider.models.text import TextError, Tokenizer
 from outrider.proposer.loop import DrafterThread
 from outrider.proposer.settings import ProposerSettings
@@ -28,6 +36,9 @@ from outrider.v1 import proposer_pb2 as pb
 from outrider.v1 import proposer_pb2_grpc as pb_grpc
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_floats, pack_ids, unpack_ids
+
+_SHOWN_S = 1e-4
+"""A round that makes no tree is in the time line where it took longer: it took in a prompt."""
 
 _log = get_logger("proposer")
 
@@ -60,7 +71,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
-        self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed)
+        self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed, self._drafted)
         pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()
         self._started = True
@@ -82,7 +93,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                     config.context_length,
                     model,
                     settings.device,
-                    "float32" if settings.dtype == "auto" and settings.device == "cpu" else settings.dtype,
+                    settings.dtype,
                     settings.options,
                 )
             )
@@ -144,6 +155,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             stream.news.clear()
             trees, stream.trees = stream.trees, {}
             if trees:
+                if (events := timeline()) is not None:
+                    events.message("trees", False, [(session, tree.length) for session, tree in trees.items()])
                 yield pb.DraftResponse(trees=trees.values())
 
     async def _read(self, stream: _Stream, requests: AsyncIterator[pb.DraftRequest]) -> None:
@@ -154,6 +167,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             stream.news.set()
 
     def _take(self, stream: _Stream, request: pb.DraftRequest) -> None:
+        if (events := timeline()) is not None:
+            _note_heard(events, request)
         for opened in request.opens:
             number = stream.numbers[opened.session] = next(self._numbers)
             self._owners[number] = (stream, opened.session)
@@ -165,6 +180,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         ]
         if commits:
             self._thread.post(lambda drafter: _commit(drafter, commits))
+        if rests := [stream.numbers[session] for session in request.rests if session in stream.numbers]:
+            self._thread.post(lambda drafter: _rest(drafter, rests))
         self._close(stream, request.closes)
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
@@ -185,6 +202,13 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             del self._owners[number]
         if numbers:
             self._thread.post(lambda drafter: _close(drafter, numbers))
+
+    def _drafted(self, began: float, took: float, trees: list[tuple[int, DraftTree]]) -> None:
+        """Called in the drafter's thread after each round."""
+        if (events := timeline()) is not None and (trees or took > _SHOWN_S):
+            owners = [(self._owners.get(number), tree) for number, tree in trees]
+            grown = [Grown.of(owner[1], tree.length, tree.parents) for owner, tree in owners if owner is not None]
+            events.note(Pass(began, events.instance, took, grown))
 
     def _from_drafter(self, trees: list[tuple[int, DraftTree]]) -> None:
         self._loop.call_soon_threadsafe(self._send, trees)
@@ -215,6 +239,12 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "drafter")
 
 
+def _note_heard(events: Timeline, request: pb.DraftRequest) -> None:
+    events.message("opens", True, [(each.session, len(each.tokens) // 4) for each in request.opens])
+    told = [(each.session, each.length + len(each.tokens) // 4) for each in request.commits]
+    events.message("commits", True, told)
+
+
 def _directory(setting: str, shipped: Any) -> Path:
     return pocket.directory(shipped) if setting == "pocket" else Path(setting)
 
@@ -222,6 +252,12 @@ def _directory(setting: str, shipped: Any) -> Path:
 def _commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
     for number, length, tokens in commits:
         drafter.commit(number, length, tokens)
+
+
+def _rest(drafter: Drafter, numbers: list[int]) -> None:
+    if isinstance(drafter, RestingDrafter):
+        for number in numbers:
+            drafter.rest(number)
 
 
 def _close(drafter: Drafter, numbers: list[int]) -> None:

@@ -20,7 +20,7 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
     ] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(description="of the weights; auto is float32 on a CPU and the checkpoint's own on a GPU"),
+        Meta(description="of the weights; auto is the checkpoint's own, or float32 where the CPU lacks it"),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1

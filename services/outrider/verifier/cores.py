@@ -16,7 +16,7 @@ class Cores:
 
     Args:
         model: the target.
-        beside: threads while a proposer works; 0 for as many as ever.
+        beside: threads while a proposer works; 0 for no change.
         post: has a function called between steps by the thread that runs them.
     """
 

@@ -16,7 +16,7 @@ import grpc
 from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import get_logger, timeline
 from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
@@ -34,18 +34,22 @@ _log = get_logger("drafting")
 
 @dataclass(slots=True)
 class _Session:
+    """A sequence; ``resting`` says of drafters that are quiet how many of its tokens they have been told."""
+
     opened: Opened
     tokens: list[int]
     links: dict[str, Link] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Link:
-    """One stream to one proposer."""
+    """One stream to one proposer, with so many ``sessions``, of which so many are ``resting``."""
 
     member: Member
     drafter: str = ""
     sessions: int = 0
+    resting: int = 0
     behind: int = 0
     call: grpc.aio.StreamStreamCall | None = None
     outgoing: pb.DraftRequest = field(default_factory=pb.DraftRequest)
@@ -119,29 +123,50 @@ class RemoteDrafting:
         for committed in outcome.committed:
             self._commit(committed)
         for number in outcome.closed:
-            closed = self._sessions.pop(number, None)
-            for link in closed.links.values() if closed is not None else ():
-                self._leave(number, link)
+            if (closed := self._sessions.pop(number, None)) is not None:
+                for drafter, link in closed.links.items():
+                    self._leave(number, link, drafter in closed.resting)
         self._note_work()
 
     def _note_work(self) -> None:
-        works = any(link.sessions for link in self._links.values())
+        works = any(link.sessions > link.resting for link in self._links.values())
         if works != self._worked:
             self._worked = works
             self._working(works)
 
     def _hush(self, quiet: frozenset[str]) -> None:
-        """Ends the sessions of drafters that are not to guess, and begins those of drafters that are to again."""
+        """Has sessions of drafters rest that are not to guess, and go on where drafters are to guess again.
+
+        A session that rests keeps the prompt's keys and values, which would take long to compute again.
+        """
         if quiet == self._quiet:
             return
         self._quiet = quiet
         for number, session in self._sessions.items():
-            for drafter in quiet & session.links.keys():
-                self._leave(number, session.links.pop(drafter))
+            for drafter in quiet & session.links.keys() - session.resting.keys():
+                self._rest(number, session, session.links[drafter])
+            for drafter in session.resting.keys() - quiet:
+                self._go_on(number, session, session.links[drafter])
             self._place(session)
 
-    def _leave(self, number: int, link: Link) -> None:
+    def _rest(self, number: int, session: _Session, link: Link) -> None:
+        session.resting[link.drafter] = len(session.tokens)
+        link.resting += 1
+        link.outgoing.rests.append(number)
+        link.news.set()
+
+    def _go_on(self, number: int, session: _Session, link: Link) -> None:
+        """Tells what was decided while a session rested; where that is nothing, its next commit ends the rest."""
+        length = session.resting.pop(link.drafter)
+        link.resting -= 1
+        if number in link.outgoing.rests:
+            link.outgoing.rests.remove(number)
+        if length < len(session.tokens):
+            self._tell(link, number, length, session.tokens[length:])
+
+    def _leave(self, number: int, link: Link, resting: bool) -> None:
         link.sessions -= 1
+        link.resting -= resting
         link.outgoing.closes.append(number)
         link.news.set()
 
@@ -150,13 +175,16 @@ class RemoteDrafting:
         if session is None:
             return
         session.tokens.extend(committed.tokens)
-        tokens = pack_ids(committed.tokens) if session.links else b""
-        for link in session.links.values():
-            link.outgoing.commits.add(session=committed.number, length=committed.length, tokens=tokens)
-            link.behind += 1
-            link.news.set()
-            if link.behind > _MOST_BEHIND and link.call is not None:
-                link.call.cancel()
+        for drafter, link in session.links.items():
+            if drafter not in session.resting:
+                self._tell(link, committed.number, committed.length, committed.tokens)
+
+    def _tell(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
+        link.outgoing.commits.add(session=number, length=length, tokens=pack_ids(tokens))
+        link.behind += 1
+        link.news.set()
+        if link.behind > _MOST_BEHIND and link.call is not None:
+            link.call.cancel()
 
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that it has none of."""
@@ -224,7 +252,11 @@ class RemoteDrafting:
             await call.write(pb.DraftRequest(hello=hello))
             while True:
                 await link.news.wait()
-                await call.write(link.take())
+                message = link.take()
+                if (events := timeline()) is not None:
+                    events.message("opens", False, [(each.session, len(each.tokens) // 4) for each in message.opens])
+                    events.message("commits", False, [_reached(each) for each in message.commits])
+                await call.write(message)
 
     def _hear(self, link: Link, response: pb.DraftResponse) -> None:
         if response.HasField("hello"):
@@ -234,7 +266,8 @@ class RemoteDrafting:
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 self._place(session)
-            self._note_work()
+        if (events := timeline()) is not None:
+            events.message("trees", True, [(tree.session, tree.length) for tree in response.trees])
         self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
 
     def _lose(self, link: Link) -> None:
@@ -243,8 +276,12 @@ class RemoteDrafting:
         for session in self._sessions.values():
             if session.links.get(link.drafter) is link:
                 del session.links[link.drafter]
+                session.resting.pop(link.drafter, None)
                 self._place(session)
-        self._note_work()
+
+
+def _reached(commit: pb.CommitTokens) -> tuple[int, int]:
+    return commit.session, commit.length + len(commit.tokens) // 4
 
 
 def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftTree]]:

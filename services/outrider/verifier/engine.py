@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from math import inf
 
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import get_logger, timeline
 from outrider.models.speculation import NO_GUESSES, Drafter, DraftTree, MergedTree
 from outrider.verifier.accept import Accepted, walk
 from outrider.verifier.answer import Answer, Answers
@@ -20,6 +20,7 @@ from outrider.verifier.outcome import Committed, Opened, Outcome, Queued, Tally
 from outrider.verifier.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Request, Sequence
+from outrider.verifier.step_events import StepEvent
 from outrider.verifier.worth import Worth
 from outrider.wire.frames import Finish, Frame
 
@@ -150,11 +151,14 @@ class Engine:
         self.scheduler.fill(plan, sum(map(len, trees)))
         crowd = len(self.scheduler.running) if self.scheduler.waiting else 0
         works = self._works(plan, trees)
+        event = StepEvent(works) if works and timeline() is not None else None
         for work, drawn in self._run(works):
             self._commit(work, drawn)
         self._count(works)
         ended = time.perf_counter()
         self._time(plan, works, self.tally.tokens - said_before, ended - began)
+        if event is not None:
+            event.note(began, ended, self.guessing.waited)
         if crowd:
             self.tally.crowded(crowd, self.tally.tokens - said_before, ended - began)
         if works and not plan.prefilling and self.busy:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Set
 from collections.abc import Sequence as Seq
 from time import perf_counter
 
+from outrider.mesh.telemetry import timeline
 from outrider.models.speculation import (
     NO_GUESSES,
     Drafter,
@@ -24,6 +25,7 @@ from outrider.verifier.purchase import Prospect, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
+from outrider.verifier.step_events import note_taken
 from outrider.verifier.worth import Prices, Worth, Yield
 
 _MOST_NODES = 63
@@ -49,6 +51,11 @@ class Guessing:
         self._size = 0
         self.counts = Counts()
         self.quiet: frozenset[str] = frozenset()
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the last step waited for the verifier's own drafters."""
+        return self._waited
 
     def open(self, sequence: Sequence) -> Opening:
         """Has the verifier's own drafters start; what those elsewhere have to know."""
@@ -103,8 +110,11 @@ class Guessing:
         if tree.tokens and (not self._knows(tree) or (self._weighs(sequence) and not self._drawn(tree))):
             self.counts.unusable[tree.drafter] += 1
             return
-        if not behind or tree.after(sequence.tokens[tree.length :]) is not None:
+        agrees = not behind or tree.after(sequence.tokens[tree.length :]) is not None
+        if agrees:
             sequence.trees[source] = tree
+        if tree.drafter not in self._own and timeline() is not None:
+            note_taken(sequence, tree, source, behind, agrees)
 
     def draft(self, plan: Plan, sequences: dict[int, Sequence]) -> None:
         """Has the verifier's own drafters guess, those that pay in a step like ``plan``; sequences by number."""
@@ -235,21 +245,20 @@ class Guessing:
 
     def _weigh(self, sequences: int, others: Set[str], guesses: int, expected: float, seconds: float) -> None:
         """Judges drafters by what they did; those in other processes by all that the step took longer."""
-        cost, alone = self._cost, self._pace(self._size, False)
-        pace = self._pace(self._size, True) if guesses and not others else alone
+        asked, cost, alone = others - self.quiet, self._cost, self._pace(self._size, False)
+        pace = self._pace(self._size, True) if guesses and not asked else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
         self._rate.learn(self._size, decided, seconds, next_row * pace)
         plain = cost(sequences) * alone
         row = max(expected * pace - plain, 0.0) / max(guesses, 1)
-        done = {name: own for name, own in self._own.items() if own.waited is not None}
         yields = {
-            name: Yield(self._bought[name], self._accepted[name], own.waited or 0.0, own.owe())
-            for name, own in done.items()
+            name: Yield(self._bought[name], self._accepted[name], own.waited, own.owe())
+            for name, own in self._own.items()
+            if own.waited is not None
         }
-        held_up = (seconds - self._waited - expected * alone) / max(len(others), 1)
-        yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in others - self.quiet}
-        asked = bool(others - self.quiet)
-        self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), asked)
+        held_up = (seconds - self._waited - expected * alone) / max(len(asked), 1)
+        yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in asked}
+        self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), bool(asked))
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

@@ -63,7 +63,9 @@ class EngineThread(threading.Thread):
             while not self._stopping:
                 self._wake.clear()
                 self._take_calls()
-                if self._engine.busy or self._engine.has_news:
+                if self._engine.has_news:  # a proposer reads the prompt while the target does
+                    self._deliver(self._engine.tell())
+                if self._engine.busy:
                     self._deliver(self._engine.step())
                 elif not self._inbox:
                     self._wake.wait()

@@ -8,6 +8,8 @@ from collections.abc import Sequence as Seq
 from outrider.models.speculation import Drafter, DraftTree, HiddenDrafter, Opening
 from outrider.verifier.sequence import Sequence
 
+OWN = "local:"
+"""Begins the sources of trees of the verifier's own drafters."""
 _INSTALMENTS = 32
 
 
@@ -24,7 +26,7 @@ class OwnDrafter:
     """
 
     def __init__(self, drafter: Drafter) -> None:
-        self._drafter, self.name, self.source = drafter, drafter.name, f"local:{drafter.name}"
+        self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
         self.seeing = drafter if isinstance(drafter, HiddenDrafter) else None
         self.paused = False
         self.waited: float | None = None

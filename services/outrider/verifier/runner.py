@@ -26,7 +26,6 @@ from torch import Tensor
 
 NOTHING = -1
 """Drawn where a request's own bans leave no token."""
-_MEASURING_S = 3.0
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -171,15 +170,15 @@ class Runner:
             kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
-    def measure(self, context: int, limit: int, rounds: int = 7) -> CostCurve:
+    def measure(self, context: int, limit: int, rounds: int = 7, within_s: float = 3.0) -> CostCurve:
         """Seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
 
         The least of several rounds, each over all row counts, so that what else the machine does shows little. A slow
-        model is measured for two rounds, and for more only as far as `_MEASURING_S` allows.
+        model is measured for two rounds, and for more only while ``within_s`` seconds are not over.
         """
         counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
         timed: list[list[float]] = []
-        until = time.perf_counter() + _MEASURING_S
+        until = time.perf_counter() + within_s
         while len(timed) < 2 or (len(timed) < rounds and time.perf_counter() < until):
             timed.append([self._time(rows, context) for rows in counts])
         return CostCurve.through(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))

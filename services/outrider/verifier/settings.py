@@ -38,8 +38,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         int,
         Meta(
             ge=0,
-            description="CPU threads of the model while a proposer guesses, which is to be one of this machine; "
-            "0: as many as ever",
+            description="CPU threads of the model while a proposer on the same machine guesses; 0: no change",
         ),
     ] = 0
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048

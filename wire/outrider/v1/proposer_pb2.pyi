@@ -8,16 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DraftRequest(_message.Message):
-    __slots__ = ("hello", "opens", "commits", "closes")
+    __slots__ = ("hello", "opens", "commits", "closes", "rests")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OPENS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     CLOSES_FIELD_NUMBER: _ClassVar[int]
+    RESTS_FIELD_NUMBER: _ClassVar[int]
     hello: VerifierHello
     opens: _containers.RepeatedCompositeFieldContainer[OpenSession]
     commits: _containers.RepeatedCompositeFieldContainer[CommitTokens]
     closes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, hello: _Optional[_Union[VerifierHello, _Mapping]] = ..., opens: _Optional[_Iterable[_Union[OpenSession, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CommitTokens, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ...) -> None: ...
+    rests: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, hello: _Optional[_Union[VerifierHello, _Mapping]] = ..., opens: _Optional[_Iterable[_Union[OpenSession, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CommitTokens, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., rests: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class VerifierHello(_message.Message):
     __slots__ = ("instance", "vocabulary")

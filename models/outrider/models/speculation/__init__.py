@@ -8,6 +8,8 @@ from outrider.models.speculation.drafter import (
     HiddenDrafter,
     Opening,
     PricedDrafter,
+    ReadingDrafter,
+    RestingDrafter,
 )
 from outrider.models.speculation.proposals import Proposal
 from outrider.models.speculation.tree import NO_GUESSES, DraftTree, MergedTree, merge
@@ -25,6 +27,8 @@ __all__ = [
     "Opening",
     "PricedDrafter",
     "Proposal",
+    "ReadingDrafter",
+    "RestingDrafter",
     "VerifiedTree",
     "merge",
 ]

@@ -121,6 +121,25 @@ class PricedDrafter(Drafter, Protocol):
 
 
 @runtime_checkable
+class ReadingDrafter(Drafter, Protocol):
+    """A drafter that takes in long prompts by several calls of `draft`, which return nothing until the last."""
+
+    @property
+    def reading(self) -> bool:
+        """Whether `draft` has more to take in, although it has just returned nothing."""
+        ...
+
+
+@runtime_checkable
+class RestingDrafter(Drafter, Protocol):
+    """A drafter that drafts ahead on its own, and can be told that this is of no use for now."""
+
+    def rest(self, session: int) -> None:
+        """Nobody takes guesses for the sequence until the next `commit`, which may come much later."""
+        ...
+
+
+@runtime_checkable
 class HiddenDrafter(Drafter, Protocol):
     """A drafter that guesses from the target's own hidden states; it runs beside the target."""
 

@@ -36,6 +36,7 @@ class _Session:
     pages: list[int] = field(default_factory=list)
     tree: GuessTree = field(default_factory=GuessTree)
     muted: bool = False
+    resting: bool = False
 
     @property
     def pending(self) -> int:
@@ -105,6 +106,7 @@ class EagerTrees:
         if length != len(found.tokens):
             self.close(session)
             return
+        found.resting = False
         if found.pending:
             found.tokens.extend(tokens)
             return
@@ -121,6 +123,11 @@ class EagerTrees:
         if rows != list(range(len(rows))):
             kv_compact(self._pool, session.pages, session.cached, rows)
 
+    def rest(self, session: int) -> None:
+        """Drafts nothing more for a sequence until tokens are decided again."""
+        if (found := self._sessions.get(session)) is not None:
+            found.resting = True
+
     def close(self, session: int) -> None:
         """Forgets the sequence and lets those that lacked pages try again."""
         found = self._sessions.pop(session, None)
@@ -133,6 +140,11 @@ class EagerTrees:
     def free_pages(self) -> int:
         """Pages that no session holds."""
         return self._pages.available
+
+    @property
+    def reading(self) -> bool:
+        """Whether a session has decided tokens that the model has not run on."""
+        return any(session.pending for session in self._live())
 
     @torch.inference_mode()
     def draft(self, most: int, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
@@ -168,8 +180,7 @@ class EagerTrees:
         return improved
 
     def _plan(self, price: DraftPrice) -> list[_Work]:
-        known = sorted(self._sessions.values(), key=lambda s: s.number)
-        live = [s for s in known if not s.muted and len(s.tokens) < self._context_length]
+        live = self._live()
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
         prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
         for session in live:
@@ -186,6 +197,10 @@ class EagerTrees:
             for node in work.nodes or ():
                 work.session.tree.grow(node)
         return works
+
+    def _live(self) -> list[_Session]:
+        known = sorted(self._sessions.values(), key=lambda s: s.number)
+        return [s for s in known if not (s.muted or s.resting) and len(s.tokens) < self._context_length]
 
     def _pays(self, works: list[_Work], price: DraftPrice) -> bool:
         """Whether what the works' nodes are likely sums up to what a run costs; decided tokens are always taken in."""
@@ -208,6 +223,7 @@ class EagerTrees:
         most = min(most, shape.ahead - len(tree.grown))
         depth = self._context_length - len(session.tokens)
         nodes = tree.frontier(most, least, depth) if most > 0 else []
+        nodes = nodes[: tree.worth_growing(nodes, shape.row_cost)]
         if not nodes or not self._room(session, session.cached + len(tree.grown) + len(nodes)):
             return None
         return _Work(session, [tree.nodes[node].token for node in nodes], nodes, True)

@@ -58,6 +58,21 @@ class GuessTree:
         ]
         return [index for _, index in sorted(open_nodes)[:most]]
 
+    def worth_growing(self, some: Sequence[int], row_cost: float) -> int:
+        """How many of ``some`` nodes, likeliest first, make a run worth most for its time.
+
+        Each of them brings more for its row than those before it bring for the run. A row adds ``row_cost`` to a run,
+        of what the first row takes.
+        """
+        brought = time = 0.0
+        for count, node in enumerate(some):
+            value = self.nodes[node].value
+            if count and value * time < row_cost * brought:
+                return count
+            brought += value
+            time += row_cost if count else 1.0
+        return len(some)
+
     def row_parents(self) -> list[int]:
         """For each grown node, in order, the row of its parent; -1 at the top."""
         above = [self.nodes[index].parent for index in self.grown]

@@ -31,7 +31,7 @@ class ModelDrafter:
             raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
         options = dict(context.options)
         table = options.pop("vocabulary_map", None)
-        self._shape = _shape(options)
+        self._shape = _shape(options, _ahead(context.device) if context.target is None else {})
         if table is None:
             _check_vocabulary(context, context.model)
         self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
@@ -50,7 +50,7 @@ class ModelDrafter:
         pool = self._model.new_pool(shape.pages, shape.page_size)
         grown = DraftShape(
             shape.children, shape.rows, shape.rows_each, shape.ahead, shape.prefill_rows, self.context_length,
-            shape.least_value,
+            shape.least_value, shape.row_cost,
         )  # fmt: skip
         return NativeDrafts(decoder, pool, grown)
 
@@ -76,6 +76,13 @@ class ModelDrafter:
         if "_eager" in self.__dict__:
             self._eager.commit(session, length, tokens)
 
+    def rest(self, session: int) -> None:
+        """Drafts nothing more for the sequence until tokens are decided again; keeps what it knows."""
+        if self._native is not None:
+            self._native.rest(session)
+        if "_eager" in self.__dict__:
+            self._eager.rest(session)
+
     def close(self, session: int) -> None:
         """Forgets the sequence and lets those that lacked pages try again."""
         if self._opened.pop(session, None) is None:
@@ -95,6 +102,12 @@ class ModelDrafter:
         native = 0 if self._native is None else self._native.free_pages
         return native + (self._eager.free_pages if "_eager" in self.__dict__ else 0)
 
+    @property
+    def reading(self) -> bool:
+        """Whether a sequence has decided tokens that the model has not run on."""
+        native = self._native is not None and self._native.reading
+        return native or ("_eager" in self.__dict__ and self._eager.reading)
+
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Some runs of the model over the most promising nodes of all sequences."""
         if not self._opened:
@@ -108,9 +121,14 @@ class ModelDrafter:
         return trees + (self._eager.draft(most, self._price) if "_eager" in self.__dict__ else [])
 
 
-def _shape(options: dict[str, Any]) -> Shape:
+def _ahead(device: str) -> dict[str, Any]:
+    """Defaults of options for a drafter that no step waits for: it tells of each run, and weighs what a row costs."""
+    return {"rounds": 1, "row_cost": 0.1 if device == "cpu" else 0.0}
+
+
+def _shape(options: dict[str, Any], defaults: dict[str, Any]) -> Shape:
     try:
-        shape = Shape(**options)
+        shape = Shape(**defaults | options)
     except TypeError:
         allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
         raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None

@@ -1,0 +1,61 @@
+"""The drafter's thread: prompts that take several rounds, and what the drafter is made for."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outrider.mesh import plugins
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import DrafterContext, DraftTree, Opening
+from outrider.models.speculation.model_drafter import ModelDrafter
+from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.text import Tokenizer
+from outrider.proposer.loop import DrafterThread
+from outrider.proposer.service import ProposerService
+from outrider.proposer.settings import ProposerSettings
+
+from tests.toy_model import save_toy
+
+VOCABULARY = 50
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY)
+
+
+def test_a_prompt_of_many_rounds_is_read_to_its_end_without_another_word(directory: Path) -> None:
+    vocabulary, options = Tokenizer.load(directory).fingerprint, {"prefill_rows": 8}
+    made = ModelDrafter(DrafterContext(vocabulary, VOCABULARY, 256, directory, dtype="float32", options=options))
+    lengths, first, failures = list[int](), threading.Event(), list[BaseException]()
+
+    def deliver(trees: list[tuple[int, DraftTree]]) -> None:
+        lengths.extend(tree.length for _, tree in trees)
+        first.set()
+
+    thread = DrafterThread(made, deliver, failures.append)
+    thread.post(lambda drafter: drafter.open(1, Opening([7] * 100, Sampling(), 31)))
+    thread.start()
+    assert first.wait(30)
+    thread.stop()
+    thread.join(30)
+    assert failures == []
+    assert set(lengths) == {100}
+
+
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
+def test_the_draft_model_is_loaded_in_the_dtype_that_is_set(
+    directory: Path, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[DrafterContext] = []
+
+    def make(context: DrafterContext) -> RandomDrafter:
+        contexts.append(context)
+        return RandomDrafter(context)
+
+    monkeypatch.setattr(plugins, "load", lambda group, name: make)
+    ProposerService(ProposerSettings(model=str(directory), dtype=dtype))._load()
+    assert [context.dtype for context in contexts] == [dtype]

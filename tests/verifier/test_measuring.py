@@ -1,0 +1,22 @@
+"""How long the verifier measures its model before it serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from outrider.models.llama import LlamaModel
+from outrider.verifier.runner import Runner
+
+from tests.toy_model import save_toy
+
+
+@pytest.mark.parametrize(("within_s", "rounds"), [(0.0, 2), (600.0, 4)])
+def test_more_than_two_rounds_are_measured_only_within_the_time(within_s: float, rounds: int, tmp_path: Path) -> None:
+    save_toy(tmp_path, 40)
+    model, sizes = LlamaModel.load(tmp_path, dtype="float32"), []
+    forward = model.forward
+    model.forward = lambda ids, batch, pool: (sizes.append(len(ids)), forward(ids, batch, pool))[1]
+    cost = Runner(model, 16, 8).measure(32, 8, rounds=4, within_s=within_s)
+    assert sizes == [1, 2, 3, 4, 6, 8] * rounds
+    assert 0 < cost(1) <= cost(8)
