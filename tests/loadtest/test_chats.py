@@ -24,7 +24,7 @@ from outrider.loadtest.prompts import PromptsError
 from outrider.loadtest.summary import summarize
 from outrider.loadtest.turns import Case, Matrix
 
-REAL = os.environ.get("OUTRIDER_TEST_MODEL")
+REAL = os.environ.get("TEST_MODEL")
 CASE, MIX = Case("edit", 0.7, 1), Case(MIXED, None, 1)
 MANY = 300
 
@@ -154,7 +154,7 @@ def test_the_shipped_pair_answers_the_same_edits_in_every_mode(tmp_path) -> None
     assert {each["kinds"]["edit"]["steps"] for each in told["turns"] if each["mode"] == "off"} == {tokens[0]}
 
 
-@pytest.mark.skipif(not REAL, reason="OUTRIDER_TEST_MODEL names no folder of a real model")
+@pytest.mark.skipif(not REAL, reason="TEST_MODEL names no folder of a real model")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_real_model_answers_edits_in_fewer_steps_than_tokens_and_stories_do_not_spoil_them(tmp_path) -> None:

@@ -1,20 +1,30 @@
-"""What is made of a peer's speed, and of a peer that ends."""
+"""What is made of the speeds of other engines, and of engines that end or cannot be had."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
-from outrider.loadtest.peer_process import Peer, Spoken
-from outrider.loadtest.peers import Speed, judge
+from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, real, report, ways
+from outrider.loadtest.peers.environments import PeerMissing
+from outrider.loadtest.peers.openvino_process import How, Peer, Spoken, weight_format
+from outrider.loadtest.peers.ways import Plan
+from outrider.loadtest.prompts import PromptsError
+from outrider.loadtest.turns import Case, Matrix, Turn
 
+REAL, GGUF = os.environ.get("TEST_MODEL"), os.environ.get("TEST_GGUF")
+ALONE, EIGHT = Case("edit", 0.0, 1), Case("edit", 0.0, 8)
+CODE = Case("code", 0.0, 1)
 ANSWERS_TWICE = """
 import json, sys
 for line in sys.stdin:
     asked = json.loads(line)
-    tokens = [[asked["streams"]] * asked["max_tokens"] for _ in asked["prompts"]]
-    print(json.dumps({"seconds": 0.5, "tokens": tokens}), flush=True)
+    tokens = [[asked["streams"]] * most for most in asked["max_tokens"]]
+    print(json.dumps({"seconds": 0.5, "tokens": tokens, "prompt_tokens": [7] * len(tokens)}), flush=True)
     if asked["mode"] == "lookup":
         break
 """
@@ -24,24 +34,188 @@ def test_a_peer_answers_line_by_line_and_its_end_is_told() -> None:
     command = [sys.executable, "-c", ANSWERS_TWICE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         peer = Peer(process)
-        assert peer.complete("plain", 1, ["a", "b"], 3) == Spoken(0.5, [[1, 1, 1], [1, 1, 1]])
-        assert peer.complete("lookup", 8, ["a"], 4).tokens_per_s == 8.0
+        assert peer.answer(How("plain"), 1, ["a", "b"], [3, 2]) == Spoken(0.5, [[1, 1, 1], [1, 1]], [7, 7])
+        turn = openvino.turn("OpenVINO lookup", EIGHT, 0, peer.answer(How("lookup"), 8, ["a"], [4]))
+        assert (turn.summary.tokens_per_s, turn.summary.prompt_tokens) == (8.0, 7)
         process.wait(30)
-        with pytest.raises(SystemExit, match="the peer ended"):
-            peer.complete("plain", 1, ["a"], 1)
+        with pytest.raises(SystemExit, match="OpenVINO ended"):
+            peer.answer(How("plain"), 1, ["a"], [1])
 
 
-def test_the_best_median_of_each_side_is_compared() -> None:
-    def speeds(engine: str, way: str, *values: float) -> list[Speed]:
-        return [Speed(engine, way, 1, repeat, value) for repeat, value in enumerate(values)]
+def model(folder: Path, **config: str) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    return folder
 
-    found = [
-        *speeds("Outrider", "strict", 240, 250, 900),
-        *speeds("Outrider", "fast", 100, 100, 100),
-        *speeds("Outrider", "fast, off", 50, 50, 50),
-        *speeds("OpenVINO GenAI", "plain", 100, 900, 100),
-        *speeds("OpenVINO GenAI", "lookup", 200, 200, 200),
+
+def test_the_weights_are_exported_in_the_checkpoints_precision(tmp_path) -> None:
+    assert weight_format(model(tmp_path / "a", dtype="float32")) == "fp32"
+    assert weight_format(model(tmp_path / "b", torch_dtype="bfloat16")) == "fp16"
+    assert weight_format(model(tmp_path / "c")) == "fp16"
+
+
+def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
+    options = compare.read([])
+    assert (options.workloads, options.concurrency, options.max_tokens) == (["code"], [1, 8], 128)
+    options = compare.read(["--model", str(model(tmp_path / "m")), "--concurrency", "2"])
+    assert (options.workloads, options.concurrency, options.max_tokens) == (["edit", "code"], [2], None)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--model", "{}/none"], "--model {}/none is no directory of a Hugging Face model"),
+        (["--model", "{}/m", "--draft", "{}"], "--draft {} is no directory of a Hugging Face model"),
+        (["--model", "{}/m", "--gguf", "{}/none.gguf"], "--gguf {}/none.gguf is no file"),
+        (["--model", "{}/m", "--gguf", "{}/f", "--draft-gguf", "{}"], "--draft-gguf {} is no file"),
+        (["--model", "{}/m", "--draft-gguf", "{}/f"], "--draft-gguf needs --gguf FILE"),
+        (["--model", "{}/m", "--peers", "openvino", "llama"], "--peers llama needs --gguf FILE"),
+        (["--gguf", "{}/f"], "need --model DIR"),
+        (["--peers", "vllm"], "invalid choice: 'vllm'"),
+        (["--model", "{}/m", "--concurrency", "0"], "numbers must be at least 1"),
+        (["--model", "{}/m", "--guesses", "5", "0"], "numbers must be at least 1"),
+        (["--set", "verifier.dtype"], "it is written as SERVICE.KEY=VALUE"),
+    ],
+)
+def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, sentence, tmp_path, capsys) -> None:
+    model(tmp_path / "m")
+    (tmp_path / "f").touch()
+    with pytest.raises(SystemExit):
+        compare.main([each.format(tmp_path) for each in given])
+    assert sentence.format(tmp_path) in capsys.readouterr().err
+
+
+def test_every_way_of_the_peers_has_a_name_of_its_own() -> None:
+    assert openvino.precisions("avx2 avx512f avx512_bf16") == ("u8", "bf16")
+    assert openvino.precisions("avx2 avx512f") == ("u8", "f32")
+    found = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
+    assert list(found)[:4] == [f"OpenVINO {w}, KV u8" for w in ("plain", "lookup of 5", "lookup of 8", "draft of 5")]
+    assert len(found) == 8
+    assert found["OpenVINO lookup of 8, KV bf16"] == How("lookup", "bf16", 8)
+    assert list(llama.ways(None)) == ["plain", "ngram-simple"]
+    assert llama.ways(Path("/d.gguf"))["draft-simple"][:4] == ["--spec-type", "draft-simple", "-md", "/d.gguf"]
+
+
+def test_an_environment_that_pip_cannot_make_is_a_peer_that_is_missing_and_is_not_taken_for_made(tmp_path) -> None:
+    with pytest.raises(PeerMissing, match="pip ended with 1"):
+        environments.make(tmp_path, [f"{tmp_path}/nothing-here"])
+    assert (tmp_path / "bin" / "python").exists()
+    assert not (tmp_path / environments.MADE).exists()
+
+
+def test_a_server_that_ends_tells_what_it_said(tmp_path) -> None:
+    program = tmp_path / "server"
+    program.write_text('#!/bin/sh\necho "no such model: $2"\nexit 3\n')
+    program.chmod(0o755)
+    with (
+        pytest.raises(SystemExit, match=r"llama-server did not become ready: no such model: /x\.gguf"),
+        llama.running(program, Path("/x.gguf"), [], 1),
+    ):
+        raise AssertionError("a server that ended was taken for ready")
+
+
+def turn_of(case: Case, mode: str, repeat: int, speed: float) -> Turn:
+    return openvino.turn(mode, case, repeat, Spoken(1.0, [[0] * int(speed)], [40]))
+
+
+def turns_of(case: Case, speeds: dict[str, tuple[float, ...]]) -> list[Turn]:
+    return [turn_of(case, mode, number, each) for mode, row in speeds.items() for number, each in enumerate(row)]
+
+
+SPEEDS: dict[str, tuple[float, ...]] = {
+    "Outrider off": (100, 200, 100),
+    "Outrider control": (90, 200, 110),
+    "Outrider on": (400, 900, 500),
+    "llama.cpp plain": (50, 100, 80),
+    "OpenVINO plain, KV u8": (100, 100, 100),
+    "OpenVINO plain, KV bf16": (80, 160, 80),
+    "OpenVINO lookup of 5, KV u8": (200, 300, 250),
+}
+
+
+def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) -> None:
+    report.publish(turns_of(ALONE, SPEEDS), real.RIVALS, tmp_path / "peers.json", settings={"model": "m"})
+    told, shown = msgspec.json.decode((tmp_path / "peers.json").read_bytes()), capsys.readouterr().out
+    ratios = {(each["ours"], each["theirs"]): each["ratio"] for each in told["ratios"]}
+    assert ratios["Outrider on", "OpenVINO lookup of 5, KV u8"] == {"median": 2, "least": 2, "greatest": 3}
+    assert ratios["Outrider off", "llama.cpp plain"] == {"median": 2, "least": 1.25, "greatest": 2}
+    assert ratios["Outrider control", "Outrider off"] == {"median": 1, "least": 0.9, "greatest": 1.1}
+    assert "Outrider off / OpenVINO plain, KV u8: 1.00 (1.00 to 2.00)" in shown
+    figure = next(each for each in told["figures"] if each["mode"] == "llama.cpp plain")
+    assert figure["tokens_per_s"] == {"median": 80, "least": 50, "greatest": 100}
+    assert (figure["prompt_tokens"], figure["tokens"]) == (40, 80)
+    assert {bar["what"]: bar["met"] for bar in told["bars"]} == {
+        "Outrider on / OpenVINO lookup of 5, KV u8, edit, T=0, 1 at a time": True,
+        "Outrider off / OpenVINO plain, KV u8, edit, T=0, 1 at a time": False,
+    }
+
+
+def test_a_bar_on_a_peer_that_was_not_measured_is_missed_and_what_has_no_bar_gets_none() -> None:
+    alone = {mode: row for mode, row in SPEEDS.items() if mode.startswith("Outrider")}
+    bars = list(report.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
+    assert [(bar.least, bar.met, str(bar).split(": ")[1]) for bar in bars] == [
+        (2.0, False, "not measured (at least 2)"),
+        (1.4, False, "not measured (at least 1.4)"),
     ]
-    bar = judge(found, 1)
-    assert bar.value == 1.25
-    assert bar.met
+    assert [bar.least for bar in report.judge(Matrix(turns_of(CODE, SPEEDS)), real.RIVALS)] == [1.25]
+    assert not list(report.judge(Matrix(turns_of(Case("edit", 0.0, 4), SPEEDS)), real.RIVALS))
+
+
+def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> None:
+    speeds: dict[str, tuple[float, ...]] = {
+        "Outrider strict": (240, 250, 900),
+        "Outrider fast": (100, 100, 100),
+        "Outrider fast, off": (50, 50, 50),
+        "OpenVINO plain, KV u8": (100, 900, 100),
+        "OpenVINO lookup of 4, KV u8": (200, 200, 200),
+    }
+    (bar,) = report.judge(Matrix(turns_of(CODE, speeds)), pocket.RIVALS)
+    assert (bar.value, bar.least, bar.met) == (1.25, 1.2, True)
+
+
+def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> None:
+    seen: list[tuple[str, int, tuple[int, ...]]] = []
+    numbers = iter(range(100))
+
+    def take(name: str) -> ways.Take[int]:
+        def taken(case: Case, asked: object, repeat: int) -> Turn:
+            assert isinstance(asked, list)
+            seen.append((name, repeat, tuple(asked)))
+            return turn_of(case, name, repeat, 1)
+
+        return taken
+
+    plan = Plan([ALONE, EIGHT], lambda case: [next(numbers)], [-1], 3, 60.0)
+    found = ways.measure(plan, {name: take(name) for name in "ab"})
+    assert seen[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
+    order = [(name, asked[0]) for name, _, asked in seen[2:]]
+    assert order == [(name, turn) for turn in range(6) for name in ("ab" if (turn // 2 + turn % 2) % 2 == 0 else "ba")]
+    assert len(found) == 12
+    assert len(ways.measure(plan._replace(minutes=0.0), {"a": take("a")})) == 0
+
+
+def test_when_requests_run_out_what_was_measured_is_kept(capsys) -> None:
+    def supply(case: Case) -> list[int]:
+        if case == EIGHT:
+            raise PromptsError("there are too few")
+        return [1]
+
+    plan = Plan([ALONE, EIGHT], supply, [0], 3, 60.0)
+    found = ways.measure(plan, {"a": lambda case, asked, repeat: turn_of(case, "a", repeat, 1)})
+    assert [each.case for each in found] == [ALONE]
+    assert "Nothing more is measured: there are too few" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not (REAL and GGUF), reason="TEST_MODEL and TEST_GGUF name no real model")
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_real_model_answers_the_same_prompts_in_every_way_of_every_engine(tmp_path) -> None:
+    given = ["--model", str(REAL), "--gguf", str(GGUF), "--peers", "openvino", "llama", "--workloads", "edit"]
+    small = ["--concurrency", "1", "2", "--requests", "2", "--max-tokens", "24", "--repeats", "1", "--guesses", "5"]
+    assert compare.main([*given, *small, "--out", str(tmp_path / "peers.json")]) == 0
+    told = msgspec.json.decode((tmp_path / "peers.json").read_bytes())
+    for streams in (1, 2):
+        figures = [each for each in told["figures"] if each["case"]["concurrency"] == streams]
+        assert len({each["prompt_tokens"] for each in figures}) == 1
+        assert len(figures) == 9
+        assert all(0 < each["tokens"] <= 24 * 2 * streams for each in figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def _sources() -> dict[str, Path]:
     return found
 
 
+@cache
 def _imports(module: str, path: Path) -> set[str]:
     """Dotted names that ``module`` imports anywhere but for type checkers, relative ones made absolute.
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from outrider.loadtest import client
+from outrider.loadtest.chats.supply import Supply
 from outrider.loadtest.load import Closed, Load, Sample, Send
 from outrider.loadtest.prompts import unique
 from outrider.loadtest.report import Pass, Report, machine
@@ -18,7 +19,13 @@ WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. ``modes`` are "on" (the mesh's own choice), "off", or names of drafters joined by "+"."""
+    """What to run.
+
+    Attributes:
+        prompts: to be completed, each with a comment of its own before it.
+        modes: "on" (the mesh's own choice), "off", or names of drafters joined by "+".
+        workload: chat requests of this kind are sent in place of ``prompts``, each of them once.
+    """
 
     url: str
     model: str
@@ -30,6 +37,7 @@ class Plan:
     max_tokens: int = 128
     temperature: float = 0.0
     seed: int = 0
+    workload: str | None = None
 
     def requests_of(self, load: Load) -> int:
         """Requests of a pass: as asked for, or enough that the start and the end of it weigh little."""
@@ -42,31 +50,37 @@ async def run(plan: Plan, progress: Callable[[str], None]) -> Report:
     The modes take turns within a repeat, in the other order in the next one, so that a machine which changes
     its speed during the run does so to all of them alike.
     """
+    supply = Supply(plan.seed, most=plan.max_tokens)
     for mode in plan.modes:
         progress(f"warming up, speculation {mode}")
-        await Closed(2).run(_requests(plan, mode, "warm-up", WARM_UP_TOKENS), 2)
+        await Closed(2).run(_requests(plan, supply, mode, "warm-up", 2, WARM_UP_TOKENS), 2)
     passes: list[Pass] = []
     for repeat in range(plan.repeats):
         for load in plan.loads:
             for mode in plan.modes if repeat % 2 == 0 else reversed(plan.modes):
                 progress(f"repeat {repeat + 1}/{plan.repeats}, {load}, speculation {mode}")
-                passes.append(await _run_pass(plan, load, mode, repeat))
+                passes.append(await _run_pass(plan, supply, load, mode, repeat))
     return Report(machine=machine(), settings=_settings(plan), passes=passes, medians=_medians(plan, passes))
 
 
-async def _run_pass(plan: Plan, load: Load, mode: str, repeat: int) -> Pass:
-    requests = _requests(plan, mode, f"{load} {repeat}", plan.max_tokens)
-    samples = await load.run(requests, plan.requests_of(load))
+async def _run_pass(plan: Plan, supply: Supply, load: Load, mode: str, repeat: int) -> Pass:
+    count = plan.requests_of(load)
+    samples = await load.run(_requests(plan, supply, mode, f"{load} {repeat}", count, plan.max_tokens), count)
     return Pass(str(load), mode, repeat, summarize(samples), _first_error(samples))
 
 
-def _requests(plan: Plan, mode: str, name: str, max_tokens: int) -> Iterator[Send]:
+def _requests(plan: Plan, supply: Supply, mode: str, name: str, count: int, max_tokens: int) -> Iterator[Send]:
+    """At least ``count`` requests, none of which any other pass sends."""
+    if plan.workload is not None:
+        for asked in supply.take(plan.workload, count, plan.temperature):
+            body = asked.body(_speculation(mode)) | {"max_tokens": min(asked.max_tokens, max_tokens)}
+            yield partial(client.complete, plan.url, body, client.CHATS)
+        return
     for number, prompt in enumerate(unique(plan.prompts, f"{plan.seed} {mode} {name}")):
         yield partial(client.complete, plan.url, _body(plan, mode, prompt, number, max_tokens))
 
 
 def _body(plan: Plan, mode: str, prompt: str, number: int, max_tokens: int) -> dict[str, Any]:
-    speculation = {"on": {}, "off": {"speculation": "off"}}
     return {
         "model": plan.model,
         "prompt": prompt,
@@ -74,8 +88,13 @@ def _body(plan: Plan, mode: str, prompt: str, number: int, max_tokens: int) -> d
         "temperature": plan.temperature,
         "seed": plan.seed + number,
         "ignore_eos": True,
-        **speculation.get(mode, {"speculation": {"drafters": mode.split("+")}}),
+        "speculation": _speculation(mode),
     }
+
+
+def _speculation(mode: str) -> Any:
+    """What a request of ``mode`` says about speculation."""
+    return {"on": {}, "off": "off"}.get(mode, {"drafters": mode.split("+")})
 
 
 def _medians(plan: Plan, passes: list[Pass]) -> list[Pass]:
@@ -105,4 +124,5 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "max_tokens": plan.max_tokens,
         "temperature": plan.temperature,
         "seed": plan.seed,
+        "workload": plan.workload,
     }

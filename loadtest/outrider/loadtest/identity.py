@@ -4,8 +4,9 @@ They must not.
 
 `python -m outrider.loadtest.identity` completes held-out prompts at several temperatures, each with a seed, once one at
 a time without speculation and then in every way that could make a difference, and counts the answers whose tokens, text
-or log-probabilities differ. Some clients hang up in mid-stream; what they got is compared as far as it goes. ``--with``
-mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
+or log-probabilities differ. Some clients hang up in mid-stream; what they got is compared as far as it goes.
+``--model`` and ``--draft`` are real models in place of the shipped pair; the shipped target alone has Medusa heads.
+``--with`` mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
 """
 
 from __future__ import annotations
@@ -29,13 +30,8 @@ from outrider.loadtest.local_mesh import LocalMesh
 from outrider.loadtest.mixes import MIXED, Question, questions
 from outrider.loadtest.page_sources import SOURCES, Source
 
-_LOCAL = ["random", "ngram", "suffix", "medusa", "model"]
-"""Drafters of the verifier; a proposer has the last one too."""
-_SPECULATION: dict[str, Any] = {
-    "none": "off",
-    **{name: {"drafters": [name]} for name in _LOCAL},
-    "all": {"drafters": _LOCAL},
-}
+_PLAIN = ["random", "ngram", "suffix"]
+"""Drafters of the verifier that need no model."""
 _SMALL_PAGE = 4
 """Tokens a page where there are too few: answers need several more of them than their prompts."""
 _PREEMPTIONS = "outrider_verifier_preemptions_total"
@@ -90,6 +86,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.identity", description=__doc__)
+    local_mesh.add_models(parser)
     parser.add_argument("--generations", type=int, default=10_000, help="answers to compare, over all passes")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=20)
@@ -108,10 +105,23 @@ def _options() -> argparse.Namespace:
     return options
 
 
+def _drafters(options: argparse.Namespace) -> list[str]:
+    """Drafters of the verifier; a proposer has ``model`` too."""
+    if options.model is None:
+        return [*_PLAIN, "medusa", "model"]
+    return [*_PLAIN, "model"] if options.draft else _PLAIN
+
+
+def _speculation(options: argparse.Namespace) -> dict[str, Any]:
+    """What requests ask for, by what a pass is called."""
+    drafters = _drafters(options)
+    return {"none": "off", **{name: {"drafters": [name]} for name in drafters}, "all": {"drafters": drafters}}
+
+
 def _size(options: argparse.Namespace, concurrency: int) -> int:
     """Answers of a pass: more where more are made at a time, since those take no longer."""
     weights = [each**0.5 for each in options.concurrency]
-    share = concurrency**0.5 / (sum(weights) * 2 * len(_SPECULATION))
+    share = concurrency**0.5 / (sum(weights) * 2 * len(_speculation(options)))
     return int(-(-options.generations * share // 1))
 
 
@@ -123,13 +133,18 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None,
     settings = {
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
-        "verifier.drafters": json.dumps(_LOCAL),
+        "verifier.drafters": json.dumps(_drafters(options)),
         "verifier.asking": "always",
     }
+    models = {"model": options.model, "draft": options.draft}
+    if options.draft is not None:
+        settings["verifier.options.model.model"] = str(options.draft)
+    elif options.model is not None:
+        models["proposers"] = 0
     scarce = {"verifier.pages": str(pages), "verifier.page_size": str(_SMALL_PAGE)} if pages else {}
     if source is not None:
-        return local_mesh.running(settings | dict(source.settings), verifiers, **source.processes)
-    return local_mesh.running(settings | scarce, verifiers)
+        return local_mesh.running(settings | dict(source.settings), verifiers, **source.processes, **models)
+    return local_mesh.running(settings | scarce, verifiers, **models)
 
 
 def _elsewhere(
@@ -148,7 +163,7 @@ def _passes(
 ) -> list[Outcome]:
     return [
         _pass(options, mesh, asked, wanted, name, concurrency, verifiers)
-        for name in _SPECULATION
+        for name in _speculation(options)
         for concurrency in options.concurrency
     ]
 
@@ -166,7 +181,7 @@ def _pass(
 ) -> Outcome:
     began = time.monotonic()
     chosen = asked[: _size(options, concurrency)]
-    got = uvloop.run(_ask(mesh.url, chosen, _SPECULATION[name], concurrency, options.hang_up))
+    got = uvloop.run(_ask(mesh.url, chosen, _speculation(options)[name], concurrency, options.hang_up))
     outcome = Outcome(
         drafters=name,
         concurrency=concurrency,

@@ -67,7 +67,6 @@ def mixed(index: int, names: Sequence[str]) -> dict[str, Any]:
 
 def _body(prompt: str, seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:
     return {
-        "model": "pocket",
         "prompt": prompt,
         "max_tokens": max_tokens,
         "temperature": temperature,

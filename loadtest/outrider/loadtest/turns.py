@@ -101,3 +101,9 @@ def _sends(
             "speculation": speculation,
         }
         yield partial(client.complete, url, body)
+
+
+def rotated(names: list[str], turn: int) -> list[str]:
+    """``names`` from another one on each turn."""
+    first = turn % len(names)
+    return names[first:] + names[:first]

@@ -22,7 +22,7 @@ from outrider.loadtest.chats.meshes import MODES
 from outrider.loadtest.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, Supply
 from outrider.loadtest.chats.turns import ChatTurn
 from outrider.loadtest.prompts import PromptsError
-from outrider.loadtest.turns import Case
+from outrider.loadtest.turns import Case, rotated
 
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
@@ -81,7 +81,7 @@ def _measure(options: argparse.Namespace, urls: dict[str, str]) -> tuple[list[Ch
     supply = Supply(options.seed, tuple(options.context), options.max_tokens)
     found, asked = list[ChatTurn](), Requests()
     _warm_up(urls, supply)
-    for repeat, case in itertools.product(range(options.repeats), _cases(options)):
+    for repeat, (number, case) in itertools.product(range(options.repeats), enumerate(_cases(options))):
         if time.monotonic() >= until:
             break
         try:
@@ -89,7 +89,7 @@ def _measure(options: argparse.Namespace, urls: dict[str, str]) -> tuple[list[Ch
         except PromptsError as error:
             print(f"Nothing more is measured: {error}")
             break
-        for mode in _rotated(options.modes, len(asked)):
+        for mode in rotated(options.modes, repeat + number):
             found.append(turns.take(urls[mode], mode, MODES[mode].speculation, case, some, repeat))
     return found, asked
 
@@ -112,8 +112,3 @@ def _requests(options: argparse.Namespace, case: Case) -> int:
     """Requests of a turn; of mixed ones as many of each kind as of the others."""
     count: int = max(options.requests, 2 * case.concurrency if case.concurrency > 1 else 1)
     return -(-count // len(KINDS)) * len(KINDS) if case.workload == MIXED else count
-
-
-def _rotated(modes: list[str], turn: int) -> list[str]:
-    first = turn % len(modes)
-    return modes[first:] + modes[:first]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -38,7 +39,8 @@ class ChatTurn(Turn, frozen=True):
 
     def __str__(self) -> str:
         """One line."""
-        return f"{super().__str__()}, {self.summary.tokens_a_step:.2f} tokens a step"
+        steps = self.summary.tokens_a_step
+        return super().__str__() + ("" if math.isnan(steps) else f", {steps:.2f} tokens a step")
 
 
 def total(turns: Iterable[ChatTurn]) -> dict[str, Steps]:

@@ -1,0 +1,1 @@
+"""Outrider beside other engines on the same requests."""

@@ -1,0 +1,92 @@
+"""Outrider beside OpenVINO GenAI and llama.cpp, in turns, in one run: `python -m outrider.loadtest.peers`.
+
+With ``--model DIR`` every way of running every engine answers the same chats, greedily and in turn. Answers end where
+the model ends them, and a speed counts the tokens that there are. Without ``--model`` the shipped target goes on with
+held-out code, beside OpenVINO GenAI alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+
+from outrider.loadtest import local_mesh
+from outrider.loadtest.peers import pocket, real, report
+from outrider.loadtest.peers.ways import measure
+
+PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON."""
+    options = read(arguments)
+    subject = _subject(options)
+    with ExitStack() as stack:
+        engines = subject.start(options, stack)
+        for reason in engines.missing:
+            print(f"Left out: {reason}.", flush=True)
+        found = measure(subject.plan(options), engines.ways)
+    settings = {key: value.name if isinstance(value, Path) else value for key, value in vars(options).items()}
+    report.publish(found, subject.RIVALS, options.out, settings=settings, **engines.told())
+    return 0
+
+
+def read(arguments: list[str] | None) -> argparse.Namespace:
+    """The options; what is wrong with them ends the program with one sentence."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if wrong := next(_faults(options), ""):
+        parser.error(wrong)
+    for key, value in _subject(options).DEFAULTS.items():
+        if getattr(options, key) is None:
+            setattr(options, key, value)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "outrider"
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.peers", description=__doc__)
+    local_mesh.add_models(parser)
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help="the model for llama.cpp, which is left out without")
+    parser.add_argument("--draft-gguf", type=Path, metavar="FILE", help="the draft model for llama.cpp")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; one that cannot be had is an error")
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS)
+    parser.add_argument("--concurrency", nargs="+", type=int, help="requests at a time")
+    parser.add_argument("--requests", type=int, default=6, help="a turn; at least two for each that runs at a time")
+    parser.add_argument("--max-tokens", type=int, help="tokens of an answer at most; each kind has a bound of its own")
+    parser.add_argument("--guesses", nargs="+", type=int, help="of OpenVINO's prompt lookup; each is a way of its own")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of each case")
+    parser.add_argument("--minutes", type=float, default=60.0, help="what is not measured by then is left out")
+    parser.add_argument("--seed", type=int, default=0, help="of the requests")
+    parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
+    parser.add_argument("--cache", type=Path, default=cache, help="where peers are installed if they are not there")
+    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    return parser
+
+
+def _faults(options: argparse.Namespace) -> Iterator[str]:
+    for flag, folder in (("--model", options.model), ("--draft", options.draft)):
+        if folder and not (folder / "config.json").is_file():
+            yield f"{flag} {folder} is no directory of a Hugging Face model: it holds no config.json"
+    for flag, file in (("--gguf", options.gguf), ("--draft-gguf", options.draft_gguf)):
+        if file and not file.is_file():
+            yield f"{flag} {file} is no file"
+    if not options.model and (options.draft or options.gguf or options.draft_gguf):
+        yield "--draft, --gguf and --draft-gguf need --model DIR"
+    if options.draft_gguf and not options.gguf:
+        yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
+    if "llama" in (options.peers or ()) and not options.gguf:
+        yield "--peers llama needs --gguf FILE, the model for llama.cpp"
+    if wrong := [each for each in options.set if "=" not in each]:
+        yield f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE"
+    numbers = (options.repeats, options.requests, *(options.concurrency or ()), *(options.guesses or ()))
+    if min(numbers) < 1 or (options.max_tokens or 2) < 2:
+        yield "numbers must be at least 1, --max-tokens at least 2"
+
+
+def _subject(options: argparse.Namespace) -> ModuleType:
+    return real if options.model else pocket

@@ -1,0 +1,57 @@
+"""Virtual environments of peers: each is made once, and kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+MADE = "outrider-made"
+"""A file that stands in an environment that is complete; it names what was installed."""
+
+
+class PeerMissing(Exception):
+    """A peer cannot be had; the message says why."""
+
+
+def make(
+    environment: Path, packages: Sequence[str], unwanted: Sequence[str] = (), build: Mapping[str, str] | None = None
+) -> Path:
+    """The Python of an environment with ``packages``, which is made unless it is there with just these.
+
+    Args:
+        environment: its directory.
+        packages: what pip installs, ``name==version``.
+        unwanted: packages that come along and are taken away.
+        build: environment variables for packages that are compiled.
+
+    Raises:
+        PeerMissing: pip failed.
+    """
+    python, made, wanted = environment / "bin" / "python", environment / MADE, "\n".join(packages)
+    if made.is_file() and made.read_text() == wanted:
+        return python
+    print(f"Making {environment} with {', '.join(packages)}: this takes minutes", file=sys.stderr)
+    venv.create(environment, with_pip=True)
+    _run([python, "-m", "pip", "install", "--quiet", *packages], build)
+    if unwanted:
+        _run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *unwanted])
+    made.write_text(wanted)
+    return python
+
+
+def versions(environment: Path, *names: str) -> list[str]:
+    """Packages of an environment whose names begin with one of ``names``, ``name==version``."""
+    command: list[str | Path] = [environment / "bin" / "python", "-m", "pip", "freeze"]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [line for line in listing.stdout.splitlines() if line.startswith(names)]
+
+
+def _run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+    try:
+        subprocess.run(command, check=True, stdout=sys.stderr, env={**os.environ, **(environment or {})})
+    except subprocess.CalledProcessError as error:
+        raise PeerMissing(f"pip ended with {error.returncode}: see above for what it said") from error

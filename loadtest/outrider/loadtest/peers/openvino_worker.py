@@ -1,0 +1,116 @@
+"""OpenVINO GenAI as a process that answers lines of JSON; it is run by path, in a virtual environment of its own.
+
+Takes the exported model's directory, and a draft model's where there is one. A line of standard input is
+``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: all prompts are answered greedily,
+``streams`` at a time, each with at most its own ``max_tokens``. The answer is ``{"seconds", "tokens",
+"prompt_tokens"}``: the tokens of each answer, and how many each prompt has.
+
+``mode`` is ``plain``, ``lookup`` (prompt lookup) or ``draft``; ``kv`` is the precision of the KV cache. Prompts of a
+``chat`` go through the model's template, and answers end where the model ends them; others are completed, and all have
+``max_tokens`` tokens. Each mode and precision has a `ContinuousBatchingPipeline`, kept as long as memory suffices.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import openvino_genai as genai
+
+NGRAM, CACHE_GB = 3, 1
+AT_ONCE = 64
+_PIPELINES: dict[tuple[str, str], Any] = {}
+
+
+def pipeline(asked: dict[str, Any], models: list[str]) -> Any:
+    """The pipeline of a mode and a precision; where memory is short, it takes the place of the oldest ones."""
+    key = asked["mode"], asked["kv"]
+    if key not in _PIPELINES:
+        needed = 2 * sum(each.stat().st_size for model in models for each in Path(model).glob("*.bin"))
+        while _PIPELINES and available() < needed:
+            del _PIPELINES[next(iter(_PIPELINES))]
+            gc.collect()
+        _PIPELINES[key] = make(*key, models)
+        _PIPELINES[key].generate(["Warm-up"], [config(asked, _PIPELINES[key], 8)])
+    return _PIPELINES[key]
+
+
+def available() -> int:
+    """Bytes of memory that are free, or can be made so."""
+    return next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
+
+
+def make(mode: str, kv: str, models: list[str]) -> Any:
+    """A pipeline that remembers no prefixes."""
+    scheduler = genai.SchedulerConfig()
+    scheduler.cache_size, scheduler.max_num_seqs, scheduler.enable_prefix_caching = CACHE_GB, AT_ONCE, False
+    options: dict[str, Any] = {"KV_CACHE_PRECISION": kv}
+    if mode == "lookup":
+        options["prompt_lookup"] = True
+    if mode == "draft":
+        options["draft_model"] = genai.draft_model(models[1], "CPU", KV_CACHE_PRECISION=kv)
+    return genai.ContinuousBatchingPipeline(models[0], scheduler, "CPU", options)
+
+
+def config(asked: dict[str, Any], engine: Any, max_tokens: int) -> Any:
+    """Greedy; the ends of answers are the model's own."""
+    made = engine.get_config()
+    made.max_new_tokens, made.ignore_eos, made.do_sample = max_tokens, not asked["chat"], False
+    if asked["mode"] != "plain":
+        made.num_assistant_tokens = asked["guesses"]
+    if asked["mode"] == "lookup":
+        made.max_ngram_size = NGRAM
+    return made
+
+
+def encode(asked: dict[str, Any], tokenizer: Any) -> list[Any]:
+    """The tokens of each prompt."""
+    if not asked["chat"]:
+        return [tokenizer.encode(prompt).input_ids for prompt in asked["prompts"]]
+    chats = ([{"role": "user", "content": prompt}] for prompt in asked["prompts"])
+    texts = (tokenizer.apply_chat_template(chat, add_generation_prompt=True) for chat in chats)
+    return [tokenizer.encode(text, add_special_tokens=False).input_ids for text in texts]
+
+
+def answer(asked: dict[str, Any], engine: Any) -> dict[str, Any]:
+    """Answers all prompts; the time of the templates counts as everyone's does."""
+    began = time.perf_counter()
+    prompts = encode(asked, engine.get_tokenizer())
+    configs = [config(asked, engine, most) for most in asked["max_tokens"]]
+    if asked["streams"] == 1:
+        tokens = [
+            engine.generate([ids], [how])[0].m_generation_ids[0] for ids, how in zip(prompts, configs, strict=True)
+        ]
+    else:
+        tokens = together(engine, prompts, configs, asked["streams"])
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "tokens": tokens, "prompt_tokens": [ids.shape[1] for ids in prompts]}
+
+
+def together(engine: Any, prompts: list[Any], configs: list[Any], streams: int) -> list[list[int]]:
+    """The tokens of each answer; the next request is sent when one is answered."""
+    handles: list[Any] = []
+    while len(handles) < len(prompts) or engine.has_non_finished_requests():
+        running = sum(each.get_status() == genai.GenerationStatus.RUNNING for each in handles)
+        for number in range(len(handles), min(len(prompts), len(handles) + streams - running)):
+            handles.append(engine.add_request(number, prompts[number], configs[number]))
+        engine.step()
+    return [list(each.read_all()[0].generated_ids) for each in handles]
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        print(json.dumps(answer(asked, pipeline(asked, sys.argv[1:]))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

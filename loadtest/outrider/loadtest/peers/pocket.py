@@ -1,0 +1,78 @@
+"""The shipped target in Outrider and in OpenVINO GenAI, going on with held-out code."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from importlib import resources
+from typing import Any
+
+import uvloop
+from outrider.loadtest import local_mesh, turns
+from outrider.loadtest.peers import openvino, openvino_process
+from outrider.loadtest.peers.openvino_process import How, Peer
+from outrider.loadtest.peers.report import Rivals
+from outrider.loadtest.peers.ways import OPENVINO, OUTRIDER, Engines, Plan, mode
+from outrider.loadtest.prompts import unique
+from outrider.loadtest.turns import Case, Turn
+from outrider.loadtest.workloads import Supply
+
+DEFAULTS: dict[str, Any] = {"workloads": ["code"], "concurrency": [1, 8], "guesses": [4], "max_tokens": 128}
+RIVALS = (Rivals(OUTRIDER, OPENVINO, {(None, 1): 1.2, (None, 8): 1.2}),)
+"""Outrider's best should be so many times the peer's best."""
+_OURS: dict[str, tuple[str, Any]] = {"strict": ("strict", {}), "fast": ("fast", {}), "fast, off": ("fast", "off")}
+"""Outrider's ways: determinism and ``speculation``."""
+_WARM_UP, _PIECES_APART = 4, 53
+
+
+def start(options: argparse.Namespace, stack: ExitStack) -> Engines[str]:
+    """Starts both engines."""
+    engines: Engines[str] = Engines()
+    target = stack.enter_context(
+        resources.as_file(resources.files("outrider.models") / "pocket" / "weights" / "target")
+    )
+    peer = stack.enter_context(openvino_process.running(options.cache / "openvino", [target]))
+    engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
+    engines.formats["pocket"] = openvino_process.weight_format(target)
+    given = dict(each.split("=", 1) for each in options.set)
+    urls = {
+        name: stack.enter_context(local_mesh.running(given | {"verifier.determinism": name}, proposers=0)).url
+        for name in ("strict", "fast")
+    }
+    for way, (name, speculation) in _OURS.items():
+        ours = partial(_ours, urls[name], mode(OUTRIDER, way), speculation, options.max_tokens)
+        engines.ways[mode(OUTRIDER, way)] = ours
+    hows = openvino.ways(options.guesses, ("u8",), chat=False)
+    for name, how in hows.items():
+        engines.ways[name] = partial(_theirs, peer, name, how, options.max_tokens)
+    return engines
+
+
+def plan(options: argparse.Namespace) -> Plan[str]:
+    """Every workload at every concurrency; prompts begin elsewhere in each repeat."""
+    cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
+    supplies = itertools.chain.from_iterable(
+        itertools.repeat(Supply((repeat + 1) * _PIECES_APART), len(cases)) for repeat in range(options.repeats)
+    )
+
+    def prompts(case: Case) -> list[str]:
+        return next(supplies).take(case.workload, max(options.requests, 2 * case.concurrency))
+
+    return Plan(cases, prompts, Supply().take("code", _WARM_UP), options.repeats, options.minutes)
+
+
+def _ours(url: str, name: str, speculation: Any, most: int, case: Case, prompts: Sequence[str], repeat: int) -> Turn:
+    turn = uvloop.run(turns.take(url, name, speculation, case, prompts, most, repeat))
+    print(turn, flush=True)
+    return turn
+
+
+def _theirs(peer: Peer, name: str, how: How, most: int, case: Case, prompts: Sequence[str], repeat: int) -> Turn:
+    headed = [next(unique([prompt], f"{name} {repeat} {number}")) for number, prompt in enumerate(prompts)]
+    spoken = peer.answer(how, case.concurrency, headed, [most] * len(headed))
+    if any(len(tokens) != most for tokens in spoken.tokens):
+        raise SystemExit(f"OpenVINO's answers have {sorted(map(len, spoken.tokens))} tokens, not {most}")
+    return openvino.turn(name, case, repeat, spoken)

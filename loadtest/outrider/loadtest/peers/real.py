@@ -1,0 +1,94 @@
+"""A real model in Outrider as `outrider up` ships it, in llama.cpp and in OpenVINO GenAI, all asked the same chats."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+from outrider.loadtest.chats import meshes, turns
+from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.supply import Supply
+from outrider.loadtest.peers import environments, llama, openvino, openvino_process
+from outrider.loadtest.peers.environments import PeerMissing
+from outrider.loadtest.peers.report import Rivals
+from outrider.loadtest.peers.ways import LLAMA, OPENVINO, OUTRIDER, Engines, Plan, mode
+from outrider.loadtest.turns import Case
+
+DEFAULTS: dict[str, Any] = {"workloads": ["edit", "code"], "concurrency": [1, 4, 8], "guesses": [5, 8]}
+RIVALS = (
+    Rivals(f"{OUTRIDER} on", OPENVINO, {("edit", 1): 2.0, ("edit", 8): 2.0}),
+    Rivals(f"{OUTRIDER} off", f"{OPENVINO} plain", {(None, 1): 1.25, (None, 8): 1.4}),
+    Rivals(f"{OUTRIDER} on", LLAMA),
+    Rivals(f"{OUTRIDER} off", f"{LLAMA} plain"),
+    Rivals(f"{OUTRIDER} on", f"{OUTRIDER} off"),
+    Rivals(f"{OUTRIDER} control", f"{OUTRIDER} off"),
+)
+"""What is compared with what, and how many times as fast it should be."""
+_WARM_UP, _WARM_UP_TOKENS = 4, 32
+
+
+def start(options: argparse.Namespace, stack: ExitStack) -> Engines[Asked]:
+    """Starts all engines.
+
+    Raises:
+        SystemExit: a peer that was asked for cannot be had.
+    """
+    engines: Engines[Asked] = Engines()
+    for way in ("off", "control", "on"):
+        url = stack.enter_context(meshes.running(options, way)).url
+        engines.ways[mode(OUTRIDER, way)] = partial(turns.take, url, mode(OUTRIDER, way), meshes.MODES[way].speculation)
+    for peer, began in (("llama", _llama), ("openvino", _openvino)):
+        if peer not in (options.peers or (peer,)):
+            engines.missing.append(f"{peer}, which --peers does not name")
+            continue
+        try:
+            began(options, stack, engines)
+        except PeerMissing as error:
+            if options.peers:
+                raise SystemExit(f"{peer}: {error}") from error
+            engines.missing.append(f"{peer}: {error}")
+    return engines
+
+
+def plan(options: argparse.Namespace) -> Plan[Asked]:
+    """Every workload at every concurrency, greedily."""
+    supply = Supply(options.seed, most=options.max_tokens)
+    cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
+    warm = [structs.replace(each, max_tokens=_WARM_UP_TOKENS) for each in supply.take("chat", _WARM_UP, 0.0)]
+
+    def requests(case: Case) -> list[Asked]:
+        count = max(options.requests, 2 * case.concurrency if case.concurrency > 1 else 1)
+        return supply.take(case.workload, count, case.temperature)
+
+    return Plan(cases, requests, warm, options.repeats, options.minutes)
+
+
+def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked]) -> None:
+    if not options.gguf:
+        raise PeerMissing("--gguf names no file for it")
+    program = llama.server(options.cache / "llama")
+    engines.versions.extend(environments.versions(options.cache / "llama", "llama"))
+    if not options.draft_gguf:
+        engines.missing.append(f"{LLAMA} with a draft model: --draft-gguf names no file")
+    for way, flags in llama.ways(options.draft_gguf).items():
+        url = stack.enter_context(llama.running(program, options.gguf, flags, max(2, *options.concurrency)))
+        engines.ways[mode(LLAMA, way)] = partial(turns.take, url, mode(LLAMA, way), "off")
+
+
+def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked]) -> None:
+    models = [each for each in (options.model, options.draft) if each]
+    peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
+    engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
+    engines.formats.update({each.name: openvino_process.weight_format(each) for each in models})
+    if not options.draft:
+        engines.missing.append(f"{OPENVINO} with a draft model: --draft names no directory")
+    caches = openvino.precisions(Path("/proc/cpuinfo").read_text())
+    if "bf16" not in caches:
+        engines.missing.append(f"{OPENVINO} with a KV cache in bf16: on this processor it computes in f32")
+    hows = openvino.ways(options.guesses, caches, draft=bool(options.draft))
+    engines.ways.update({name: partial(openvino.chat, peer, name, how) for name, how in hows.items()})
