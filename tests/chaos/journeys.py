@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import httpx
 
-_LOOK_S = 0.02
+_LOOK_S, _HEADS = 0.02, 4
 
 
 @dataclass
 class Journey:
-    """One stream. Times are of `time.monotonic`. ``refused`` has each POST that was not taken: when, and the status."""
+    """One stream. Times are of `time.monotonic`.
+
+    ``refused`` has each POST that was not taken: when, and the status. ``heads`` has the last heads of answers.
+    """
 
     number: int
     began: float
@@ -27,11 +31,16 @@ class Journey:
     has_asked: bool = False
     returns: int = 0
     refused: list[tuple[float, float, int]] = field(default_factory=list)
+    heads: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_HEADS))
 
     def moved(self, request: str) -> None:
         """Something of the stream was read."""
         self.progress, self.request = time.monotonic(), request
         self.journeys.progressed.set()
+
+    def heard(self, now: float) -> str:
+        """The last heads of answers, and how long before ``now`` each came."""
+        return "".join(f", {what} {now - at:.1f} s before" for at, what in self.heads)
 
     async def asks(self, request: httpx.Request) -> None:
         """For httpx: a request is sent; each but the first asks again for what broke off, or was refused."""
@@ -46,6 +55,8 @@ class Journey:
     async def hears(self, response: httpx.Response) -> None:
         """For httpx: the head of an answer is there."""
         request = response.request
+        where = f"{request.url.host}:{request.url.port}"
+        self.heads.append((time.monotonic(), f"{request.method} {where} {response.status_code}"))
         if request.method == "POST" and response.status_code != 200:
             self.refused.append((request.extensions["sent"], time.monotonic(), response.status_code))
 
@@ -98,7 +109,7 @@ class Journeys:
         last = self._outages[-1][1] if self._outages else 0.0
         for journey, task in self._reading.values():
             if not journey.outcome and now - max(journey.progress, last) > self._hung_s:
-                journey.outcome, journey.why = "hung", f"nothing for {now - journey.progress:.0f} s"
+                journey.outcome, journey.why = "hung", f"nothing for {now - journey.progress:.0f} s{journey.heard(now)}"
                 task.cancel()
 
     def served(self, began: float, ended: float) -> bool:

@@ -236,7 +236,8 @@ async def test_an_answer_that_is_late_ends_for_whoever_reads_it(streaming: Stack
         request = await reader.begin(**endless)
         await asyncio.wait_for(reader.ended.wait(), 60)
     last = reader.frames[-1]
-    assert (last.finish, last.error) == (Finish.TIMEOUT, "the answer did not end in time")
+    assert last.finish is Finish.TIMEOUT
+    assert last.error in ("the answer did not end in time", "the answer did not end within timeout_ms")
     assert reader.tokens
     async with _reader(streaming.broker.url) as late:
         await late.resume(request, 0)
