@@ -140,6 +140,7 @@ def test_a_model_changes_its_threads_between_steps_and_not_its_bits(
 ) -> None:
     monkeypatch.setattr(decoder, "SHARED", 0)
     model, ids = load("bfloat16", 1), tokens(_LENGTH)
+    gc.collect()
     crew, alone = Crew(model), _turns().keys()
     expected = whole(model, ids)
     assert (crew.threads, _turns().keys()) == (1, alone)
