@@ -39,7 +39,7 @@ static void pack_blocks(W* to, const W* from, long n, long k) {
 }
 
 #if defined(__AVX512F__)
-template <int ROWS, bool FETCH, class W>
+template <int ROWS, class W>
 static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
   f32x16 sum[ROWS][4] = {};
   for (long i = 0; i < k; i++, w += BLOCK) {
@@ -74,7 +74,7 @@ static inline void strip_rows(const float* x, long ldx, const W* w, long k, floa
     for (int i = 0; i < 2 * STRIPS; i++) store(out + r * ldo + i * 8, sum[r][i]);
 }
 
-template <int ROWS, bool FETCH, class W>
+template <int ROWS, class W>
 static inline void block_rows(const float* x, long ldx, const W* w, long k, float* out, long ldo) {
   constexpr int STRIPS = ROWS > 2 ? 1 : ROWS > 1 ? 2 : 4;
   for (long at = 0; at < BLOCK; at += STRIPS * STRIP)
@@ -83,13 +83,12 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 #endif
 
 #if defined(__AVX512BF16__)
-// Of bfloat16 rows by weights packed in pairs of input features. The next block's are fetched beside.
-template <int ROWS, bool FETCH>
-static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo) {
+// Of bfloat16 rows by weights packed in pairs of input features. For each pair, so many LINES are fetched from `ahead`.
+template <int ROWS, int LINES>
+static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo, const char* ahead) {
   f32x16 sum[ROWS][4] = {};
-  for (long i = 0; i < k; i += 2, w += 2 * BLOCK) {
-    for (int line = 0; FETCH && line < 4; line++)
-      _mm_prefetch((const char*)(w + k * BLOCK) + line * 64, _MM_HINT_T1);
+  for (long i = 0; i < k; i += 2, w += 2 * BLOCK, ahead += 64 * LINES) {
+    for (int line = 0; line < LINES; line++) _mm_prefetch(ahead + line * 64, _MM_HINT_T1);
     u32x16 w0 = pairs(w), w1 = pairs(w + 32), w2 = pairs(w + 64), w3 = pairs(w + 96);
     for (int r = 0; r < ROWS; r++) {
       u32x16 a = splat_pair(x + r * ldx + i);
@@ -104,15 +103,17 @@ static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, fl
 }
 #endif
 
-// work(count), the count a constant; nothing for none.
+// work(count), the count a constant of 0 to MOST_ROWS.
 template <class Work>
 static inline void with_count(long count, const Work& work) {
   switch (count) {
+    case 0: return work(std::integral_constant<int, 0>());
     case 1: return work(std::integral_constant<int, 1>());
     case 2: return work(std::integral_constant<int, 2>());
     case 3: return work(std::integral_constant<int, 3>());
     case 4: return work(std::integral_constant<int, 4>());
     case 5: return work(std::integral_constant<int, 5>());
+    case 6: return work(std::integral_constant<int, 6>());
   }
 }
 
@@ -120,19 +121,35 @@ static inline void with_count(long count, const Work& work) {
 template <class X, class W>
 static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
                           long first, long last) {
+  for (long block = first; block < last; block++)
+    for (long r = 0; r < rows; r += MOST_ROWS)
+      with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
+        block_rows<count>(x + r * ldx, ldx, weight + block * k * BLOCK, k, out + r * ldo + block * BLOCK, ldo);
+      });
+}
+
+#if defined(__AVX512BF16__)
+// The same of bfloat16. All groups of rows fetch of the next block, four lines of it for each pair of features between
+// them, so that memory is read all the time.
+static void linear_blocks(const bf16* x, long ldx, long rows, const bf16* weight, long k, float* out, long ldo,
+                          long first, long last) {
   for (long block = first; block < last; block++) {
-    const W* w = weight + block * k * BLOCK;
-    float* to = out + block * BLOCK;
-    long r = 0;
-    if (rows >= MOST_ROWS) {
-      block_rows<MOST_ROWS, true>(x, ldx, w, k, to, ldo);
-      r = MOST_ROWS;
+    const bf16* w = weight + block * k * BLOCK;
+    const char* next = (const char*)(w + k * BLOCK);
+    int left = 4;
+    for (long r = 0; r < rows; r += MOST_ROWS) {
+      const long groups = (rows - r + MOST_ROWS - 1) / MOST_ROWS, lines = (left + groups - 1) / groups;
+      with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
+        with_count(lines, [&](auto fetched) {
+          block_rows<count, fetched>(x + r * ldx, ldx, w, k, out + r * ldo + block * BLOCK, ldo, next);
+        });
+      });
+      left -= lines;
+      next += lines * k * 32;
     }
-    for (; r + MOST_ROWS <= rows; r += MOST_ROWS)
-      block_rows<MOST_ROWS, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo);
-    with_count(rows - r, [&](auto count) { block_rows<count, false>(x + r * ldx, ldx, w, k, to + r * ldo, ldo); });
   }
 }
+#endif
 
 #if defined(__AMX_BF16__)
 constexpr long TILE = 512;  // elements of a tile of weights: 16 output by 32 input features
