@@ -135,9 +135,9 @@ class RemoteDrafting:
             self._working(works)
 
     def _hush(self, quiet: frozenset[str]) -> None:
-        """Has sessions of drafters rest that are not to guess, and go on where drafters are to guess again.
+        """Pauses the sessions of ``quiet`` drafters, and resumes those of drafters that guess again.
 
-        A session that rests keeps the prompt's keys and values, which would take long to compute again.
+        A paused session keeps the prompt's keys and values, which would take long to compute again.
         """
         if quiet == self._quiet:
             return

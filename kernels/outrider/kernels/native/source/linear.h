@@ -83,7 +83,7 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 #endif
 
 #if defined(__AVX512BF16__)
-// Of bfloat16 rows by weights packed in pairs of input features. For each pair, so many LINES are fetched from `ahead`.
+// Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES from `ahead`.
 template <int ROWS, int LINES>
 static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo, const char* ahead) {
   f32x16 sum[ROWS][4] = {};
@@ -103,11 +103,10 @@ static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, fl
 }
 #endif
 
-// work(count), the count a constant of 0 to MOST_ROWS.
+// work(count), the count a constant of 1 to MOST_ROWS.
 template <class Work>
 static inline void with_count(long count, const Work& work) {
   switch (count) {
-    case 0: return work(std::integral_constant<int, 0>());
     case 1: return work(std::integral_constant<int, 1>());
     case 2: return work(std::integral_constant<int, 2>());
     case 3: return work(std::integral_constant<int, 3>());
@@ -129,24 +128,33 @@ static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long
 }
 
 #if defined(__AVX512BF16__)
-// The same of bfloat16. All groups of rows fetch of the next block, four lines of it for each pair of features between
-// them, so that memory is read all the time.
+// work(lines), the lines a constant: as many as the first of so many groups fetches where `left` are left for all.
+template <class Work>
+static inline void with_lines(int left, long groups, const Work& work) {
+  switch ((left + groups - 1) / groups) {
+    case 4: return work(std::integral_constant<int, 4>());
+    case 2: return work(std::integral_constant<int, 2>());
+    case 1: return work(std::integral_constant<int, 1>());
+    case 0: return work(std::integral_constant<int, 0>());
+  }
+}
+
+// The same for bfloat16. Each pair of features has four lines of weights. The groups of rows share the fetching of the
+// next block's lines, so that memory is read during all products.
 static void linear_blocks(const bf16* x, long ldx, long rows, const bf16* weight, long k, float* out, long ldo,
                           long first, long last) {
   for (long block = first; block < last; block++) {
     const bf16* w = weight + block * k * BLOCK;
     const char* next = (const char*)(w + k * BLOCK);
     int left = 4;
-    for (long r = 0; r < rows; r += MOST_ROWS) {
-      const long groups = (rows - r + MOST_ROWS - 1) / MOST_ROWS, lines = (left + groups - 1) / groups;
-      with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
-        with_count(lines, [&](auto fetched) {
-          block_rows<count, fetched>(x + r * ldx, ldx, w, k, out + r * ldo + block * BLOCK, ldo, next);
+    for (long r = 0; r < rows; r += MOST_ROWS)
+      with_lines(left, (rows - r + MOST_ROWS - 1) / MOST_ROWS, [&](auto lines) {
+        with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
+          block_rows<count, lines>(x + r * ldx, ldx, w, k, out + r * ldo + block * BLOCK, ldo, next);
         });
+        left -= lines;
+        next += lines * k * 32;
       });
-      left -= lines;
-      next += lines * k * 32;
-    }
   }
 }
 #endif

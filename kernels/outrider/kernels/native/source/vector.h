@@ -1,5 +1,5 @@
 // Sixteen floats at a time, in the vector extensions that gcc and clang share: what the hardware lacks in width is
-// split by the compiler. gcc splits choices and shuffles into single lanes, so those that are hot are split into halves here.
+// split by the compiler. gcc splits choices and shuffles into single lanes, so the hot ones are split into halves here.
 // Every function gives a lane the same bits whatever stands in the others.
 #pragma once
 #include <cmath>
