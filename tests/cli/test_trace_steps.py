@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pytest
 from outrider.loadtest.steps import trace
-from outrider.mesh.telemetry.timeline import read_events
+from outrider.mesh.telemetry.timeline import Taken, read_events
+
+from tests.gateway.stack import stack
+from tests.latch import FEW
+from tests.waiting import eventually
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
 TOKENS = 800
@@ -33,8 +38,30 @@ def test_a_request_to_a_mesh_of_its_own_is_drawn_with_what_its_proposer_did(tmp_
     assert sum(step.own.decided for step in found.steps) == TOKENS
     assert len(re.findall(r"^ *\d+ +\d+ ", done.stdout, re.MULTILINE)) == len(found.steps)
     assert any(each.tree is not None for each in found.passes)
-    assert {flight.what for flight in found.flights} == {"opens", "commits", "trees"}
+    assert {"opens", "commits"} <= {flight.what for flight in found.flights}
     assert all(flight.span.began <= flight.span.ended for flight in found.flights)
+
+
+async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers(
+    directory: Path, tmp_path: Path
+) -> None:
+    picture, events = tmp_path / "steps.svg", tmp_path / "timeline.jsonl"
+    with stack(directory, tmp_path) as mesh:
+        mesh.add("gateway", port=mesh.port, grpc_port=mesh.grpc_port, nats_door="false")
+        mesh.add_model("tokenizer")
+        mesh.add_model("verifier", asking="always", timeline=events)
+        mesh.add("proposer", model=directory, target=directory, timeline=events).wait_ready()
+        mesh.wait_ready()
+        asked = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
+        with mesh.latch.at(FEW):
+            asking = asyncio.create_task(asyncio.to_thread(outrider, *asked, "--max-tokens", "200"))
+            await eventually(lambda: any(isinstance(event, Taken) for event in read_events([events])))
+        done = await asking
+    assert done.returncode == 0, done.stderr
+    drawn = re.search(r"request ([0-9a-f]{32}):", picture.read_text())
+    assert drawn
+    found = trace(read_events([events]), drawn[1])
+    assert {flight.what for flight in found.flights} == {"opens", "commits", "trees"}
     assert found.offers
 
 
