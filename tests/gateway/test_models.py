@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -78,6 +79,32 @@ async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Regi
         models.find("leaves")
     with pytest.raises(UnknownModel, match="'nope' does not exist; there are: stays"):
         models.find("nope")
+
+
+@pytest.mark.parametrize("others", [True, False])
+async def test_a_gateway_that_has_just_started_waits_for_members_that_it_has_not_heard_of(
+    reader: Registry, announce: Announce, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 600)
+    for kind in ("tokenizer", "verifier") if others else ():
+        await announce(kind, f"other-{kind}", model="other")
+    found = asyncio.create_task(models.wait_for("m", lambda _: True, 0))
+    await announce("verifier", "a")
+    assert not found.done()
+    await announce("tokenizer", "b")
+    assert (await found).name == "m"
+
+
+async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(
+    reader: Registry, announce: Announce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(reader, Counter[str]().__getitem__)
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"other-{kind}", model="other")
+    monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 0)
+    with pytest.raises(UnknownModel):
+        await models.wait_for("m", lambda _: True, 600)
 
 
 async def test_a_model_need_not_be_named_where_there_is_only_one(reader: Registry, announce: Announce) -> None:

@@ -73,12 +73,8 @@ class Generations:
                 raise _named(error, generation) from None
 
     async def find(self, name: str | None, caller: Caller) -> Served:
-        """The model of that name, as `Models.find`; one that was served a moment ago is waited for."""
-
-        async def find() -> Served:
-            return self.models.find(name, caller.may_use)
-
-        return await persist(find, self._settings.place_s if self.models.seen(name) else 0.0, TRANSIENT)
+        """The model of that name, as `Models.wait_for`."""
+        return await self.models.wait_for(name, caller.may_use, self._settings.place_s)
 
     async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
         """As `Encoder.encode`, by the settings of ``caller``; tokenizers are waited for."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
+from outrider.gateway.attempts import TRANSIENT, persist
 from outrider.gateway.errors import UnknownModel
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Member, Registry, State
@@ -71,6 +72,20 @@ class Models:
         if not served or self.seen(name):
             raise Unavailable(f"no service is ready for the model {name or ''}".rstrip(), retry_after=1.0)
         raise UnknownModel(f"the model {name!r} does not exist; there are: {there}", param="model")
+
+    async def wait_for(self, name: str | None, may_use: Callable[[str], bool], seconds: float) -> Served:
+        """The model called ``name``, as `find`.
+
+        A model that was served at some time is waited for, for ``seconds``. So is any model until every member has had
+        time to announce itself: a gateway and a broker that start together learn of the members one by one.
+        """
+
+        async def find() -> Served:
+            return self.find(name, may_use)
+
+        due = self._registry.news_due_s
+        patience = max(due, seconds if self.seen(name) else 0.0)
+        return await persist(find, patience, (UnknownModel, *TRANSIENT) if due else TRANSIENT)
 
     def seen(self, name: str | None) -> bool:
         """Whether the model called ``name``, or any for None, was served at some time."""

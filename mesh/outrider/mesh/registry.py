@@ -89,7 +89,7 @@ class Registry:
         self._began = time.time()
         self._records: dict[tuple[str, str], _Record] = {}
         self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
-        self._heard_self = time.monotonic()
+        self._heard_self = self._listens_since = time.monotonic()
         self._deaf = False
         self.changes = 0
         """How often a member has come, gone or told something new."""
@@ -98,11 +98,17 @@ class Registry:
         """Listens, and asks everybody to announce at once."""
         await self._bus.subscribe(ANNOUNCE, self._on_announce)
         await self._bus.subscribe(ASK, lambda _: self._announce())
+        self._listens_since = time.monotonic()
         self._own = [
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
             self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
         ]
         self._bus.publish(ASK, b"")
+
+    @property
+    def news_due_s(self) -> float:
+        """Seconds until every member has had time to announce itself to this process, which began to listen; then 0."""
+        return max(self._listens_since + SILENCE_S - time.monotonic(), 0.0)
 
     def set_state(self, state: State) -> None:
         """Tells everybody at once where this process stands."""
