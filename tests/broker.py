@@ -11,6 +11,8 @@ from pathlib import Path
 
 from outrider.mesh.addresses import hold_port
 
+from tests import freezing
+
 NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
 
@@ -43,15 +45,18 @@ class Broker:
 
     def freeze(self) -> None:
         """Stops it in mid-air: connections stay open and nothing moves."""
-        self._signal(signal.SIGSTOP)
+        if self._process is not None:
+            freezing.freeze(self._process.pid)
 
     def thaw(self) -> None:
         """Ends `freeze`."""
-        self._signal(signal.SIGCONT)
+        if self._process is not None:
+            freezing.thaw(self._process.pid)
 
     def reload(self) -> None:
         """Has it read its configuration file again."""
-        self._signal(signal.SIGHUP)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
 
     def _end(self) -> str:
         if self._process is None:
@@ -60,10 +65,6 @@ class Broker:
         _, said = self._process.communicate()
         self._process = None
         return said.decode()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
 
 
 def _listens(port: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import freezing
 from tests import latch as latched
 
 _STOP_S = 60.0
@@ -66,11 +67,11 @@ class ServiceProcess:
 
     def freeze(self) -> None:
         """Stops it in mid-air: its connections stay open and nothing moves."""
-        self._signal(signal.SIGSTOP)
+        freezing.freeze(self.pid)
 
     def thaw(self) -> None:
         """Ends `freeze`."""
-        self._signal(signal.SIGCONT)
+        freezing.thaw(self.pid)
 
     def wait(self) -> int:
         """Exit code, once it has ended."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -174,7 +172,7 @@ async def test_another_model_of_the_same_shape_finds_no_page(mesh: Mesh) -> None
 async def test_a_cache_that_is_frozen_costs_its_deadline_and_no_answer(mesh: Mesh) -> None:
     answer = await mesh.store(prompt(10))
     free = mesh.member("verifier", "grpc").status["free_pages"]
-    os.kill(mesh.cache.pid, signal.SIGSTOP)
+    mesh.cache.freeze()
     try:
         waiting = await mesh.submit("grpc", prompt(10))
         assert await mesh.ask("grpc", [1, 2, 3])
@@ -182,7 +180,7 @@ async def test_a_cache_that_is_frozen_costs_its_deadline_and_no_answer(mesh: Mes
         assert (await mesh.frames("grpc", waiting))[-1].finish is Finish.CANCELLED
         assert await mesh.ask("shared", prompt(10)) == (answer, 0)
     finally:
-        os.kill(mesh.cache.pid, signal.SIGCONT)
+        mesh.cache.thaw()
     await mesh.registry.wait_for("kvcache", lambda members: any(m.instance == "cache" for m in members), 240)
     await eventually(lambda: mesh.member("verifier", "grpc").status["free_pages"] == free)
 

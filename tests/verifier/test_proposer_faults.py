@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 
@@ -143,9 +141,9 @@ async def test_no_stream_notices_a_proposer_that_freezes_thaws_dies_and_comes_ba
     streams = Streams(stub)
     async with streams.running():
         await streams.is_helped()
-        os.kill(mesh.proposer.pid, signal.SIGSTOP)
+        mesh.proposer.freeze()
         await streams.goes_on()
-        os.kill(mesh.proposer.pid, signal.SIGCONT)
+        mesh.proposer.thaw()
         await streams.is_helped()
         await eventually(lambda: mesh.threads() == 2)
         mesh.proposer.kill()
