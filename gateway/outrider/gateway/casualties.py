@@ -11,16 +11,19 @@ from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus
 from outrider.wire.frames import Finish, Frame, encode_frame
 
-_ALONE_S = 2.0
+_ALONE_S = 5.0
 """For so long, at most, all other suspects wait for one to get a token."""
+_UNCLEAR = 2
+"""Where it was never on its own, so many times as many deaths end a request."""
 
 
 class Casualties:
     """Verifiers that died in a row while they had ``job``, none of which gave a token of it.
 
-    A death alone accuses nobody: all requests of a verifier lose it. So those that one more death would end go to the
-    next verifier one at a time, by the gateway's ``ward``: who did no harm gets a token there and is cleared.
-    Where it was on its own when the last one died, its grammar is ``condemned``.
+    A death alone accuses nobody: all requests of a verifier lose it. So a request that one more death would end goes to
+    the next verifier on its own, by the gateway's ``ward``: a harmless one gets a token there and is cleared. A death
+    at that time ends the request, and its grammar is ``condemned``. A death at another time may have been anybody's
+    fault, so that twice as many end it, and condemn nothing.
     """
 
     def __init__(self, job: Job, bus: Bus, most: int, ward: asyncio.Lock, condemned: Condemned) -> None:
@@ -28,16 +31,16 @@ class Casualties:
         self._condemned = condemned
         self._dead: set[str] = set()
         self._alone: asyncio.TimerHandle | None = None
-        self._singled_out = False
 
     def add(self, instance: str) -> bool:
         """One more died; whether that was not known. `Fatal`, for all readers, where it is one too many."""
         if instance in self._dead:
             return False
+        alone = self._alone is not None
         self.leave()
         self._dead.add(instance)
-        if len(self._dead) >= self._most:
-            if self._singled_out:
+        if len(self._dead) >= (self._most if alone or self._most == 1 else _UNCLEAR * self._most):
+            if alone:
                 self._condemned.condemn(self._job.sampling)
             why = f"{len(self._dead)} verifiers in a row died with this request and gave no token of it"
             end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
@@ -48,7 +51,6 @@ class Casualties:
     def clear(self) -> None:
         """There was a token."""
         self._dead.clear()
-        self._singled_out = False
         self.leave()
 
     async def wait(self, seconds: float) -> None:
@@ -57,7 +59,6 @@ class Casualties:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._ward.acquire()
-                    self._singled_out = True
                 self._alone = asyncio.get_running_loop().call_later(_ALONE_S, self.leave)
 
     def leave(self) -> None:

@@ -55,7 +55,11 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0
     most_deaths: Annotated[
-        int, Meta(ge=1, description="verifiers that may die in a row with a request, before it is ended with an error")
+        int,
+        Meta(
+            ge=1,
+            description="verifiers that die in a row with a request, the last one with it alone, until it is ended",
+        ),
     ] = 3
     lease_s: Annotated[
         float,

@@ -1,0 +1,85 @@
+"""When deaths of verifiers are a request's fault."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from outrider.gateway import casualties
+from outrider.gateway.casualties import Casualties
+from outrider.gateway.condemned import Condemned
+from outrider.gateway.errors import Fatal
+from outrider.gateway.models import Served
+from outrider.gateway.request import Sampling
+from outrider.gateway.tenants.caller import Caller
+from outrider.gateway.verifiers import Job
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import InvalidRequest
+from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
+
+from tests.broker import Broker
+
+MOST = 3
+
+
+@pytest.fixture
+async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
+    bus = Bus()
+    await bus.connect(broker.url, "test", wait_s=10)
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture
+def sampling() -> SamplingParams:
+    wanted = Sampling(seed=1).to_proto(8, 0)
+    wanted.grammar.CopyFrom(Grammar(regex="[ab]"))
+    return wanted
+
+
+@pytest.fixture
+def condemned(own_bus: Bus) -> Condemned:
+    return Condemned(own_bus)
+
+
+@pytest.fixture
+def suspect(own_bus: Bus, sampling: SamplingParams, condemned: Condemned) -> Casualties:
+    job = Job("request", Served("m", "v", 9), [1], sampling, Speculation(), Caller())
+    return Casualties(job, own_bus, MOST, asyncio.Lock(), condemned)
+
+
+async def _die(suspect: Casualties, instances: str) -> None:
+    for instance in instances:
+        await suspect.wait(60)
+        suspect.add(instance)
+
+
+async def test_a_death_of_a_request_on_its_own_ends_it_and_condemns_its_grammar(
+    suspect: Casualties, sampling: SamplingParams, condemned: Condemned
+) -> None:
+    await _die(suspect, "ab")
+    with pytest.raises(Fatal, match="3 verifiers in a row"):
+        await _die(suspect, "c")
+    with pytest.raises(InvalidRequest):
+        condemned.check(sampling)
+
+
+async def test_deaths_of_a_request_among_others_condemn_nothing_and_twice_as_many_end_it(
+    suspect: Casualties, sampling: SamplingParams, condemned: Condemned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(casualties, "_ALONE_S", 0)
+    for instance in "abcde":
+        await suspect.wait(60)
+        await asyncio.sleep(0.01)  # its time on its own is over
+        suspect.add(instance)
+    with pytest.raises(Fatal, match="6 verifiers in a row"):
+        suspect.add("f")
+    condemned.check(sampling)
+
+
+async def test_a_token_clears_a_request(suspect: Casualties) -> None:
+    await _die(suspect, "ab")
+    await suspect.wait(60)
+    suspect.clear()
+    await _die(suspect, "cd")
