@@ -6,6 +6,8 @@ import asyncio
 
 import httpx
 import pytest
+from outrider.gateway.ledger import Key
+from outrider.gateway.recall import Recall
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import verifier_pb2 as pb
@@ -14,6 +16,7 @@ from outrider.v1.verifier_pb2_grpc import VerifierStub
 from tests.gateway.raw import Raw, timeless
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, spare
+from tests.reading import reading
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -82,6 +85,20 @@ async def test_a_reader_finds_the_stream_when_the_broker_is_back(
         answers = [await VerifierStub(channel(member.address)).Recall(message) for member in members]
         assert any(answer.requests for answer in answers) is known
     await close_channels()
+
+
+async def test_a_verifier_that_was_not_heard_of_yet_is_waited_for(
+    streaming: Stack, other: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, begun = await _orphan(streaming, other)
+    streaming.broker.start()
+    await eventually(lambda: other.count("ledger_failing") == 0)
+    async with reading(streaming.broker.url) as fresh:
+        monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 600)
+        found = await Recall(fresh).find(Key("default", begun.request))
+        assert found is not None
+        monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 0)
+        assert await Recall(fresh).find(Key("default", "unheard-of")) is None
 
 
 async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, one: Gateway, other: Gateway) -> None:

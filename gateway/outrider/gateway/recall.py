@@ -16,7 +16,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Frame, decode_frame
 
-_ASK_S = 2.0
+_ASK_S, _AGAIN_S = 2.0, 0.1
 
 T = TypeVar("T")
 
@@ -30,8 +30,18 @@ class Recall:
     async def find(self, key: Key) -> tuple[Record, list[str]] | None:
         """A stream as its verifiers know it, and the verifier of each choice (nobody is ""); None where none does.
 
-        `Unavailable` where none that answers does and another one, which is frozen or busy, does not answer.
+        Verifiers that have not had time to announce themselves yet are waited for. `Unavailable` where none that
+        answers knows the stream and another one, which is frozen or busy, does not answer.
         """
+        while True:
+            due = self._registry.news_due_s
+            found = await self._find(key)
+            if found is not None or not due:
+                return found
+            await asyncio.sleep(min(due, _AGAIN_S))
+
+    async def _find(self, key: Key) -> tuple[Record, list[str]] | None:
+        """As `find`, of the verifiers that are known now."""
         late: list[VerifierStub] = []
         answers = await self._all(lambda stub: _recalled(stub, key, late))
         found = [(request, instance) for instance, requests in answers for request in requests]
