@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from outrider.gateway import casualties
@@ -18,17 +17,7 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
 
-from tests.broker import Broker
-
 MOST = 3
-
-
-@pytest.fixture
-async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
-    bus = Bus()
-    await bus.connect(broker.url, "test", wait_s=10)
-    yield bus
-    await bus.close()
 
 
 @pytest.fixture
@@ -39,14 +28,14 @@ def sampling() -> SamplingParams:
 
 
 @pytest.fixture
-def condemned(own_bus: Bus) -> Condemned:
-    return Condemned(own_bus)
+def condemned(bus: Bus) -> Condemned:
+    return Condemned(bus)
 
 
 @pytest.fixture
-def suspect(own_bus: Bus, sampling: SamplingParams, condemned: Condemned) -> Casualties:
+def suspect(bus: Bus, sampling: SamplingParams, condemned: Condemned) -> Casualties:
     job = Job("request", Served("m", "v", 9), [1], sampling, Speculation(), Caller())
-    return Casualties(job, own_bus, MOST, asyncio.Lock(), condemned)
+    return Casualties(job, bus, MOST, asyncio.Lock(), condemned)
 
 
 async def _die(suspect: Casualties, instances: str) -> None:

@@ -14,7 +14,7 @@ from outrider.wire.frames import Finish, Frame, encode_frame
 _ALONE_S = 5.0
 """For so long, at most, all other suspects wait for one to get a token."""
 _UNCLEAR = 2
-"""Where it was never on its own, so many times as many deaths end a request."""
+"""So many times as many deaths end a request that was not on its own at the last one."""
 
 
 class Casualties:
@@ -22,8 +22,8 @@ class Casualties:
 
     A death alone accuses nobody: all requests of a verifier lose it. So a request that one more death would end goes to
     the next verifier on its own, by the gateway's ``ward``: a harmless one gets a token there and is cleared. A death
-    at that time ends the request, and its grammar is ``condemned``. A death at another time may have been anybody's
-    fault, so that twice as many end it, and condemn nothing.
+    at that time ends the request, and its grammar is ``condemned``. A death at another time may be anybody's fault:
+    twice as many deaths end the request then, and nothing is condemned.
     """
 
     def __init__(self, job: Job, bus: Bus, most: int, ward: asyncio.Lock, condemned: Condemned) -> None:

@@ -58,7 +58,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         int,
         Meta(
             ge=1,
-            description="verifiers that die in a row with a request, the last one with it alone, until it is ended",
+            description="verifiers in a row whose deaths end a request that was on its own at the last one",
         ),
     ] = 3
     lease_s: Annotated[

@@ -107,7 +107,7 @@ class Registry:
 
     @property
     def news_due_s(self) -> float:
-        """Seconds until every member has had time to announce itself to this process, which began to listen; then 0."""
+        """Seconds until every member has had time to announce itself to this process; 0 from then on."""
         return max(self._listens_since + SILENCE_S - time.monotonic(), 0.0)
 
     def set_state(self, state: State) -> None:
