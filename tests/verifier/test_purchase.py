@@ -83,4 +83,5 @@ def test_what_is_ready_is_bought_as_it_stands() -> None:
     ready = MergedTree([4, 4, 6], [-1, -1, 1], [0.9, 0.9, 0.8], [1, 1, 2], [0.9, 0.9, 0.9], ["r"] * 3)
     terms = Terms(1, 8, 0.0, CostCurve([1, 9], [1.0, 1.1]))
     for purchase in (PlainPurchase(calibrators), CompiledPurchase(calibrators, Merging(EDGES, library()))):
-        assert purchase([Prospect([1], [], 5, 8, False, ready=ready)], terms) == ([ready], {}, [])
+        drafted = {("r", 1): 2, ("r", 2): 1}
+        assert purchase([Prospect([1], [], 5, 8, False, ready=ready)], terms) == ([ready], drafted, [])

@@ -11,6 +11,8 @@ from outrider.verifier.budget import Pace
 from outrider.verifier.worth import Prices, Worth, Yield
 
 _GUESSES = 3
+_PAYS = 0.4
+"""Of three guesses, how many have to come true so that they are worth their rows; others are not bought."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
     size, tokens, total = sequences.bit_length(), 0, 0.0
     for _ in range(steps):
         chosen = guessers.keys() - worth.quiet(size, guessers.keys()) if asked is None else asked
-        rights = {name: machine.right(guessers[name].right) for name in sorted(chosen)}
-        guesses = _GUESSES * len(chosen)
+        bought = [name for name in sorted(chosen) if guessers[name].right > _PAYS]
+        rights = {name: machine.right(guessers[name].right) for name in bought}
+        guesses = _GUESSES * len(bought)
         alone, drafting = seconds(guessers, set(chosen), guesses)
         slow = machine.slowness()
         machine.clock += (alone + drafting) * slow
@@ -64,7 +67,8 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
             pace.learn(size, guesses > 0, curve, alone * slow)
         plain, real = pace(size, False), curve * pace(size, guesses > 0)
         prices = Prices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
-        done = {name: Yield(_GUESSES, rights[name], guessers[name].drafting * slow) for name in chosen}
+        waits = {name: guessers[name].drafting * slow for name in chosen}
+        done = {name: Yield(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
         worth.step(size, done, prices, others=False)
     return tokens / total
 

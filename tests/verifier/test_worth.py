@@ -20,7 +20,8 @@ from tests.verifier.drafters import EverythingDrafter
 ONE, MANY = 1, 4
 """Sizes of steps: bits of the number of sequences."""
 PRICES = Prices(token=1.0, row=0.1, step=1.0)
-GOOD, BAD, SLOW, CHEAP = Yield(8, 2, 0.0), Yield(8, 0, 0.0), Yield(4, 1, 2.0), Yield(0, 0, 0.001)
+GOOD, BAD, SLOW = Yield(8, 2, 0.0), Yield(8, 0, 0.8), Yield(4, 1, 2.0)
+CHEAP, WRONG = Yield(0, 0, 0.001), Yield(8, 0, 0.001)
 
 
 def asked_steps(worth: Worth, done: Yield, steps: int, others: bool = False) -> list[bool]:
@@ -32,7 +33,7 @@ def asked_steps(worth: Worth, done: Yield, steps: int, others: bool = False) -> 
     return found
 
 
-@pytest.mark.parametrize("done", [GOOD, CHEAP])
+@pytest.mark.parametrize("done", [GOOD, CHEAP, WRONG])
 def test_a_drafter_that_pays_or_costs_next_to_nothing_is_always_asked(done: Yield) -> None:
     assert all(asked_steps(Worth(), done, 8000))
 

@@ -27,7 +27,7 @@ class GoingRate:
         """Takes in a step, and tells the drafters what those of its kind cost by now.
 
         Args:
-            kind: of step.
+            kind: of step, in which such a drafter was asked.
             tokens: that it decided.
             seconds: that it took, with what it waited for drafters.
             row: seconds that one more guess would have added to it.

@@ -14,14 +14,16 @@ from outrider.models.speculation import (
     DraftTree,
     MergedTree,
     Opening,
+    PricedDrafter,
     merge,
 )
 from outrider.verifier.accept import Accepted
+from outrider.verifier.asking import Ready
 from outrider.verifier.budget import Calibrator, CostCurve, Pace
 from outrider.verifier.counts import Counts
 from outrider.verifier.going_rate import GoingRate
 from outrider.verifier.own_drafters import OwnDrafter
-from outrider.verifier.purchase import Prospect, Terms, best_purchase
+from outrider.verifier.purchase import Prospect, Purchased, Terms, best_purchase
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
@@ -30,6 +32,7 @@ from outrider.verifier.worth import Prices, Worth, Yield
 
 _MOST_NODES = 63
 _REMEMBERED_S = 5.0
+_READ = 64
 
 
 class Guessing:
@@ -39,7 +42,7 @@ class Guessing:
         self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter], worth: Worth
     ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
-        self._own = {drafter.name: OwnDrafter(drafter) for drafter in drafters}
+        self._own = {drafter.name: OwnDrafter(drafter, cost(_READ) / _READ) for drafter in sorted(drafters, key=_dear)}
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
@@ -121,11 +124,11 @@ class Guessing:
         self._waited = 0.0
         self._look(plan)
         for own in self._own.values():
-            own.waited = None
-            if not own.able:
+            own.skip()
+            if not own.able or not (wanted := self._wanted(own, plan, sequences)):
                 continue
             began = perf_counter()
-            for number, tree in own.draft(sequences):
+            for number, tree in own.draft(sequences, wanted):
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, own.source)
             waited = perf_counter() - began
@@ -133,21 +136,38 @@ class Guessing:
             self._waited += waited
             self.counts.exposed[own.name] += waited
 
+    def _wanted(self, own: OwnDrafter, plan: Plan, sequences: dict[int, Sequence]) -> Set[int]:
+        """The sequences that a drafter is asked for in a step like ``plan``."""
+        if own.asking is None or not self._worth.chooses:
+            return own.sequences
+        if not plan.decoding:
+            return frozenset()
+        trees = self._buy(plan).trees
+        brought = {each.number: sum(tree.values) for each, tree in zip(plan.decoding, trees, strict=True)}
+        guesses = sum(map(len, trees))
+        seconds = self._cost(plan.rows + guesses) * self._pace(self._size, guesses > 0)
+        mine = {number: tokens for number, tokens in brought.items() if number in own.sequences}
+        return own.choose(self._size, Ready(len(brought) + sum(brought.values()), seconds, mine), sequences)
+
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
-        self._offered = False
+        bought = self._buy(plan)
+        self._offered = any(sequence.trees for sequence in plan.decoding)
+        for guess, number in bought.drafted.items():
+            self.counts.drafted[guess] += number
+        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
+
+    def _buy(self, plan: Plan) -> Purchased:
+        """The guesses that are worth verifying of those at hand."""
         if not any(sequence.trees for sequence in plan.decoding):
-            return [NO_GUESSES] * len(plan.decoding)
+            return Purchased([NO_GUESSES] * len(plan.decoding), {}, [])
         rows, most = plan.rows, self._scheduler.most_guesses(plan)
         least, surcharge = self._cost.least_value(len(plan.decoding), rows, most), self._pace.surcharge(self._size)
         terms = Terms(rows, most, least, self._cost, surcharge, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
         for owner, dead in bought.dead:
             _drop(plan.decoding[owner], dead)
-        self._offered = any(sequence.trees for sequence in plan.decoding)
-        for guess, number in bought.drafted.items():
-            self.counts.drafted[guess] += number
-        return [self._fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
+        return bought
 
     def _prospect(self, sequence: Sequence, least: float) -> Prospect:
         request, tokens = sequence.request, sequence.tokens
@@ -181,7 +201,6 @@ class Guessing:
             merged.keep_order()
         elif sequence.guide is not None:
             merged = sequence.guide.prune(merged)
-        self.counts.drafted.update(zip(merged.drafters, merged.depths, strict=True))
         return merged
 
     def _weighs(self, sequence: Sequence) -> bool:
@@ -209,6 +228,8 @@ class Guessing:
         What a drafter is worth is what nobody cheaper had guessed as well.
         """
         rows, greedy, counts = accepted.rows, sequence.request.sampling.greedy, self.counts
+        for own in self._asked[sequence.number]:
+            own.came(sequence.number, len(rows) - 1)
         drafters, depths = guesses.drafters, guesses.depths
         for first in guesses.firsts:
             self._bought[first] += 1
@@ -232,6 +253,8 @@ class Guessing:
                 self._pace.learn(size, guesses > 0, expected, real)
             if self._offered and not guesses:
                 self._pace.fade(size)
+            for own in self._own.values():
+                own.took(size, seconds)
             if any(sequence.request.speculates for sequence in plan.decoding):
                 self._weigh(len(plan.decoding), others, guesses, expected, seconds)
         self._bought.clear()
@@ -248,7 +271,8 @@ class Guessing:
         asked, cost, alone = others - self.quiet, self._cost, self._pace(self._size, False)
         pace = self._pace(self._size, True) if guesses and not asked else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
-        self._rate.learn(self._size, decided, seconds, next_row * pace)
+        if any(own.priced and own.waited is not None for own in self._own.values()):
+            self._rate.learn(self._size, decided, seconds, next_row * pace)
         plain = cost(sequences) * alone
         row = max(expected * pace - plain, 0.0) / max(guesses, 1)
         yields = {
@@ -259,6 +283,11 @@ class Guessing:
         held_up = (seconds - self._waited - expected * alone) / max(len(asked), 1)
         yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in asked}
         self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), bool(asked))
+
+
+def _dear(drafter: Drafter) -> bool:
+    """Whether steps wait for a drafter: it is asked when the guesses of the others are there."""
+    return isinstance(drafter, PricedDrafter)
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

@@ -62,12 +62,12 @@ class Purchased(NamedTuple):
 
     Attributes:
         trees: each sequence's guesses.
-        drafted: how many could have been bought of trees that were not ready, by drafter and depth.
+        drafted: how many could have been bought, by drafter and depth.
         dead: trees that do not agree with what was decided since, with the index of their sequence.
     """
 
     trees: list[MergedTree]
-    drafted: dict[tuple[str, int], int]
+    drafted: Mapping[tuple[str, int], int]
     dead: list[tuple[int, DraftTree]]
 
 
@@ -95,7 +95,7 @@ class PlainPurchase:
             dead += [(owner, tree) for place, tree in enumerate(prospect.trees) if place not in live]
             if (merged := prospect.ready) is None:
                 merged = self._merge(prospect, list(live.values()), terms.least)
-                drafted.update(zip(merged.drafters, merged.depths, strict=True))
+            drafted.update(zip(merged.drafters, merged.depths, strict=True))
             candidates.append(merged)
         caps = [prospect.cap for prospect in prospects]
         tenants = [prospect.tenant for prospect in prospects] if terms.tenant_cap else None
@@ -132,7 +132,10 @@ class CompiledPurchase:
         seconds = cost.table(rows, max(limit, 0))
         bought = self._merging.buy(seconds, least, surcharge, limit, len(tenants), tenant_cap)
         names = self._names
-        drafted = {(names[drafter], depth): number for drafter, depth, number in bought.cells}
+        drafted = Counter({(names[drafter], depth): number for drafter, depth, number in bought.cells})
+        for prospect in prospects:
+            if prospect.ready is not None:
+                drafted.update(zip(prospect.ready.drafters, prospect.ready.depths, strict=True))
         trees = list(map(self._tree, prospects, bought.trees))
         return Purchased(trees, drafted, _named(prospects, bought.dead) if bought.dead else [])
 

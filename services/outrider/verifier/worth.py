@@ -1,7 +1,8 @@
 """Which drafters are asked: all but those that lose time.
 
 Each step settles an account with each drafter, in seconds: accepted guesses save plain decoding, bought guesses
-cost rows, and the step waits for drafting. A drafter that loses more than `REGRET` of the time is paused
+cost rows, and the step waits for drafting. Guesses that bring less than their rows cost are no reason not to ask: each
+is bought or not at its own price. Only waiting is. A drafter that loses more than `REGRET` of the time is paused
 until its loss is `REGRET` of the time since, and is then tried again. So a drafter that costs microseconds is always
 asked, and one that costs half a step is tried seldom where it does not pay.
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
-REGRET = 0.005
+REGRET = 0.01
 """Share of the time that trials of one drafter may lose, and that a drafter may lose for good."""
 _GLANCE, _TRIAL, _FADE, _SURE = 6, 48, 1 - 1 / 96, 1.5
 _FIRST, _WINDOW, _SETTLING, _LEAST_SHARE = 24, 16, 4, 0.05
@@ -57,8 +58,9 @@ class Prices(NamedTuple):
 class _Account:
     """What one drafter earned in the last steps of one size; older steps count less."""
 
-    total: float = 0.0
-    earned: float = 0.0
+    lost: float = 0.0
+    brought: float = 0.0
+    waited: float = 0.0
     squares: float = 0.0
     time: float = 0.0
     steps: int = 0
@@ -69,12 +71,18 @@ class _Account:
         """Takes in a step. Drafting counts for thrice the usual at most: something else held up the rest."""
         drafting = min(done.drafting, 3 * self.usual) if self.usual > 0 else done.drafting
         self.usual += (drafting - self.usual) / 8 if self.usual else drafting
-        earned = done.accepted * prices.token - done.bought * prices.row - drafting - done.opening
-        self.total += earned
-        self.earned = self.earned * _FADE + earned
-        self.squares = self.squares * _FADE + earned * earned
+        brought, waited = done.accepted * prices.token - done.bought * prices.row, drafting + done.opening
+        self.lost += waited - brought
+        self.brought = self.brought * _FADE + brought
+        self.waited = self.waited * _FADE + waited
+        self.squares = self.squares * _FADE + (brought - waited) ** 2
         self.time = self.time * _FADE + prices.step
         self.steps += 1
+
+    @property
+    def earned(self) -> float:
+        """Seconds: what guesses brought, less what steps waited."""
+        return max(self.brought, 0.0) - self.waited
 
     @property
     def loses(self) -> bool:
@@ -82,13 +90,14 @@ class _Account:
         if self.steps < _GLANCE:
             return False
         number = (1 - _FADE**self.steps) / (1 - _FADE)
-        doubt = sqrt(max(self.squares - self.earned**2 / number, 0.0)) if self.steps < _TRIAL else 0.0
+        mean = self.brought - self.waited
+        doubt = sqrt(max(self.squares - mean**2 / number, 0.0)) if self.steps < _TRIAL else 0.0
         return self.earned + _SURE * doubt < -REGRET * self.time
 
     def pause(self, clock: float) -> None:
         """Ends the trial until its loss is `REGRET` of the time."""
-        self.resumes = clock - min(self.earned, self.total) / REGRET
-        self.total = self.earned = self.squares = self.time = 0.0
+        self.resumes = clock + max(self.lost, -self.earned) / REGRET
+        self.lost = self.brought = self.waited = self.squares = self.time = 0.0
         self.steps = 0
 
 
@@ -137,7 +146,13 @@ class _Ledger:
 
 
 class Worth:
-    """Decides which drafters are asked, for steps of each size: the bits of the number of sequences that decode."""
+    """Decides which drafters are asked, for steps of each size: the bits of the number of sequences that decode.
+
+    Attributes:
+        chooses: whether a drafter that steps wait for is asked for some sequences and not for others (`Asking`).
+    """
+
+    chooses = True
 
     def __init__(self) -> None:
         self._ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
@@ -170,7 +185,9 @@ class Worth:
 
 
 class Always(Worth):
-    """Has every drafter asked at every step."""
+    """Has every drafter asked at every step, for every sequence."""
+
+    chooses = False
 
     def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
         """Takes nothing in."""
