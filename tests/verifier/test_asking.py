@@ -180,3 +180,36 @@ def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
     assert not own.choose(ONE, alone(0.0), {0: each})
     own.draft({0: each}, {0})
     assert own.choose(ONE, alone(0.0), {0: each})
+
+
+class Reader(Dear):
+    """Takes several calls to read a prompt."""
+
+    left = 3
+
+    @property
+    def reading(self) -> bool:
+        return self.left > 0
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.left -= 1
+        return [] if self.left else super().draft()
+
+
+def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = OwnDrafter(Reader(3, 1), read_s=1.0)
+    assert own.asking is not None
+    learnt: list[tuple[str, float]] = []
+    monkeypatch.setattr(own.asking, "read", lambda tokens, seconds: learnt.append((f"read {tokens}", seconds)))
+    monkeypatch.setattr(own.asking, "took", lambda size, seconds: learnt.append(("took", seconds)))
+    monkeypatch.setattr(own.asking, "came", lambda number, accepted: learnt.append(("came", accepted)))
+    prompt = [1] * 100
+    each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
+    own.open(0, Opening(prompt, Sampling(), 9))
+    for _ in range(4):
+        own.skip()
+        own.draft({0: each}, {0})
+        own.wait(2.0, prompts=False)
+        own.came(0, 1)
+        own.took(ONE, 3.0)
+    assert learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]

@@ -1,7 +1,8 @@
 """What a slow link to the proposer costs: `python -m outrider.loadtest.link`.
 
 Two meshes take turns: in one the proposer is next to the verifier, in the other it announces the address of a relay
-that holds every byte back for a while, each way. Requests of the second are drafted for over that link.
+that holds every byte back for a while, each way. Requests of the second are drafted for over that link. ``off`` is plain
+decoding by the verifier of the first mesh.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from outrider.mesh.addresses import hold_port
 
 LEAST = 0.9
 """Share of the speed beside a local proposer that is to remain."""
-LOCAL = "local"
+LOCAL, OFF = "local", "off"
 _MODES: dict[str, Any] = {"model": {"drafters": ["model"]}, "on": {}}
 _FORGETFUL = {"verifier.drafters": "ngram"}
 """The far mesh answers the same prompts at every delay: no drafter may remember them."""
@@ -35,18 +36,23 @@ def main() -> int:
     relayed, own = hold_port(), hold_port()
     linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
     models = {"model": options.model, "draft": options.draft}
+    given = _FORGETFUL | dict(each.split("=", 1) for each in options.set)
     with (
-        local_mesh.running(_FORGETFUL, **models) as near,
-        local_mesh.running(_FORGETFUL | linked, **models) as far,
+        local_mesh.running(given, **models) as near,
+        local_mesh.running(given | linked, **models) as far,
     ):
         relay = Relay(own, 0.0)
         found = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
     matrix = Matrix(found)
+    for case in matrix.cases:
+        if (summary := matrix.summary(case, LOCAL)) is not None:
+            gain, each = matrix.ratio(case, LOCAL), summary.tokens_a_step
+            print(f"{case}: {LOCAL} is at {gain:.2f} of {OFF}, with {each:.2f} tokens a step")
     judged = [
         Bar(f"{case}: {delay} / {LOCAL}", matrix.ratio(case, delay, LOCAL), LEAST)
         for case in matrix.cases
         for delay in matrix.modes
-        if delay != LOCAL
+        if delay not in (LOCAL, OFF)
     ]
     judged.append(Bar("bytes that crossed the link", relay.carried, 1))
     bars.publish(options.out, judged, options=vars(options), turns=found)
@@ -61,11 +67,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for both meshes")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     local_mesh.add_models(parser)
     options = parser.parse_args()
     if (options.model is None) != (options.draft is None):
         parser.error("--model and --draft go together: it is the draft model's proposer that is about")
+    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1 or min(options.one_way_ms) < 0:
         parser.error("numbers must be at least 1, --max-tokens at least 2, --one-way-ms at least 0")
     return options
@@ -74,6 +83,7 @@ def _options() -> argparse.Namespace:
 async def _measure(options: argparse.Namespace, near: str, far: str, relay: Relay, port: int) -> list[Turn]:
     await relay.start(port)
     found: list[Turn] = []
+    delays = {f"{one_way_ms:g} ms each way": one_way_ms for one_way_ms in options.one_way_ms}
     for repeat in range(options.repeats):
         supply = Supply(repeat * 97)
         if repeat == 0:
@@ -83,10 +93,10 @@ async def _measure(options: argparse.Namespace, near: str, far: str, relay: Rela
         ):
             case = Case(f"drafters {mode}", temperature, concurrency)
             prompts = supply.take("code", max(concurrency, 4))
-            for one_way_ms in _order(options.one_way_ms, repeat):
-                relay.one_way_s = (one_way_ms or 0.0) / 1e3
-                url, name = (near, LOCAL) if one_way_ms is None else (far, f"{one_way_ms:g} ms each way")
-                turn = await turns.take(url, name, _MODES[mode], case, prompts, options.max_tokens, repeat)
+            for name in _order([OFF, LOCAL, *delays], repeat):
+                relay.one_way_s = delays.get(name, 0.0) / 1e3
+                url, speculation = far if name in delays else near, OFF if name == OFF else _MODES[mode]
+                turn = await turns.take(url, name, speculation, case, prompts, options.max_tokens, repeat)
                 print(turn, flush=True)
                 found.append(turn)
     await relay.stop()
@@ -100,9 +110,8 @@ async def _warm_up(options: argparse.Namespace, near: str, far: str, supply: Sup
             await turns.take(url, "warm", {}, Case("code", temperature, 4), prompts, _WARM_UP_TOKENS, 0)
 
 
-def _order(one_way_ms: list[float], repeat: int) -> list[float | None]:
-    """Local and each delay, in the other order every other time."""
-    order = [None, *one_way_ms]
+def _order(order: list[str], repeat: int) -> list[str]:
+    """As it is, or the other way round every other time."""
     return order if repeat % 2 == 0 else order[::-1]
 
 

@@ -11,6 +11,7 @@ from outrider.models.speculation import (
     HiddenDrafter,
     Opening,
     PricedDrafter,
+    ReadingDrafter,
     RestingDrafter,
 )
 from outrider.verifier.asking import READING, Asking, Ready
@@ -47,7 +48,8 @@ class OwnDrafter:
         self.usual = self._owed = 0.0
         self.sequences: set[int] = set()
         self._wanted: Set[int] = frozenset()
-        self._alone, self._reading = 0.0, 0
+        self._alone, self._reads = 0.0, False
+        self._reading, self._reading_s = 0, 0.0
         self._read: dict[int, int] = {}
         self._behind: dict[int, int] = {}
 
@@ -97,7 +99,7 @@ class OwnDrafter:
         if self._resting is not None:
             for number in self.sequences - wanted:
                 self._resting.rest(number)
-        self._wanted, self._reading = wanted, 0
+        self._wanted = wanted
         for number in wanted:
             unread = self._unread(running[number])
             self._reading += unread if unread >= READING else 0
@@ -106,13 +108,8 @@ class OwnDrafter:
 
     def came(self, number: int, accepted: int) -> None:
         """Takes in how many guesses of a sequence came true in a step, whoever made them."""
-        if self.asking is not None and number in self._wanted:
+        if self.asking is not None and number in self._wanted and not self._reading:
             self.asking.came(number, accepted)
-
-    def took(self, size: int, seconds: float) -> None:
-        """Takes in how long a step took that computed no prompts."""
-        if self.asking is not None and self._wanted and not self._reading:
-            self.asking.took(size, seconds - self._alone)
 
     def skip(self) -> None:
         """Is not asked in this step."""
@@ -123,14 +120,29 @@ class OwnDrafter:
 
         Time for prompts, the target's or the drafter's own, is not charged at once.
         """
-        if self._reading and self.asking is not None:
-            self.asking.read(self._reading, max(seconds - self.usual, 0.0))
-        if prompts or self._reading:
+        self._reads = self._reading > 0
+        if prompts or self._reads:
             self.waited = 0.0
             self._owed += seconds
         else:
             self.waited = seconds
             self.usual += (seconds - self.usual) / 32
+        if self._reads:
+            self._reading_s += seconds
+            self._finish()
+
+    def _finish(self) -> None:
+        """Learns how long reading takes, where all is read; a long prompt takes several calls."""
+        if isinstance(self._drafter, ReadingDrafter) and self._drafter.reading:
+            return
+        if self.asking is not None:
+            self.asking.read(self._reading, max(self._reading_s - self.usual, 0.0))
+        self._reading, self._reading_s = 0, 0.0
+
+    def took(self, size: int, seconds: float) -> None:
+        """Takes in how long a step took that computed no prompts."""
+        if self.asking is not None and self._wanted and not self._reads:
+            self.asking.took(size, seconds - self._alone)
 
     def owe(self) -> float:
         """This step's share of the seconds for which steps waited that computed prompts."""
