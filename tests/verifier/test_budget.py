@@ -91,6 +91,18 @@ def test_guesses_that_cannot_pay_are_not_looked_at() -> None:
     assert CostCurve([1, 2, 8], [1.0, 2.5, 2.5]).least_value(1, 1, 6) == 0.0
 
 
+def test_a_guess_beside_prompts_has_to_bring_as_much_as_without_them() -> None:
+    curve = CostCurve([1, 8, 64], [40.0, 70.0, 400.0])
+    beside = curve.beside(256, 8, 40)
+    assert beside(8) == curve(8)
+    assert beside(28) - beside(8) == pytest.approx(curve(284) - curve(264))
+    assert beside(48) - beside(8) == pytest.approx(curve(304) - curve(264))
+    assert beside.least_value(8, 8, 40) == pytest.approx(8 * 400 / 64 / 70)
+    unsure = [MergedTree([5], [-1], [0.5], [1], [0.5], ["a"]) for _ in range(8)]
+    assert not any(buy(unsure, [8] * 8, 8, 40, beside))
+    assert any(buy(unsure, [8] * 8, 264, 40, curve))
+
+
 def test_confidence_is_corrected_by_what_comes_true() -> None:
     calibrator = Calibrator()
     assert abs(calibrator(0.9) - 0.9) < 0.06

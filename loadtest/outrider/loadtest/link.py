@@ -1,8 +1,8 @@
 """What a slow link to the proposer costs: `python -m outrider.loadtest.link`.
 
 Two meshes take turns: in one the proposer is next to the verifier, in the other it announces the address of a relay
-that holds every byte back for a while, each way. Requests of the second are drafted for over that link. ``off`` is plain
-decoding by the verifier of the first mesh.
+that holds every byte back for a while, each way. Requests of the second are drafted for over that link. ``off`` is
+plain decoding by the verifier of the first mesh.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class CostCurve:
     seconds: Sequence[float]
     _table: array[float] = field(default_factory=lambda: array("d"), init=False, repr=False, compare=False)
     _least: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _beside: dict[tuple[int, int, int], CostCurve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows: int) -> float:
         """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
@@ -58,6 +59,25 @@ class CostCurve:
                 self._least.clear()
             self._least[rows, most] = self._cheapest(rows, most)
         return sequences * self._least[rows, most]
+
+    def beside(self, prompts: int, rows: int, most: int) -> CostCurve:
+        """Of steps of up to ``rows + most`` rows beside so many rows of prompts, without the time of the prompts.
+
+        Prompts take their time in this step or in another one. So a guess beside them is worth as much as in a step
+        of ``rows`` rows, and costs what one more row adds to all there are.
+        """
+        key = prompts, rows, most
+        if key not in self._beside:
+            if len(self._beside) >= _REMEMBERED:
+                self._beside.clear()
+            self._beside[key] = self._without(*key)
+        return self._beside[key]
+
+    def _without(self, prompts: int, rows: int, most: int) -> CostCurve:
+        alone, last = self(rows) - self(prompts + rows), prompts + rows + most
+        inner = [point for point in self.rows if prompts + rows < point < last]
+        counts = [prompts + rows, *inner, *([last] if most > 0 else [])]
+        return CostCurve([count - prompts for count in counts], [self(count) + alone for count in counts])
 
     def table(self, rows: int, more: int) -> int:
         """Address of float64 seconds of steps of ``rows`` rows and of up to so many ``more``; until the next call."""

@@ -145,7 +145,8 @@ class Guessing:
         trees = self._buy(plan).trees
         brought = {each.number: sum(tree.values) for each, tree in zip(plan.decoding, trees, strict=True)}
         guesses = sum(map(len, trees))
-        seconds = self._cost(plan.rows + guesses) * self._pace(self._size, guesses > 0)
+        seconds = self._cost(plan.rows + guesses) - self._cost(plan.rows) + self._cost(len(plan.decoding))
+        seconds *= self._pace(self._size, guesses > 0)
         mine = {number: tokens for number, tokens in brought.items() if number in own.sequences}
         return own.choose(self._size, Ready(len(brought) + sum(brought.values()), seconds, mine), sequences)
 
@@ -161,9 +162,11 @@ class Guessing:
         """The guesses that are worth verifying of those at hand."""
         if not any(sequence.trees for sequence in plan.decoding):
             return Purchased([NO_GUESSES] * len(plan.decoding), {}, [])
-        rows, most = plan.rows, self._scheduler.most_guesses(plan)
-        least, surcharge = self._cost.least_value(len(plan.decoding), rows, most), self._pace.surcharge(self._size)
-        terms = Terms(rows, most, least, self._cost, surcharge, self._scheduler.limits.guesses_tenant)
+        rows, most = len(plan.decoding), max(self._scheduler.most_guesses(plan), 0)
+        cost = self._cost.beside(plan.prompt_rows, rows, most) if plan.prefilling else self._cost
+        surcharge = self._pace.surcharge(self._size)
+        least = cost.least_value(rows, rows, most)
+        terms = Terms(rows, most, least, cost, surcharge, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
         for owner, dead in bought.dead:
             _drop(plan.decoding[owner], dead)
