@@ -1,8 +1,9 @@
 """Times a step on this machine: ``python -m outrider.models.bench [--model DIR] [--rows 1,4,8,16] ...``.
 
-Rows are a binary tree behind the context. On a GPU (``--device cuda``) steps run as CUDA graphs, and beside them strict
-ones an operator at a time. Where transformers is installed, its forward over as many tokens behind the
-same context is timed in turn with ours, so that other work on the machine falls on both.
+Rows are a binary tree behind the context. ``least`` is what reading the weights and their products take on this machine
+at PyTorch's best, without attention. On a GPU (``--device cuda``) steps run as CUDA graphs, and beside them strict ones
+an operator at a time. Where transformers is installed, its forward over as many tokens behind the same context is
+timed in turn with ours, so that other work on the machine falls on both.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.models import pocket
+from outrider.models.ceiling import Ceiling
 from outrider.models.llama import Determinism, LlamaModel, ModelError
 
 _PAGE_SIZE = 16
@@ -28,7 +30,7 @@ Step = Callable[[], object]
 
 
 def main() -> None:
-    """Prints a table of median milliseconds a step."""
+    """Prints a table of median milliseconds a step, and the least that they can be."""
     options = _options()
     torch.set_num_threads(options.threads)
     try:
@@ -37,7 +39,9 @@ def main() -> None:
         raise SystemExit(f"error: {error}") from None
     print(f"{_name(options.device)}, torch {torch.__version__}, {options.threads} threads")
     print(f"{options.model}, {models['fast'].dtype}, {options.context} tokens of context; median ms of a step")
-    print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in (*models, "transformers")) + f"{'ratio':>8}")
+    ceiling = Ceiling.measure(models["fast"].config, models["fast"].dtype, models["fast"].device)
+    print(f"memory gives {ceiling.bandwidth / 1e9:.1f} GB/s, products do {ceiling.peak / 1e9:.0f} Gop/s")
+    print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in ("least", *models, "transformers")) + f"{'ratio':>8}")
     theirs = _transformers(options.model, models["fast"].dtype, options.context, options.device)
     for rows in options.rows:
         steps = [_ours(model, options.context, rows) for model in models.values()]
@@ -45,7 +49,8 @@ def main() -> None:
             steps.append(theirs(rows))
         medians = _in_turn(steps, options.repeats)
         ratio = f"{medians[-1] / medians[0]:8.1f}" if theirs is not None else ""
-        print(f"{rows:>5}" + "".join(f"{median * 1e3:14.2f}" for median in medians) + ratio, flush=True)
+        shown = [ceiling(rows), *medians]
+        print(f"{rows:>5}" + "".join(f"{seconds * 1e3:14.2f}" for seconds in shown) + ratio, flush=True)
 
 
 def _options() -> argparse.Namespace:
