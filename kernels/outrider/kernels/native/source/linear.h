@@ -83,12 +83,18 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 #endif
 
 #if defined(__AVX512BF16__)
-// Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES from `ahead`.
+constexpr long NEAR = 4096;  // bytes
+
+// Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES of weights. Four are
+// its own, a little later in this block, and go to the first cache: fetched to the second, each would wait for a buffer
+// twice. Fewer are those of the next block, from `ahead` on, and go to the second cache.
 template <int ROWS, int LINES>
 static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo, const char* ahead) {
   f32x16 sum[ROWS][4] = {};
   for (long i = 0; i < k; i += 2, w += 2 * BLOCK, ahead += 64 * LINES) {
-    for (int line = 0; line < LINES; line++) _mm_prefetch(ahead + line * 64, _MM_HINT_T1);
+    for (int line = 0; line < LINES; line++)
+      if constexpr (LINES == 4) _mm_prefetch((const char*)w + NEAR + line * 64, _MM_HINT_T0);
+      else _mm_prefetch(ahead + line * 64, _MM_HINT_T1);
     u32x16 w0 = pairs(w), w1 = pairs(w + 32), w2 = pairs(w + 64), w3 = pairs(w + 96);
     for (int r = 0; r < ROWS; r++) {
       u32x16 a = splat_pair(x + r * ldx + i);
@@ -116,15 +122,28 @@ static inline void with_count(long count, const Work& work) {
   }
 }
 
+// work(first row, count, groups left) for groups of at most MOST_ROWS rows, as few and as equal as can be: each group reads
+// the weights of a block anew, which a group of one or two rows waits for.
+template <class Work>
+static inline void in_groups(long rows, const Work& work) {
+  long groups = (rows + MOST_ROWS - 1) / MOST_ROWS;
+  for (long r = 0; r < rows; groups--) {
+    const long count = (rows - r + groups - 1) / groups;
+    work(r, count, groups);
+    r += count;
+  }
+}
+
 // Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo].
 template <class X, class W>
 static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
                           long first, long last) {
   for (long block = first; block < last; block++)
-    for (long r = 0; r < rows; r += MOST_ROWS)
-      with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
+    in_groups(rows, [&](long r, long number, long) {
+      with_count(number, [&](auto count) {
         block_rows<count>(x + r * ldx, ldx, weight + block * k * BLOCK, k, out + r * ldo + block * BLOCK, ldo);
       });
+    });
 }
 
 #if defined(__AVX512BF16__)
@@ -139,22 +158,23 @@ static inline void with_lines(int left, long groups, const Work& work) {
   }
 }
 
-// The same for bfloat16. Each pair of features has four lines of weights. The groups of rows share the fetching of the
-// next block's lines, so that memory is read during all products.
+// The same for bfloat16. Each pair of features has four lines of weights. A single group of rows fetches its own. Several
+// groups share the fetching of the next block's lines, so that memory is read during all products.
 static void linear_blocks(const bf16* x, long ldx, long rows, const bf16* weight, long k, float* out, long ldo,
                           long first, long last) {
   for (long block = first; block < last; block++) {
     const bf16* w = weight + block * k * BLOCK;
     const char* next = (const char*)(w + k * BLOCK);
     int left = 4;
-    for (long r = 0; r < rows; r += MOST_ROWS)
-      with_lines(left, (rows - r + MOST_ROWS - 1) / MOST_ROWS, [&](auto lines) {
-        with_count(std::min<long>(rows - r, MOST_ROWS), [&](auto count) {
+    in_groups(rows, [&](long r, long number, long groups) {
+      with_lines(left, groups, [&](auto lines) {
+        with_count(number, [&](auto count) {
           block_rows<count, lines>(x + r * ldx, ldx, w, k, out + r * ldo + block * BLOCK, ldo, next);
         });
         left -= lines;
         next += lines * k * 32;
       });
+    });
   }
 }
 #endif
