@@ -9,6 +9,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DraftTree, Opening
 from outrider.verifier import sequence
 from outrider.verifier.asking import READING, Asking, Ready
+from outrider.verifier.budget import CostCurve
 from outrider.verifier.engine import Engine
 from outrider.verifier.own_drafters import OwnDrafter
 from outrider.verifier.sequence import Request
@@ -177,9 +178,11 @@ def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
     prompt = [1] * (2 * READING)
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(), 9))
-    assert not own.choose(ONE, alone(0.0), {0: each})
+    assert own.unread(each) == 2 * READING
     own.draft({0: each}, {0})
-    assert own.choose(ONE, alone(0.0), {0: each})
+    own.follow(0, len(each.tokens), [2])
+    each.tokens.append(2)
+    assert own.unread(each) == 1
 
 
 class Reader(Dear):
@@ -213,3 +216,56 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: p
         own.came(0, 1)
         own.took(ONE, 3.0)
     assert learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]
+
+
+def heard(own: OwnDrafter, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that a drafter is said to add to steps, from now on."""
+    added: list[float] = []
+    assert own.asking is not None
+    monkeypatch.setattr(own.asking, "took", lambda size, seconds: added.append(seconds))
+    return added
+
+
+def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    added = heard(own, monkeypatch)
+    own.open(0, Opening([1], Sampling(), 9))
+    own.alone = 2.0
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(), 9), 0, None)}, {0})
+    own.wait(0.5, prompts=False)
+    own.took(ONE, 2.5)
+    own.skip()
+    own.took(ONE, 7.0)
+    assert added == [0.5]
+
+
+def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[float] = []
+    monkeypatch.setattr(Asking, "took", lambda self, size, seconds: added.append(seconds))
+    engine = make_engine(3, [Dear(3, 1)], judged=True, cost=CostCurve([1, 2], [1000.0, 1000.0]))
+    run(engine, a=None)
+    assert len(added) > 10
+    assert min(added) < -1.0, "steps were said to take 1000 s"
+
+
+@pytest.mark.parametrize(("tokens", "reads"), [(READING - 1, False), (READING, True)])
+def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    added = heard(own, monkeypatch)
+    own.open(0, Opening([1] * tokens, Sampling(), 9))
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(), 9), 0, None)}, {0})
+    own.wait(0.5, prompts=False)
+    own.took(ONE, 1.0)
+    assert (own.waited, bool(added)) == ((0.0, False) if reads else (0.5, True))
+
+
+def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
+    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    own.open(0, Opening([1], Sampling(), 9))
+    own.wait(8.0, prompts=True)
+    first, *later = [own.owe() for _ in range(200)]
+    assert (own.waited, own.usual) == (0.0, 0.0)
+    assert 0 < first < 1
+    assert first + sum(later) == pytest.approx(8.0, rel=0.01)

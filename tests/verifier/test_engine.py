@@ -268,6 +268,37 @@ def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, p
     assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.told)
 
 
+class Unsure(EverythingDrafter):
+    """Says of each of three tokens that it is right in one case of three."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 1)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        return [
+            (session, DraftTree(tree.length, tree.tokens, tree.parents, [1 / 3] * 3, self.name))
+            for session, tree in super().draft()
+        ]
+
+
+@pytest.mark.parametrize(
+    ("free", "per_row", "buys"),
+    [(1, 0.1, True), (1, 0.5, False), (8, 0.1, True), (8, 0.5, False)],
+    ids=["cheap", "dear", "cheap behind the prompt", "dear behind the prompt"],
+)
+def test_guesses_beside_prompts_are_bought_only_where_they_pay_without(
+    make_engine: MakeEngine, free: int, per_row: float, buys: bool
+) -> None:
+    cost = CostCurve([1, free, free + 1000][free == 1 :], [1.0, 1.0, 1.0 + 1000 * per_row][free == 1 :])
+    engine = make_engine(3, [Unsure()], prefill_rows=8, cost=cost)
+    engine.submit(Request("decodes", "t", [1, 2], Sampling(1.0, seed=1), 60))
+    engine.step()
+    engine.submit(Request("prompt", "t", [0, 1] * 30, Sampling(1.0, seed=2), 1))
+    for _ in range(6):
+        engine.step()
+    assert bool(engine.tally.guesses.bought) == buys
+
+
 class Asked(EverythingDrafter):
     """Counts how often it is asked."""
 

@@ -1,4 +1,4 @@
-"""The least that a step can take on a machine: each weight read once, products as fast as PyTorch's largest."""
+"""The least time of a step on a machine: it reads each weight once, and multiplies as fast as PyTorch can."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
 from collections.abc import Sequence as Seq
+from operator import attrgetter
 from time import perf_counter
 
 from outrider.mesh.telemetry import timeline
@@ -14,7 +15,6 @@ from outrider.models.speculation import (
     DraftTree,
     MergedTree,
     Opening,
-    PricedDrafter,
     merge,
 )
 from outrider.verifier.accept import Accepted
@@ -42,7 +42,8 @@ class Guessing:
         self, runner: Runner, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter], worth: Worth
     ) -> None:
         self._runner, self._scheduler, self._cost = runner, scheduler, cost
-        self._own = {drafter.name: OwnDrafter(drafter, cost(_READ) / _READ) for drafter in sorted(drafters, key=_dear)}
+        owned = [OwnDrafter(drafter, cost(_READ) / _READ) for drafter in drafters]
+        self._own = {own.name: own for own in sorted(owned, key=attrgetter("priced"))}
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = best_purchase(self._calibrators)
@@ -138,7 +139,7 @@ class Guessing:
 
     def _wanted(self, own: OwnDrafter, plan: Plan, sequences: dict[int, Sequence]) -> Set[int]:
         """The sequences that a drafter is asked for in a step like ``plan``."""
-        if own.asking is None or not self._worth.chooses:
+        if (asking := own.asking) is None or not self._worth.chooses:
             return own.sequences
         if not plan.decoding:
             return frozenset()
@@ -148,7 +149,9 @@ class Guessing:
         seconds = self._cost(plan.rows + guesses) - self._cost(plan.rows) + self._cost(len(plan.decoding))
         seconds *= self._pace(self._size, guesses > 0)
         mine = {number: tokens for number, tokens in brought.items() if number in own.sequences}
-        return own.choose(self._size, Ready(len(brought) + sum(brought.values()), seconds, mine), sequences)
+        unread = {number: own.unread(sequences[number]) for number in mine}
+        own.alone = seconds
+        return asking.choose(self._size, Ready(len(brought) + sum(brought.values()), seconds, mine), unread)
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
@@ -286,11 +289,6 @@ class Guessing:
         held_up = (seconds - self._waited - expected * alone) / max(len(asked), 1)
         yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in asked}
         self._worth.step(self._size, yields, Prices(plain / sequences, row, seconds), bool(asked))
-
-
-def _dear(drafter: Drafter) -> bool:
-    """Whether steps wait for a drafter: it is asked when the guesses of the others are there."""
-    return isinstance(drafter, PricedDrafter)
 
 
 def _drop(sequence: Sequence, dead: DraftTree) -> None:

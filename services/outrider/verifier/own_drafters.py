@@ -14,7 +14,7 @@ from outrider.models.speculation import (
     ReadingDrafter,
     RestingDrafter,
 )
-from outrider.verifier.asking import READING, Asking, Ready
+from outrider.verifier.asking import READING, Asking
 from outrider.verifier.sequence import Sequence
 
 OWN = "local:"
@@ -35,6 +35,7 @@ class OwnDrafter:
         waited: seconds for which the step waited for it; None where it was not asked.
         usual: for which steps wait for it.
         sequences: those it may guess for.
+        alone: seconds that the step would take without it.
     """
 
     def __init__(self, drafter: Drafter, read_s: float) -> None:
@@ -48,7 +49,7 @@ class OwnDrafter:
         self.usual = self._owed = 0.0
         self.sequences: set[int] = set()
         self._wanted: Set[int] = frozenset()
-        self._alone, self._reads = 0.0, False
+        self.alone, self._reads = 0.0, False
         self._reading, self._reading_s = 0, 0.0
         self._read: dict[int, int] = {}
         self._behind: dict[int, int] = {}
@@ -81,14 +82,8 @@ class OwnDrafter:
             self._drafter.commit(number, length, sequence.tokens[length:])
         self._drafter.close(number)
 
-    def choose(self, size: int, ready: Ready, running: Mapping[int, Sequence]) -> Set[int]:
-        """The sequences that it is asked for; as `Asking`, those ``running`` by number."""
-        if self.asking is None:
-            return self.sequences
-        self._alone = ready.seconds
-        return self.asking.choose(size, ready, {n: self._unread(running[n]) for n in ready.brought})
-
-    def _unread(self, sequence: Sequence) -> int:
+    def unread(self, sequence: Sequence) -> int:
+        """Tokens of a sequence that it has not been asked to read."""
         return len(sequence.tokens) - self._read.get(sequence.number, 0)
 
     def draft(self, running: Mapping[int, Sequence], wanted: Set[int]) -> Seq[tuple[int, DraftTree]]:
@@ -101,7 +96,7 @@ class OwnDrafter:
                 self._resting.rest(number)
         self._wanted = wanted
         for number in wanted:
-            unread = self._unread(running[number])
+            unread = self.unread(running[number])
             self._reading += unread if unread >= READING else 0
             self._read[number] = len(running[number].tokens)
         return self._drafter.draft()
@@ -142,7 +137,7 @@ class OwnDrafter:
     def took(self, size: int, seconds: float) -> None:
         """Takes in how long a step took that computed no prompts."""
         if self.asking is not None and self._wanted and not self._reads:
-            self.asking.took(size, seconds - self._alone)
+            self.asking.took(size, seconds - self.alone)
 
     def owe(self) -> float:
         """This step's share of the seconds for which steps waited that computed prompts."""

@@ -1,8 +1,8 @@
 """Which drafters are asked: all but those that lose time.
 
 Each step settles an account with each drafter, in seconds: accepted guesses save plain decoding, bought guesses
-cost rows, and the step waits for drafting. Guesses that bring less than their rows cost are no reason not to ask: each
-is bought or not at its own price. Only waiting is. A drafter that loses more than `REGRET` of the time is paused
+cost rows, and the step waits for drafting. A drafter is paused for the time that steps wait, and not for guesses that
+bring less than their rows cost: those are not bought. A drafter that loses more than `REGRET` of the time is paused
 until its loss is `REGRET` of the time since, and is then tried again. So a drafter that costs microseconds is always
 asked, and one that costs half a step is tried seldom where it does not pay.
 

@@ -85,9 +85,9 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 #if defined(__AVX512BF16__)
 constexpr long NEAR = 4096;  // bytes
 
-// Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES of weights. Four are
-// its own, a little later in this block, and go to the first cache: fetched to the second, each would wait for a buffer
-// twice. Fewer are those of the next block, from `ahead` on, and go to the second cache.
+// Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES lines of weights. Four
+// lines lie NEAR bytes ahead and go to the first cache: a line that goes to the second takes a fill buffer twice. Fewer
+// lines belong to the next block, lie at `ahead`, and go to the second cache, for all groups of rows.
 template <int ROWS, int LINES>
 static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, float* out, long ldo, const char* ahead) {
   f32x16 sum[ROWS][4] = {};
