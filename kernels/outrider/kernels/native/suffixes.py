@@ -29,7 +29,7 @@ class SuffixShape:
     """
 
     nodes: int = 16
-    least_match: int = 2
+    least_match: int = 1
     tokens: int = 16384
     tenants: int = 32
 
