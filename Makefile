@@ -63,7 +63,7 @@ kernels-bench: dev
 	$(BIN)/python -m outrider.kernels.bench $(ARGS)
 
 contract: dev
-	$(BIN)/python -m outrider.loadtest.contract --examples 20000 $(ARGS)
+	$(BIN)/python -m outrider.loadtest contract --examples 20000 $(ARGS)
 
 chaos: dev
 	CHAOS_MINUTES=$(or $(MINUTES),2) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)

@@ -56,7 +56,7 @@ class Latch:
 def main() -> None:
     """The verifier. A step leaves out the sequences that stand still; calls, prompts and deadlines go on."""
     from outrider.mesh.service import run
-    from outrider.verifier.scheduler import Plan, Scheduler
+    from outrider.verifier.scheduling.scheduler import Plan, Scheduler
     from outrider.verifier.service import VerifierService
 
     file, plan = Path(os.environ[_FILE]), Scheduler.plan

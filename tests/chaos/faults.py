@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from outrider.cli.child import Child
-from outrider.cli.keeper import Keeper
+from outrider.cli.processes.child import Child
+from outrider.cli.processes.keeper import Keeper
 
 from tests.chaos.journeys import Journeys
 from tests.chaos.mesh import Nine

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-from outrider.cli.child import Child, Spec
-from outrider.cli.keeper import Keeper
-from outrider.cli.options import UpOptions
-from outrider.cli.plan import Plan, make_plan
-from outrider.cli.supervisor import Supervisor
+from outrider.cli.processes.child import Child, Spec
+from outrider.cli.processes.keeper import Keeper
+from outrider.cli.processes.options import UpOptions
+from outrider.cli.processes.plan import Plan, make_plan
+from outrider.cli.processes.supervisor import Supervisor
 from outrider.mesh.addresses import hold_port
 
 from tests.broker import Broker

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from outrider.cli.child import Child, Spec
-from outrider.cli.keeper import Keeper, StartError
+from outrider.cli.processes.child import Child, Spec
+from outrider.cli.processes.keeper import Keeper, StartError
 
 FOREVER = "import time; time.sleep(60)"
 
@@ -99,7 +99,7 @@ async def test_a_process_dies_with_the_one_that_keeps_it(tmp_path):
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from outrider.cli.child import Child, Spec
+from outrider.cli.processes.child import Child, Spec
 async def main():
     child = Child(Spec("sleeper", [sys.executable, "-c", {FOREVER!r}], Path({str(tmp_path / "log")!r})), "a")
     await child.start()

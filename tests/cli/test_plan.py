@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.cli.options import ONE_EACH, UpOptions
-from outrider.cli.plan import make_plan
+from outrider.cli.processes.options import ONE_EACH, UpOptions
+from outrider.cli.processes.plan import make_plan
 from outrider.mesh.addresses import parted, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.models import pocket

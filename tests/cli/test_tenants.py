@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from outrider.cli.options import UpOptions
-from outrider.cli.plan import make_plan
-from outrider.cli.tenants import parse_span, with_changes
+from outrider.cli.processes.options import UpOptions
+from outrider.cli.processes.plan import make_plan
+from outrider.cli.stores.records import parse_span, with_changes
 from outrider.mesh.errors import ConfigError
 from outrider.wire.tenants import Limits
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from secrets import token_hex
 
-from outrider.gateway.tenants.memory import MemoryStore
-from outrider.gateway.tenants.nats import NatsStore
-from outrider.gateway.tenants.store import GROUP, Demand, LimitReached, LimitStore
+from outrider.gateway.admission.limit_store import GROUP, Demand, LimitReached, LimitStore
+from outrider.gateway.admission.memory_limits import MemoryStore
+from outrider.gateway.admission.shared_limits import NatsStore
 from outrider.mesh import plugins
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from outrider.gateway.tenants.account import LEASE_S, SKEW_S
-from outrider.gateway.tenants.store import LimitReached, LimitStore
+from outrider.gateway.admission.account import LEASE_S, SKEW_S
+from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.mesh.errors import Unavailable
 
 from tests.broker import Broker

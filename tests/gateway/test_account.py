@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from outrider.gateway.tenants.account import LEASE_S, SKEW_S, Account, Ledger, Slice
+from outrider.gateway.admission.account import LEASE_S, SKEW_S, Account, Ledger, Slice
 
 from tests.gateway.limits import DAY, streams, tokens
 

@@ -10,8 +10,8 @@ import grpc
 import httpx
 import openai
 import pytest
-from outrider.gateway.openai.bodies import read_chat
-from outrider.gateway.responses.body import read_response
+from outrider.gateway.doors.openai.bodies import read_chat
+from outrider.gateway.doors.responses.body import read_response
 from outrider.models.text import Tokenizer
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub

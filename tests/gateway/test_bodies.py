@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from outrider.gateway.openai.bodies import read_chat, read_completion
-from outrider.gateway.request import Messages, Speculation, Text, Tokens, choice_seed
+from outrider.gateway.doors.openai.bodies import read_chat, read_completion
+from outrider.gateway.requests.request import Messages, Speculation, Text, Tokens, choice_seed
 from outrider.mesh.errors import InvalidRequest
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.generations import _priority
-from outrider.gateway.request import Generation, Sampling
+from outrider.gateway.admission.addresses import client_address
+from outrider.gateway.admission.caller import Caller, caller
+from outrider.gateway.admission.directory import FRESH_S, Directory
+from outrider.gateway.admission.reservation import duration
+from outrider.gateway.generation.intake import _priority
+from outrider.gateway.requests.request import Generation, Sampling
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.tenants.addresses import client_address
-from outrider.gateway.tenants.admission import duration
-from outrider.gateway.tenants.caller import Caller, caller
-from outrider.gateway.tenants.directory import FRESH_S, Directory
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.config import load
 from outrider.mesh.errors import ConfigError, Unavailable

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.gateway.calls.calling import Callee, Calling
-from outrider.gateway.calls.grammar import call_structure
-from outrider.gateway.calls.reading import Piece, Reading
-from outrider.gateway.openai.structure import json_schema
+from outrider.gateway.doors.schema.structure import json_schema
+from outrider.gateway.requests.calling import Callee, Calling
+from outrider.gateway.tool_calls.grammar import call_structure
+from outrider.gateway.tool_calls.reading import Piece, Reading
 from outrider.models.text import Tokenizer
 from outrider.tokenizer.service import call_style
-from outrider.verifier.grammar import Grammars
+from outrider.verifier.logits.grammar import Grammars
 from outrider.wire.calls import CallStyle, Mark
 from outrider.wire.frames import Finish, Frame
 

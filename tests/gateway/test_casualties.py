@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from outrider.gateway import casualties
-from outrider.gateway.casualties import Casualties
-from outrider.gateway.condemned import Condemned
+from outrider.gateway.admission.caller import Caller
 from outrider.gateway.errors import Fatal
-from outrider.gateway.models import Served
-from outrider.gateway.request import Sampling
-from outrider.gateway.tenants.caller import Caller
-from outrider.gateway.verifiers import Job
+from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.request import Sampling
+from outrider.gateway.routing.condemned import Condemned
+from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.streams import casualties
+from outrider.gateway.streams.casualties import Casualties
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from outrider.gateway.openai.bodies import read_completion
-from outrider.gateway.openai.logprobs import token_name
+from outrider.gateway.doors.openai.bodies import read_completion
+from outrider.gateway.doors.schema.logprobs import token_name
 from outrider.mesh.errors import InvalidRequest
 from outrider.models.text import Tokenizer
 from outrider.v1.inference_pb2 import CompleteRequest, Draft, GenerateRequest

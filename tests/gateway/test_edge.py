@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.gateway.plain_json import DEPTH, require_plain
+from outrider.gateway.doors.http.plain_json import DEPTH, require_plain
 from outrider.mesh.errors import InvalidRequest
 
 from tests.gateway.desk import Desk

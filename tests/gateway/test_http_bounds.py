@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from outrider.gateway import server as server_module
-from outrider.gateway.edge import Edge
-from outrider.gateway.http import read_body
-from outrider.gateway.protocol import Bounds
-from outrider.gateway.server import HttpServer
+from outrider.gateway.doors.http import server as server_module
+from outrider.gateway.doors.http.edge import Edge
+from outrider.gateway.doors.http.messages import read_body
+from outrider.gateway.doors.http.server import HttpServer
+from outrider.gateway.settings import Bounds
 from outrider.mesh.tasks import Tasks
 from starlette.requests import Request
 from starlette.responses import JSONResponse

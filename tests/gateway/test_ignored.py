@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from outrider.gateway.openai.bodies import read_chat, read_completion
-from outrider.gateway.openai.ignored import told
-from outrider.gateway.request import Messages
-from outrider.gateway.responses.body import read_response
+from outrider.gateway.doors.openai.bodies import read_chat, read_completion
+from outrider.gateway.doors.responses.body import read_response
+from outrider.gateway.doors.schema.ignored import told
+from outrider.gateway.requests.request import Messages
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import InvalidRequest
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from outrider.gateway.inbox import Inbox, Item, Lost, Replayed
+from outrider.gateway.streams.inbox import Inbox, Item, Lost, Replayed
 from outrider.mesh.errors import Unavailable
 
 _SILENCE_S = 0.01

@@ -10,15 +10,15 @@ from contextlib import aclosing
 
 import httpx
 import pytest
-from outrider.gateway.choices import merged
-from outrider.gateway.flights import Flights
-from outrider.gateway.ledger import Key, Record
-from outrider.gateway.request import Sampling
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.memory_limits import MemoryStore
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.generation.choices import merged
+from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.requests.request import Sampling
+from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.tenants.admission import Admission
-from outrider.gateway.tenants.caller import Caller
-from outrider.gateway.tenants.memory import MemoryStore
-from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound
 from outrider.mesh.registry import Registry

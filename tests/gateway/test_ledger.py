@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.ledger import Key, Ledger, Record, choice_id
-from outrider.gateway.models import Served
-from outrider.gateway.request import Sampling, choice_seed
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.generation.ledger import Key, Ledger, Record, choice_id
+from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.request import Sampling, choice_seed
+from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.tenants.caller import Caller
-from outrider.gateway.verifiers import Job
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.v1.sampling_pb2 import Speculation

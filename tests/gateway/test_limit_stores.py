@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from secrets import token_hex
 
 import pytest
-from outrider.gateway.tenants.store import LimitReached, LimitStore
+from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 
 from tests.gateway.limits import DAY, STORES, Clock, drain, gateway_store, refused, streams, tokens
 

@@ -8,14 +8,14 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from outrider.gateway.condemned import Condemned
-from outrider.gateway.models import Served
-from outrider.gateway.request import Sampling
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing import Routes
+from outrider.gateway.routing.condemned import Condemned
+from outrider.gateway.routing.verifiers import Job, Verifiers
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.stream import TokenStream
-from outrider.gateway.tenants.caller import Caller
-from outrider.gateway.verifiers import Job, Verifiers
+from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.registry import Member, Registry

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from outrider.gateway.errors import UnknownModel
-from outrider.gateway.models import Models
+from outrider.gateway.requests.models import Models
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Registry, State

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import pytest
-from outrider.gateway.openapi.document import document
-from outrider.loadtest.contract import Contract
+from outrider.gateway.doors.openapi.document import document
+from outrider.loadtest.experiments.contract import Contract
 from starlette.responses import Response
 from starlette.routing import Route
 

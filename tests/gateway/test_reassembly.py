@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.gateway.reassembly import Reassembly, join, split
+from outrider.gateway.streams.reassembly import Reassembly, join, split
 from outrider.wire.frames import Draft, Finish, Frame, Likelihood, Usage
 
 _LENGTH = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from outrider.gateway.errors import Fatal
-from outrider.gateway.replay import replay
+from outrider.gateway.streams.replay import replay
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest
 from outrider.wire.frames import Finish, Frame, Usage
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import openai
 import pytest
-from outrider.gateway.ledger import Key, Record
-from outrider.gateway.models import Served
-from outrider.gateway.responses.body import read_response
-from outrider.gateway.responses.shape import ResponseShape
+from outrider.gateway.doors.responses.body import read_response
+from outrider.gateway.doors.responses.stored_form import ResponseShape
+from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.requests.models import Served
 from outrider.mesh.errors import Unavailable
 from outrider.models.text import Tokenizer
 from outrider.wire.frames import Finish, Frame, Usage

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from outrider.gateway.request import choice_seed
+from outrider.gateway.requests.request import choice_seed
 from outrider.models.text import Tokenizer
 
 from tests.gateway.stack import MODEL, Stack, events

@@ -8,9 +8,9 @@ import weakref
 
 import httpx
 import pytest
-from outrider.gateway.corked import Corked
-from outrider.gateway.edge import Edge
-from outrider.gateway.server import HttpServer
+from outrider.gateway.doors.http.corked import Corked
+from outrider.gateway.doors.http.edge import Edge
+from outrider.gateway.doors.http.server import HttpServer
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
 from starlette.responses import PlainTextResponse

@@ -11,8 +11,8 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
-from outrider.gateway.tenants.account import LEASE_S, SKEW_S
-from outrider.gateway.tenants.store import LimitReached, LimitStore
+from outrider.gateway.admission.account import LEASE_S, SKEW_S
+from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.mesh.errors import Unavailable
 
 from tests.broker import Broker

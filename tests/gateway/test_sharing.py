@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from outrider.gateway.models import Served
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.requests.models import Served
+from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.sharing.cache import Cache, repeatable
 from outrider.gateway.sharing.sameness import sameness
-from outrider.gateway.tenants.caller import Caller
-from outrider.gateway.verifiers import Job
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Member, Registry, State
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from outrider.gateway.doors.http.sse import done, event, with_retry
 from outrider.gateway.errors import error_answer
-from outrider.gateway.sse import done, event, with_retry
 from outrider.mesh.errors import InvalidRequest
 
 

@@ -9,8 +9,8 @@ import httpx
 import msgspec
 import openai
 import pytest
-from outrider.gateway.tenants.account import Ledger
-from outrider.gateway.tenants.nats import BUCKET
+from outrider.gateway.admission.account import Ledger
+from outrider.gateway.admission.shared_limits import BUCKET
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import Limits, tenant_entry
 

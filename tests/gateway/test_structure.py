@@ -11,7 +11,7 @@ import httpx
 import openai
 import pydantic
 import pytest
-from outrider.gateway.openai.bodies import read_chat, read_completion
+from outrider.gateway.doors.openai.bodies import read_chat, read_completion
 from outrider.mesh.errors import InvalidRequest
 
 from tests.gateway.stack import MODEL, Stack

@@ -6,8 +6,8 @@ import asyncio
 
 import httpx
 import pytest
-from outrider.gateway.ledger import Key
-from outrider.gateway.recall import Recall
+from outrider.gateway.generation.ledger import Key
+from outrider.gateway.generation.recall import Recall
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import verifier_pb2 as pb

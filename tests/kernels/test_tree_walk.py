@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.tree_walk import MOST_GUESSES, Trees, Walks, reference, triton
-from outrider.verifier.accept import walk
+from outrider.verifier.acceptance.accept import walk
 
 from tests.kernels.device import DEVICE, poison
 

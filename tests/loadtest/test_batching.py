@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from outrider.loadtest import batching
-from outrider.loadtest.batching import Mix, Pass, counted, main, shown, summarize
+from outrider.loadtest.experiments import batching
+from outrider.loadtest.experiments.batching import Mix, Pass, counted, main, shown, summarize
 
 MIX = Mix(slots=32, requests=640, short=8, long=512, among=32, prompt=4)
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from llguidance import LLMatcher
-from outrider.gateway.openai.bodies import read_chat
+from outrider.gateway.doors.openai.bodies import read_chat
 from outrider.loadtest.chats import matrix, meshes
 from outrider.loadtest.chats.alone import AFTER, FRESH
 from outrider.loadtest.chats.library import PARTS, Fresh, files
 from outrider.loadtest.chats.report import best_fixed, publish, publish_stories
 from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, Supply
 from outrider.loadtest.chats.turns import ChatTurn, Steps
-from outrider.loadtest.client import Reply
-from outrider.loadtest.load import Sample
-from outrider.loadtest.prompts import PromptsError
-from outrider.loadtest.summary import summarize
-from outrider.loadtest.turns import Case, Matrix
+from outrider.loadtest.load.arrivals import Sample
+from outrider.loadtest.load.client import Reply
+from outrider.loadtest.load.prompts import PromptsError
+from outrider.loadtest.load.summary import summarize
+from outrider.loadtest.load.turns import Case, Matrix
 
 REAL = os.environ.get("TEST_MODEL")
 CASE, MIX = Case("edit", 0.7, 1), Case(MIXED, None, 1)

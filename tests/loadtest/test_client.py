@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from outrider.loadtest.client import RequestError, complete
+from outrider.loadtest.load.client import RequestError, complete
 
 USAGE = {
     "prompt_tokens": 7,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from outrider.loadtest.fairness import Latency, Service, judge, percentile
+from outrider.loadtest.experiments.fairness import Latency, Service, judge, percentile
 
 
 def latency(beside: str, slowest: float, failed: int = 0) -> Latency:

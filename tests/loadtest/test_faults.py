@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from outrider.loadtest.faults import Load, Phase, recovery
+from outrider.loadtest.experiments.faults import Load, Phase, recovery
 
 PHASES = [Phase("alone", 0.0, 10.0), Phase("together", 10.0, 20.0), Phase("SIGKILL", 20.0, 30.0, ("together",))]
 

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 
 import pytest
-from outrider.gateway.openai.bodies import read_completion
-from outrider.loadtest.answers import Answer, agrees
-from outrider.loadtest.mixes import MIXED, TEMPERATURES, mixed, questions
+from outrider.gateway.doors.openai.bodies import read_completion
+from outrider.loadtest.load.answers import Answer, agrees
+from outrider.loadtest.load.mixes import MIXED, TEMPERATURES, mixed, questions
 
 
 def test_every_combination_comes_up_and_the_first_is_none() -> None:

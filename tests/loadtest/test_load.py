@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from outrider.loadtest.client import Reply, RequestError
-from outrider.loadtest.load import Closed, Open
+from outrider.loadtest.load.arrivals import Closed, Open
+from outrider.loadtest.load.client import Reply, RequestError
 
 REPLY = Reply(
     [1.0],

@@ -6,13 +6,13 @@ import math
 
 import msgspec
 import pytest
-from outrider.loadtest.client import Reply
-from outrider.loadtest.load import Sample
-from outrider.loadtest.matrix_report import judge, publish
-from outrider.loadtest.prompts import PromptsError
-from outrider.loadtest.summary import summarize
-from outrider.loadtest.turns import Case, Matrix, Turn
-from outrider.loadtest.workloads import WORKLOADS, Supply, edit
+from outrider.loadtest.load.arrivals import Sample
+from outrider.loadtest.load.client import Reply
+from outrider.loadtest.load.prompts import PromptsError
+from outrider.loadtest.load.summary import summarize
+from outrider.loadtest.load.turns import Case, Matrix, Turn
+from outrider.loadtest.load.workloads import WORKLOADS, Supply, edit
+from outrider.loadtest.report.matrix_report import judge, publish
 
 CASE = Case("code", 0.0, 1)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from outrider.loadtest.echo_http import TEXT
-from outrider.loadtest.hammer import Task, hammer
-from outrider.loadtest.overhead import Measured, Target, judge, measure, services
+from outrider.loadtest.experiments.overhead import Measured, Target, judge, measure, services
+from outrider.loadtest.load.echo_http import TEXT
+from outrider.loadtest.load.hammer import Task, hammer
 
 
 def found(target: str, load: str, rate: float, p50_ms: float, cpu_ms: float, events: float = 0.0) -> Measured:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from outrider.loadtest.load.prompts import PromptsError
+from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, real, report, ways
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.openvino_process import How, Peer, Spoken, weight_format
 from outrider.loadtest.peers.ways import Plan
-from outrider.loadtest.prompts import PromptsError
-from outrider.loadtest.turns import Case, Matrix, Turn
 
 REAL, GGUF = os.environ.get("TEST_MODEL"), os.environ.get("TEST_GGUF")
 ALONE, EIGHT = Case("edit", 0.0, 1), Case("edit", 0.0, 8)

@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.loadtest.prompts import PromptsError, from_file, unique, windows
+from outrider.loadtest.load.prompts import PromptsError, from_file, unique, windows
 
 
 @given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 50))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from outrider.loadtest.relay import Relay
+from outrider.loadtest.load.relay import Relay
 from outrider.mesh.addresses import hold_port
 
 from tests.waiting import eventually

@@ -4,11 +4,11 @@ import json
 import math
 
 import pytest
-from outrider.loadtest import plot
-from outrider.loadtest.client import Reply
-from outrider.loadtest.load import Sample
-from outrider.loadtest.report import Pass, Report, headline, machine, table
-from outrider.loadtest.summary import median, percentile, summarize
+from outrider.loadtest.load.arrivals import Sample
+from outrider.loadtest.load.client import Reply
+from outrider.loadtest.load.summary import median, percentile, summarize
+from outrider.loadtest.report import plot
+from outrider.loadtest.report.report import Pass, Report, headline, machine, table
 from rich.console import Console
 
 

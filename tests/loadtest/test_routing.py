@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from outrider.loadtest.routing import Talk, main, measure
+from outrider.loadtest.experiments.routing import Talk, main, measure
 
 
 def test_every_turn_begins_as_the_one_before_and_conversations_differ() -> None:

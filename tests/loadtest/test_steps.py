@@ -6,8 +6,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from outrider.loadtest import plot_steps
-from outrider.loadtest.steps import Flight, Offered, Span, TraceError, trace
+from outrider.loadtest.report import plot_steps
+from outrider.loadtest.report.steps import Flight, Offered, Span, TraceError, trace
 from outrider.mesh.telemetry.timeline import Began, Event, Grown, Message, Pass, Step, Stepped, Taken, Told
 from rich.console import Console
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from outrider.gateway.tenants.admission import duration
-from outrider.loadtest.windows import Asked, Fate, judge, seconds, tally, window_of
+from outrider.gateway.admission.reservation import duration
+from outrider.loadtest.report.windows import Asked, Fate, judge, seconds, tally, window_of
 
 LET_IN, REFUSED, LOST = Fate.ADMITTED, Fate.REFUSED, Fate.LOST
 

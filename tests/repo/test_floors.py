@@ -28,6 +28,56 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "loadtest"}
 
+ROOMS: dict[str, tuple[str, ...]] = {
+    "verifier": (
+        "settings",
+        "logits",
+        "requests",
+        "scheduling",
+        "acceptance",
+        "speculation",
+        "decode",
+        "pages",
+        "rpc",
+        "target",
+        "metrics",
+        "service",
+        "bench",
+        "__main__",
+    ),
+    "gateway": (
+        "errors",
+        "metrics",
+        "settings",
+        "admission",
+        "requests",
+        "tool_calls",
+        "routing",
+        "streams",
+        "sharing",
+        "generation",
+        "doors",
+        "service",
+        "__main__",
+    ),
+    "gateway.doors": (
+        "http",
+        "schema",
+        "openai",
+        "responses",
+        "own",
+        "playground",
+        "openapi",
+        "app",
+        "grpc",
+        "nats",
+    ),
+    "cli": ("settings", "stores", "processes", "commands", "main"),
+    "loadtest": ("meshes", "load", "report", "chats", "peers", "attack", "bench", "experiments", "__main__"),
+}
+"""Rooms of a package and modules beside them, in order: each may import those before it."""
+MOST_MODULES = 15
+
 
 def _sources() -> dict[str, Path]:
     """Files of the distribution by dotted module name; a package goes by its own name."""
@@ -81,6 +131,12 @@ def _names(node: ast.AST, package: str) -> Iterator[str]:
         yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
+def _place(module: str, package: str) -> int:
+    """The place of a module's room in the order; names of the package's ``__init__`` are below all rooms."""
+    room = module.removeprefix(f"outrider.{package}.").split(".")[0]
+    return ROOMS[package].index(room) if room in ROOMS[package] else -1
+
+
 def _package(module: str) -> str:
     return module.split(".")[1]
 
@@ -103,6 +159,31 @@ def test_a_package_imports_only_what_it_may_stand_on(package):
         if name.startswith("outrider.") and _package(name) not in allowed
     }
     assert not trespasses
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_imports_go_down_the_order_of_rooms(package):
+    order, prefix = ROOMS[package], f"outrider.{package}."
+    upward = {
+        f"{module} imports {name}"
+        for module, path in SOURCES.items()
+        if module.startswith(prefix)
+        for name in _imports(module, path)
+        if name.startswith(prefix) and _place(name, package) > _place(module, package)
+    }
+    assert not upward
+    assert {module.removeprefix(prefix).split(".")[0] for module in SOURCES if module.startswith(prefix)} == set(order)
+
+
+def test_a_room_has_a_docstring_and_few_modules():
+    for package, order in ROOMS.items():
+        for room in order:
+            inside = [path for module, path in SOURCES.items() if module.startswith(f"outrider.{package}.{room}.")]
+            rooms = {path.parent for path in inside}
+            for folder in rooms:
+                modules = [path for path in inside if path.parent == folder and not path.stem.startswith("__")]
+                assert len(modules) <= MOST_MODULES, folder
+                assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
 
 
 @pytest.mark.parametrize("package", sorted(WITHOUT_TORCH))

@@ -46,7 +46,7 @@ def test_the_wheel_holds_every_package(contents, package):
 
 
 def test_the_wheel_ships_the_playground(contents):
-    assert contents["outrider/gateway/playground/page.html"]
+    assert contents["outrider/gateway/doors/playground/page.html"]
 
 
 def test_the_wheel_leaves_the_namespace_open(contents):

@@ -12,13 +12,13 @@ from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.answer import Answers
-from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine
-from outrider.verifier.outcome import Outcome
-from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, Scheduler
-from outrider.verifier.worth import Always, Worth
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.outcome import Outcome
+from outrider.verifier.decode.runner import Runner
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.speculation.worth import Always, Worth
 
 from tests.toy_model import save_toy
 

@@ -18,8 +18,8 @@ from outrider.mesh.telemetry import Telemetry
 from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.engine import Engine
-from outrider.verifier.sequence import Sequence
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.service import VerifierService
 from outrider.verifier.settings import VerifierSettings
 from outrider.wire.ids import pack_ids

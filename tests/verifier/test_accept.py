@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.verifier.accept import walk
+from outrider.verifier.acceptance.accept import walk
 
 
 def test_without_guesses_one_token_is_decided() -> None:

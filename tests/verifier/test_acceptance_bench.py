@@ -8,9 +8,9 @@ import pytest
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Acceptance
-from outrider.verifier.accept import Race
-from outrider.verifier.acceptance_bench import Place, Trial
-from outrider.verifier.rejection import Rejection
+from outrider.verifier.acceptance.accept import Race
+from outrider.verifier.acceptance.rejection import Rejection
+from outrider.verifier.bench.acceptance import Place, Trial
 
 from tests.toy_model import save_toy
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DraftTree, Opening
-from outrider.verifier import sequence
-from outrider.verifier.asking import READING, Asking, Ready
-from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine
-from outrider.verifier.own_drafters import OwnDrafter
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests import sequence
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.speculation.asking import READING, Asking, Ready
+from outrider.verifier.speculation.local_drafter import OwnDrafter
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter

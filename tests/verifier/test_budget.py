@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from outrider.models.speculation import MergedTree
-from outrider.verifier.budget import Calibrator, CostCurve, Pace, buy
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.speculation.budget import Calibrator, Pace, buy
 
 FLAT = CostCurve([1, 64], [1.0, 1.0])
 STEEP = CostCurve([1, 64], [1.0, 64.0])

@@ -12,10 +12,10 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import close_channels
 from outrider.models.sampling import Sampling
-from outrider.verifier.cache_peers import Peers
-from outrider.verifier.caching import (
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.page_cache import NoCache
+from outrider.verifier.pages.cached_pages import (
     CachedPages,
-    NoCache,
     Offered,
     Prompt,
     Wanted,
@@ -24,12 +24,12 @@ from outrider.verifier.caching import (
     to_bytes,
     write_page,
 )
-from outrider.verifier.engine import Engine
-from outrider.verifier.giving import Handed, HandedPages
-from outrider.verifier.handover import gives
-from outrider.verifier.sequence import Request, Sequence
-from outrider.verifier.shards import SEGMENT, instances_of
-from outrider.verifier.transfer import TransferTime
+from outrider.verifier.pages.handover import gives
+from outrider.verifier.pages.page_server import Handed, HandedPages
+from outrider.verifier.pages.peers import Peers
+from outrider.verifier.pages.shards import SEGMENT, instances_of
+from outrider.verifier.pages.transfer import TransferTime
+from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 

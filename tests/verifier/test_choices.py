@@ -9,8 +9,8 @@ from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Opening
 from outrider.models.text import Tokenizer
-from outrider.verifier.drafters import make_drafters, make_rule
 from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.speculation.plugins import make_drafters, make_rule
 
 from tests.toy_model import save_toy
 

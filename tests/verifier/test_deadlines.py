@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from outrider.verifier.budget import CostCurve
-from outrider.verifier.engine import Engine
-from outrider.verifier.estimate import TooLate
-from outrider.verifier.outcome import Outcome
-from outrider.verifier.runner import Drawn
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.outcome import Outcome
+from outrider.verifier.decode.runner import Drawn
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.estimate import TooLate
 from outrider.wire.frames import Finish, Frame
 
 from tests.verifier.conftest import MakeEngine

@@ -23,8 +23,8 @@ from outrider.models.speculation import DraftTree, Opening
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.outcome import Committed, Opened, Outcome
+from outrider.verifier.decode.outcome import Committed, Opened, Outcome
+from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from outrider.models.sampling import Sampling
 from outrider.models.text import Tokenizer
-from outrider.verifier.engine import Engine
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Draft, Frame, decode_frame, encode_frame
 
 from tests.verifier.conftest import MakeEngine

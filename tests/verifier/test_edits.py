@@ -14,10 +14,10 @@ from outrider.kernels.race_sample import Truncation
 from outrider.kernels.race_sample import edited as edited_logits
 from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
-from outrider.verifier.edits import EditBatch, Edits, History, _Table
-from outrider.verifier.engine import Engine
-from outrider.verifier.likelihood import score
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.logits.edits import EditBatch, Edits, History, _Table
+from outrider.verifier.logits.likelihood import score
+from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame
 
 from tests.verifier.conftest import MakeEngine

@@ -16,11 +16,11 @@ from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, O
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.budget import CostCurve
-from outrider.verifier.edits import EditBatch
-from outrider.verifier.engine import Engine
-from outrider.verifier.scheduler import QueueFull
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.logits.edits import EditBatch
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.scheduler import QueueFull
 from outrider.wire.frames import Finish, Frame
 
 from tests.toy_model import save_toy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from outrider.verifier.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.frame_log import Entry, FrameLog
 
 
 async def kept(log: FrameLog, request: str) -> list[bytes]:

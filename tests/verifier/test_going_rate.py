@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from outrider.verifier.going_rate import GoingRate
+from outrider.verifier.speculation.going_rate import GoingRate
 
 from tests.verifier.drafters import Bargainer, EverythingDrafter
 

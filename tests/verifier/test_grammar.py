@@ -19,13 +19,13 @@ from outrider.models.speculation import Drafter, DrafterContext, DraftTree, Merg
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
-from outrider.verifier.answer import Answers
-from outrider.verifier.edits import EditBatch, Edits
-from outrider.verifier.engine import Engine
-from outrider.verifier.grammar import Grammars, Guide
-from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, Scheduler
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Runner
+from outrider.verifier.logits.edits import EditBatch, Edits
+from outrider.verifier.logits.grammar import Grammars, Guide
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.wire.frames import Finish
 
 from tests.text.makers import byte_fallback, byte_level, word_piece, write

@@ -17,11 +17,11 @@ from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.cache_link import CacheLink, Terms
-from outrider.verifier.cache_peers import Peers
-from outrider.verifier.caching import Wanted
-from outrider.verifier.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.receiving import Receiver
+from outrider.verifier.pages.cached_pages import Wanted
+from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
+from outrider.verifier.pages.link import CacheLink, Terms
+from outrider.verifier.pages.peers import Peers
+from outrider.verifier.pages.receiver import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_checksum, page_key

@@ -10,11 +10,11 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.verifier import engine as engine_module
-from outrider.verifier import runner as runner_module
-from outrider.verifier.accept import Accepted, walk
-from outrider.verifier.engine import Engine
-from outrider.verifier.sequence import Request
+from outrider.verifier.acceptance.accept import Accepted, walk
+from outrider.verifier.decode import engine as engine_module
+from outrider.verifier.decode import runner as runner_module
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests.sequence import Request
 from torch import Tensor
 
 from tests.verifier.conftest import MakeEngine

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 from outrider.models.sampling import Sampling
-from outrider.verifier.loop import EngineThread
-from outrider.verifier.outcome import Outcome
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine_thread import EngineThread
+from outrider.verifier.decode.outcome import Outcome
+from outrider.verifier.requests.sequence import Request
 
 from tests.verifier.conftest import MakeEngine
 

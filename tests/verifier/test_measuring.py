@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from outrider.models.llama import LlamaModel
-from outrider.verifier.runner import Runner
+from outrider.verifier.decode.runner import Runner
 
 from tests.toy_model import save_toy
 

@@ -9,9 +9,9 @@ import pytest
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation, TokenSequence
 from outrider.v1.verifier_pb2 import SubmitRequest
-from outrider.verifier.convert import Served, request_from_proto
-from outrider.verifier.edits import Edits
-from outrider.verifier.sequence import Request
+from outrider.verifier.logits.edits import Edits
+from outrider.verifier.requests.conversion import Served, request_from_proto
+from outrider.verifier.requests.sequence import Request
 from outrider.wire.ids import pack_ids
 
 SERVED = Served(50, 100, frozenset({1}), frozenset({"ngram"}))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
-from outrider.verifier.engine import Engine
-from outrider.verifier.pins import Pins
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.pins import Pins
 from outrider.wire.frames import Finish, Usage
 from outrider.wire.prefixes import chain_hashes
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.verifier.edits import Edits
-from outrider.verifier.engine import Engine
-from outrider.verifier.outcome import Outcome
-from outrider.verifier.sequence import Request, Sequence
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.outcome import Outcome
+from outrider.verifier.logits.edits import Edits
+from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 
 from tests.verifier.conftest import MakeEngine

@@ -9,7 +9,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import httpx
 import pytest
-from outrider.loadtest.relay import Relay
+from outrider.loadtest.load.relay import Relay
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from outrider.kernels.native import library
 from outrider.kernels.native.merging import Merging
 from outrider.models.speculation import DraftTree, MergedTree, merge
-from outrider.verifier.budget import EDGES, Calibrator, CostCurve
-from outrider.verifier.purchase import CompiledPurchase, PlainPurchase, Prospect, Purchased, Terms
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.speculation.budget import EDGES, Calibrator
+from outrider.verifier.speculation.purchase import CompiledPurchase, PlainPurchase, Prospect, Purchased, Terms
 
 Outcome = tuple[str, bool, float, bool]
 TOKENS = st.integers(0, 2)

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from outrider.verifier.budget import Pace
-from outrider.verifier.worth import Prices, Worth, Yield
+from outrider.verifier.speculation.budget import Pace
+from outrider.verifier.speculation.worth import Prices, Worth, Yield
 
 _GUESSES = 3
 _PAYS = 0.4

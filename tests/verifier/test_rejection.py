@@ -18,9 +18,9 @@ from outrider.models.speculation import proposals as proposals_module
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.proposals import own_seed
 from outrider.models.text import Tokenizer
-from outrider.verifier import rejection
-from outrider.verifier.rejection import Rejection, outcomes
-from outrider.verifier.sequence import Request
+from outrider.verifier.acceptance import rejection
+from outrider.verifier.acceptance.rejection import Rejection, outcomes
+from outrider.verifier.requests.sequence import Request
 from torch import Tensor
 
 from tests.toy_model import save_toy

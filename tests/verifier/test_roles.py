@@ -20,9 +20,9 @@ from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheServicer, KvCacheStub, add_KvCacheServicer_to_server
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.caching import Prompt, Wanted
-from outrider.verifier.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.receiving import Landing, Receiver
+from outrider.verifier.pages.cached_pages import Prompt, Wanted
+from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
+from outrider.verifier.pages.receiver import Landing, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.prefixes import chain_hashes

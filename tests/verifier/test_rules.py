@@ -10,8 +10,8 @@ from outrider.mesh import plugins
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import Acceptance, AcceptanceError, MergedTree, VerifiedTree
 from outrider.models.speculation.proposals import own_seed, propose
-from outrider.verifier.sequence import Request
-from outrider.verifier.typical import Typical
+from outrider.verifier.acceptance.typical import Typical
+from outrider.verifier.requests.sequence import Request
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import pytest
 from outrider.models.sampling import Sampling
-from outrider.verifier.engine import Engine
-from outrider.verifier.runner import Drawn, Work
-from outrider.verifier.scheduler import Limits, NeverFits
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Drawn, Work
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.scheduler import Limits, NeverFits
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter

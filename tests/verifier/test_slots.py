@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from outrider.verifier.engine import Engine
-from outrider.verifier.scheduler import QueueFull
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.scheduling.scheduler import QueueFull
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.test_engine import VOCABULARY, run, said

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, from_rpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.outcome import Queued
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.outcome import Queued
+from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame, decode_frame
 
 from tests.toy_model import save_toy

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from outrider.loadtest import prompts
+from outrider.loadtest.load import prompts
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
@@ -19,11 +19,11 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext
 from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.answer import Answers
-from outrider.verifier.engine import Engine
-from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, Scheduler
-from outrider.verifier.sequence import Request
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Runner
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 
 from tests.verifier.conftest import ALWAYS_PAYS
 

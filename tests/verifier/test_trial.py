@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
 from outrider.v1 import sampling_pb2 as pb
-from outrider.verifier.compiler import Compiler
-from outrider.verifier.deep_threads import in_deep_thread
-from outrider.verifier.grammar import Grammars
-from outrider.verifier.trial import Trial
+from outrider.verifier.logits.deep_threads import in_deep_thread
+from outrider.verifier.logits.grammar import Grammars
+from outrider.verifier.logits.grammar_compiler import Compiler
+from outrider.verifier.logits.grammar_trial import Trial
 
 from tests.text.makers import byte_level, word_piece, write
 from tests.waiting import eventually
@@ -25,7 +25,7 @@ from tests.waiting import eventually
 ASKED = "regex", "[ab]{2}c"
 HARMFUL = """
 import ctypes, json, os, sys
-from outrider.verifier import grammar_child as child
+from outrider.verifier.logits import grammar_process as child
 
 right = child._try
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from outrider.models.sampling import Sampling
-from outrider.verifier import fairness
-from outrider.verifier.fairness import TokenCounters
-from outrider.verifier.sequence import Request, Sequence
-from outrider.verifier.waiting import Waiting
+from outrider.verifier.requests.sequence import Request, Sequence
+from outrider.verifier.scheduling import fairness
+from outrider.verifier.scheduling.fairness import TokenCounters
+from outrider.verifier.scheduling.waiting import Waiting
 
 
 def sequence(number: int, tenant: str = "t", priority: int = 0) -> Sequence:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DraftTree, Opening
-from outrider.verifier import guessing
-from outrider.verifier.engine import Engine
-from outrider.verifier.runner import Drawn, Runner, Work
-from outrider.verifier.sequence import Request
-from outrider.verifier.worth import REGRET, Prices, Worth, Yield
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Drawn, Runner, Work
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.speculation import guessing
+from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
 
 from tests.verifier.conftest import MakeEngine
 from tests.verifier.drafters import EverythingDrafter

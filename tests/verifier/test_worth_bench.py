@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.verifier.worth_bench import Case, Spent, compare, make_lanes, one_round, prompt, texts
+from outrider.verifier.bench.worth import Case, Spent, compare, make_lanes, one_round, prompt, texts
 
 
 def test_all_modes_answer_the_same_prompts_and_are_held_against_plain_decoding() -> None:

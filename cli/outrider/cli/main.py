@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from outrider.cli.access import keys_app, tenants_app
-from outrider.cli.prompting import prompts_app
+from outrider.cli.commands.prompts import prompts_app
+from outrider.cli.commands.tenants import keys_app, tenants_app
 
 app = typer.Typer(
     help="Speculative decoding as a mesh of small services.",
@@ -61,8 +61,8 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
 ) -> None:
     """Start the whole mesh on this machine; Ctrl-C drains and stops it."""
-    from outrider.cli.options import UpOptions
-    from outrider.cli.up import run
+    from outrider.cli.commands.up import run
+    from outrider.cli.processes.options import UpOptions
 
     counts = {"verifier": verifiers, "tokenizer": tokenizers, "kvcache": kvcaches, "gateway": gateways}
     _exit(
@@ -100,8 +100,8 @@ def complete(
     ] = None,
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
-    from outrider.cli.complete import run
-    from outrider.cli.stream import Question
+    from outrider.cli.commands.complete import run
+    from outrider.cli.commands.stream import Question
 
     text = sys.stdin.read() if prompt == "-" else prompt
     _exit(run(url, Question(text, max_tokens, temperature, seed, speculation, chat), api_key))
@@ -131,8 +131,8 @@ def bench(
     sets: Sets = None,
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
-    from outrider.cli.bench import BenchOptions, run
-    from outrider.cli.options import UpOptions
+    from outrider.cli.commands.bench import BenchOptions, run
+    from outrider.cli.processes.options import UpOptions
 
     mesh = UpOptions(port=0, model=model, draft=draft, config=config, sets=sets or [])
     options = BenchOptions(
@@ -177,9 +177,9 @@ def trace_steps(
     sets: Sets = None,
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
-    from outrider.cli.options import UpOptions
-    from outrider.cli.stream import Question
-    from outrider.cli.trace_steps import TraceOptions, run
+    from outrider.cli.commands.stream import Question
+    from outrider.cli.commands.trace_steps import TraceOptions, run
+    from outrider.cli.processes.options import UpOptions
 
     text = sys.stdin.read() if prompt == "-" else prompt
     names = tuple(name.strip() for name in drafters.split(",") if name.strip())

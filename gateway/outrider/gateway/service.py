@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from outrider.gateway.app import make_app
-from outrider.gateway.flights import Flights
-from outrider.gateway.inference.service import Inference
-from outrider.gateway.micro.door import NatsDoor
-from outrider.gateway.server import HttpServer
+from outrider.gateway.admission.tenants import Tenants
+from outrider.gateway.doors.app import make_app
+from outrider.gateway.doors.grpc.service import Inference
+from outrider.gateway.doors.http.server import HttpServer
+from outrider.gateway.doors.nats.door import NatsDoor
+from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.tenants import Tenants
 from outrider.mesh.addresses import join
 from outrider.mesh.config import Settings
 from outrider.mesh.rpc import Server
@@ -37,7 +37,7 @@ class GatewayService(Service):
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
-        app = make_app(mesh, self._flights, self._settings, self._tenants.guarded)
+        app = make_app(mesh, self._flights, self._settings, self._tenants.entrance)
         settings = self._settings
         self._http = HttpServer(
             app, settings.host, settings.port, share=settings.share_port, bounds=settings.http_bounds

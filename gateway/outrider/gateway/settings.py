@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from msgspec import Meta
-from outrider.gateway.cors import require_origin
-from outrider.gateway.protocol import Bounds
+from msgspec import Meta, Struct
 from outrider.mesh.config.settings import Port, Seconds, Settings
+
+
+class Bounds(Struct, frozen=True):
+    """What a request may take: bytes of its line and headers, headers, and seconds.
+
+    ``header_s`` is the time from the first byte to the last header, ``body_idle_s`` that between parts of a body.
+    """
+
+    header_bytes: int = 64 << 10
+    headers: int = 100
+    header_s: float = 10.0
+    body_idle_s: float = 20.0
 
 
 class GatewaySettings(Settings, kw_only=True, frozen=True):
@@ -132,6 +143,14 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
                 raise ValueError(f"trusted_proxies: {error}") from None
         for origin in self.cors_origins:
             try:
-                require_origin(origin)
+                _require_origin(origin)
             except ValueError as error:
                 raise ValueError(f"cors_origins: {error}") from None
+
+
+def _require_origin(text: str) -> None:
+    """`ValueError` unless ``text`` is ``*`` or an origin as browsers write it (RFC 6454, 6.2): no path, no slash."""
+    parts = urlsplit(text)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if text != "*" and not (parts.scheme and parts.netloc and text == origin.lower() and "@" not in text):
+        raise ValueError(f"{text!r} is no origin: write it as https://app.example.com, or http://localhost:3000, or *")

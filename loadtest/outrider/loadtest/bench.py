@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from outrider.loadtest import client
 from outrider.loadtest.chats.supply import Supply
-from outrider.loadtest.load import Closed, Load, Sample, Send
-from outrider.loadtest.prompts import unique
-from outrider.loadtest.report import Pass, Report, machine
-from outrider.loadtest.summary import median, summarize
+from outrider.loadtest.load import client
+from outrider.loadtest.load.arrivals import Closed, Load, Sample, Send
+from outrider.loadtest.load.prompts import unique
+from outrider.loadtest.load.summary import median, summarize
+from outrider.loadtest.report.report import Pass, Report, machine
 
 WARM_UP_TOKENS = 16
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from outrider.mesh.telemetry import counter, gauge, get_logger
 from outrider.models.speculation import Acceptance
-from outrider.verifier.counts import Counts
-from outrider.verifier.engine import Engine
-from outrider.verifier.outcome import Tally
-from outrider.verifier.page_metrics import PageMetrics
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.outcome import Tally
+from outrider.verifier.scheduling.scheduler import Scheduler
+from outrider.verifier.speculation.counts import Counts
 
 _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")
@@ -39,6 +40,14 @@ _ASKED = gauge(
 _LOSSY = gauge("spec_lossy", "1 where the rule of acceptance changes the answers' law.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")
 _WAITING = gauge("verifier_waiting_requests", "Requests in the queue.")
+_FREE = gauge("verifier_free_pages", "KV pages that could be allocated.")
+_UTILIZATION = gauge("verifier_kv_utilization", "Share of the KV pages that requests or pins hold.")
+_PINNED = gauge("verifier_pinned_pages", "KV pages that are held for named prompts.")
+_YIELDED = counter("verifier_yielded_pages", "Pinned pages that were let go of because a request needed the room.")
+_FOUND = counter("verifier_prefix_hit_tokens", "Prompt tokens that were found in pages and not computed.")
+_EVICTED = counter(
+    "verifier_evicted_pages", "Cached pages that gave way, by what for: sequence, guesses, fetched.", ["cause"]
+)
 
 _MOST_RETRY_S = 30.0
 
@@ -51,7 +60,7 @@ class Metrics:
     def __init__(self) -> None:
         self._seen, self._preempted = Tally(), 0
         self._finished = 0
-        self._of_pages = PageMetrics()
+        self._of_pages = _PageMetrics()
         self._since = time.monotonic()
         self._waiting = 0
 
@@ -123,3 +132,25 @@ class Metrics:
         """Estimated seconds until the queue has room: at the rate at which requests have ended so far."""
         rate = self._finished / max(time.monotonic() - self._since, 1e-3)
         return min(max(1.0, 1.0 / rate if rate > 0 else _MOST_RETRY_S), _MOST_RETRY_S)
+
+
+class _PageMetrics:
+    """Carries what scheduler and pages count over to Prometheus."""
+
+    def __init__(self) -> None:
+        self._found = self._yielded = 0
+        self._evicted: Counter[str] = Counter()
+
+    def update(self, scheduler: Scheduler) -> None:
+        """Takes in what has happened since the last time."""
+        pages, pins = scheduler.pages, scheduler.pins
+        _FREE.set(pages.available)
+        _UTILIZATION.set(1 - pages.available / pages.total)
+        _PINNED.set(pins.count)
+        found, yielded = scheduler.found, pins.yielded
+        _FOUND.inc(found - self._found)
+        _YIELDED.inc(yielded - self._yielded)
+        self._found, self._yielded = found, yielded
+        for cause, count in list(pages.evictions.items()):
+            _EVICTED.labels(cause).inc(count - self._evicted[cause])
+            self._evicted[cause] = count

@@ -21,22 +21,22 @@ from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.verifier.cached import Exchange
-from outrider.verifier.compiler import Compiler
-from outrider.verifier.convert import entry_of, lease_seconds, request_from_proto
-from outrider.verifier.cores import Cores
-from outrider.verifier.deep_threads import deep_stacks
-from outrider.verifier.drafting import RemoteDrafting
-from outrider.verifier.frame_log import Entry, FrameLog
-from outrider.verifier.leases import Leases
-from outrider.verifier.loop import EngineThread
+from outrider.verifier.decode.engine_thread import EngineThread
+from outrider.verifier.decode.outcome import Outcome, Queued
+from outrider.verifier.logits.deep_threads import deep_stacks
+from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.metrics import Metrics
-from outrider.verifier.named_prompts import NamedPrompts
-from outrider.verifier.outcome import Outcome, Queued
-from outrider.verifier.page_news import Newsroom
-from outrider.verifier.parameters import check
-from outrider.verifier.refusals import queued
-from outrider.verifier.sequence import Request
+from outrider.verifier.pages.announcements import Newsroom
+from outrider.verifier.pages.exchange import Exchange
+from outrider.verifier.pages.named_prompts import NamedPrompts
+from outrider.verifier.requests.conversion import lease_seconds, request_from_proto
+from outrider.verifier.requests.parameters import check
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.rpc.cores import Cores
+from outrider.verifier.rpc.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.leases import Leases
+from outrider.verifier.rpc.proposers import RemoteDrafting
+from outrider.verifier.scheduling.refusals import queued
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
 from outrider.wire.frames import encode_frame, token_subject
@@ -166,7 +166,7 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         if message.sampling.HasField("grammar"):
             grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
             request = replace(request, grammar=grammar)
-        entry = entry_of(message) if message.stream_id else None
+        entry = Entry.of(message) if message.stream_id else None
         place = await self._queue(request, lease_s, entry)
         expected_ms = min(round(place.first_s * 1e3), _INT32)
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._mesh.instance, expected_ttft_ms=expected_ms)

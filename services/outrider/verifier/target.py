@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,19 +10,19 @@ import torch
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import get_logger
 from outrider.models import pocket
+from outrider.models.config import ModelConfig
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
-from outrider.verifier.answer import Answers
-from outrider.verifier.convert import Served
-from outrider.verifier.drafters import make_drafters, make_rule
-from outrider.verifier.engine import Engine
-from outrider.verifier.grammar import Grammars
-from outrider.verifier.page_cost import page_cost
-from outrider.verifier.runner import Runner
-from outrider.verifier.scheduler import Limits, Scheduler
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Runner
+from outrider.verifier.logits.grammar import Grammars
+from outrider.verifier.requests.conversion import Served
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.worth import Always, Worth
+from outrider.verifier.speculation.plugins import make_drafters, make_rule
+from outrider.verifier.speculation.worth import Always, Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
@@ -85,7 +86,7 @@ class Target:
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         known = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
         served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), known)
-        pages = PageTable(settings.pages, page_cost(config, settings.page_size))
+        pages = PageTable(settings.pages, _page_cost(config, settings.page_size))
         runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
@@ -136,3 +137,15 @@ def _limits(settings: VerifierSettings, context_length: int) -> Limits:
         settings.priority_aging_s,
         int(settings.pages * settings.pinned_share),
     )
+
+
+def _page_cost(config: ModelConfig, page_size: int) -> Callable[[int], float]:
+    """The arithmetic of the page at a place of its chain, counted from 0, in products of its tokens with all weights.
+
+    To these comes attention, which grows with the tokens before: two multiplications for each of them, and each
+    dimension of each head.
+    """
+    queries, others = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    weights = config.hidden_size * (2 * queries + 2 * others + 3 * config.intermediate_size)
+    attention = 2 * queries * page_size / weights
+    return lambda place: 1.0 + attention * (place + 0.5)

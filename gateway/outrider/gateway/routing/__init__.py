@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from outrider.gateway.routing.router import Ask, Replica, Router
-from outrider.gateway.routing.routes import GROUP, Routes
+from outrider.gateway.routing.selection import GROUP, Routes
 
 __all__ = ["GROUP", "Ask", "Replica", "Router", "Routes"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from outrider.gateway import metrics
+from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing.cache import Cache, Cached, repeatable
 from outrider.gateway.sharing.reader import Reader
 from outrider.gateway.sharing.sameness import sameness
 from outrider.gateway.sharing.shared import Shared
-from outrider.gateway.stream import TokenStream
-from outrider.gateway.verifiers import Job
+from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
 
 Settled = Callable[[], None]

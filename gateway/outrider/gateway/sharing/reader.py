@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
+from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.sharing.cache import Cached
 from outrider.gateway.sharing.shared import Shared
-from outrider.gateway.stream import TokenStream
-from outrider.gateway.verifiers import Job
+from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus, Listening
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member

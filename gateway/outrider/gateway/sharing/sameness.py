@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from outrider.gateway.verifiers import Job
+from outrider.gateway.routing.verifiers import Job
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_ids
 

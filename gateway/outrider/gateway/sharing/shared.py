@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from outrider.gateway.stream import TokenStream
+from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.errors import Internal, OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-from outrider.loadtest import tenanted
+from outrider.loadtest.meshes import tenanted
 from outrider.mesh.addresses import hold_port
 from outrider.wire.tenants import Limits
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest import prompts
 from outrider.loadtest.attack.reader import PATIENCE_S, Story, client, read
+from outrider.loadtest.load import prompts
 
 CLIENTS = 4
 _QUESTIONS = 12

@@ -9,7 +9,7 @@ from outrider.loadtest.chats import meshes, turns
 from outrider.loadtest.chats.asked import Asked
 from outrider.loadtest.chats.supply import KINDS, Supply
 from outrider.loadtest.chats.turns import ChatTurn
-from outrider.loadtest.turns import Case
+from outrider.loadtest.load.turns import Case
 
 EDITS_AT = 0.7
 FRESH, AFTER = "in a fresh mesh", "after stories"

@@ -1,4 +1,4 @@
-"""Chat requests of several kinds, in modes that take turns: `python -m outrider.loadtest.matrix --model DIR`.
+"""Chat requests of several kinds, in modes that take turns: `python -m outrider.loadtest matrix --model DIR`.
 
 Each mode has a mesh of its own, since a mesh that has answered a request holds its pages and may remember its answer.
 Every mode answers the same requests within a turn, with the same tokens in strict mode; the modes rotate from turn to
@@ -15,14 +15,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
-from outrider.loadtest import local_mesh
 from outrider.loadtest.chats import alone, meshes, report, turns
 from outrider.loadtest.chats.asked import Asked
 from outrider.loadtest.chats.meshes import MODES
 from outrider.loadtest.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, Supply
 from outrider.loadtest.chats.turns import ChatTurn
-from outrider.loadtest.prompts import PromptsError
-from outrider.loadtest.turns import Case, rotated
+from outrider.loadtest.load.prompts import PromptsError
+from outrider.loadtest.load.turns import Case, rotated
+from outrider.loadtest.meshes import local_mesh
 
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.matrix --model DIR", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest matrix --model DIR", description=__doc__)
     local_mesh.add_models(parser)
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=["off", "control", "on"])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from outrider.loadtest import local_mesh
-from outrider.loadtest.local_mesh import LocalMesh
+from outrider.loadtest.meshes import local_mesh
+from outrider.loadtest.meshes.local_mesh import LocalMesh
 
 SHIPPED = Path("pocket")
 """As ``--model``: the shipped pair."""

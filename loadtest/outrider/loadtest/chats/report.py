@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.loadtest import bars
-from outrider.loadtest.bars import Bar
 from outrider.loadtest.chats.alone import AFTER, FRESH
 from outrider.loadtest.chats.supply import MIXED
 from outrider.loadtest.chats.turns import ChatTurn, Steps, total
-from outrider.loadtest.turns import Case, Matrix
+from outrider.loadtest.load.turns import Case, Matrix
+from outrider.loadtest.report import bars
+from outrider.loadtest.report.bars import Bar
 
 KEPT = 0.95
 """Least share of its tokens a step alone that a kind keeps in the mix, and edits keep after stories."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from outrider.loadtest.chats import codes, edits, forms, passages, talk
 from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.prompts import PromptsError
+from outrider.loadtest.load.prompts import PromptsError
 
 KINDS = ("edit", "code", "chat", "extract", "rag")
 MIXED = "mixed"

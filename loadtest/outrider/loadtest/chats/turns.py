@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest import client
 from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.client import Reply
-from outrider.loadtest.load import Closed
-from outrider.loadtest.summary import summarize
-from outrider.loadtest.turns import Case, Turn
+from outrider.loadtest.load import client
+from outrider.loadtest.load.arrivals import Closed
+from outrider.loadtest.load.client import Reply
+from outrider.loadtest.load.summary import summarize
+from outrider.loadtest.load.turns import Case, Turn
 
 
 class Steps(msgspec.Struct, frozen=True):

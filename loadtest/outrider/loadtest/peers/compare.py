@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from outrider.loadtest import local_mesh
+from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.peers import pocket, real, report
 from outrider.loadtest.peers.ways import measure
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.load.summary import Summary, percentile
+from outrider.loadtest.load.turns import Case, Turn
 from outrider.loadtest.peers.openvino_process import How, Peer, Spoken
 from outrider.loadtest.peers.ways import OPENVINO, mode
-from outrider.loadtest.summary import Summary, percentile
-from outrider.loadtest.turns import Case, Turn
 
 
 def precisions(flags: str) -> tuple[str, str]:

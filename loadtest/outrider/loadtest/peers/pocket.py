@@ -11,14 +11,15 @@ from importlib import resources
 from typing import Any
 
 import uvloop
-from outrider.loadtest import local_mesh, turns
+from outrider.loadtest.load import turns
+from outrider.loadtest.load.prompts import unique
+from outrider.loadtest.load.turns import Case, Turn
+from outrider.loadtest.load.workloads import Supply
+from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.peers import openvino, openvino_process
 from outrider.loadtest.peers.openvino_process import How, Peer
 from outrider.loadtest.peers.report import Rivals
 from outrider.loadtest.peers.ways import OPENVINO, OUTRIDER, Engines, Plan, mode
-from outrider.loadtest.prompts import unique
-from outrider.loadtest.turns import Case, Turn
-from outrider.loadtest.workloads import Supply
 
 DEFAULTS: dict[str, Any] = {"workloads": ["code"], "concurrency": [1, 8], "guesses": [4], "max_tokens": 128}
 RIVALS = (Rivals(OUTRIDER, OPENVINO, {(None, 1): 1.2, (None, 8): 1.2}),)

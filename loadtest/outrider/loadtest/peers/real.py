@@ -13,11 +13,11 @@ from msgspec import structs
 from outrider.loadtest.chats import meshes, turns
 from outrider.loadtest.chats.asked import Asked
 from outrider.loadtest.chats.supply import Supply
+from outrider.loadtest.load.turns import Case
 from outrider.loadtest.peers import environments, llama, openvino, openvino_process
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.report import Rivals
 from outrider.loadtest.peers.ways import LLAMA, OPENVINO, OUTRIDER, Engines, Plan, mode
-from outrider.loadtest.turns import Case
 
 DEFAULTS: dict[str, Any] = {"workloads": ["edit", "code"], "concurrency": [1, 4, 8], "guesses": [5, 8]}
 RIVALS = (

@@ -1,0 +1,137 @@
+"""`outrider bench`: a load test of a mesh that runs, or of one started for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from outrider.cli.commands.stream import AskError, served_model
+from outrider.cli.commands.up import running_mesh
+from outrider.cli.processes.child import Child
+from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.options import UpOptions
+from outrider.loadtest import bench
+from outrider.loadtest.chats.supply import WORKLOADS
+from outrider.loadtest.load.arrivals import Closed, Load, Open
+from outrider.loadtest.load.prompts import PromptsError, from_file, held_out
+from outrider.loadtest.report import plot
+from outrider.loadtest.report.report import Report, headline, table
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import configure_logs
+from rich.console import Console
+from rich.status import Status
+
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Options of `outrider bench`; see its help."""
+
+    url: str | None
+    concurrency: str
+    rate: float | None
+    requests: int | None
+    max_tokens: int
+    temperature: float
+    speculation: str
+    repeats: int
+    prompts: Path | None
+    workload: str | None
+    out: Path
+    seed: int
+
+    @property
+    def loads(self) -> list[Load]:
+        """The loads asked for; `ConfigError` for a concurrency that is no positive number."""
+        try:
+            closed = [Closed(int(text)) for text in self.concurrency.split(",") if text.strip()]
+        except ValueError:
+            closed = [Closed(0)]
+        if not all(load.concurrency > 0 for load in closed):
+            raise ConfigError(f"--concurrency {self.concurrency}: it is written as numbers with commas, as in 1,8")
+        return [*closed, *([Open(self.rate, self.seed)] if self.rate else [])]
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes of speculation asked for."""
+        return [mode.strip() for mode in self.speculation.split(",") if mode.strip()]
+
+
+def run(options: BenchOptions, mesh: UpOptions) -> int:
+    """Runs the load test and writes its report; the exit code, 1 if any request failed."""
+    configure_logs("error", "console")
+    console = Console()
+    try:
+        report = uvloop.run(_measure(options, mesh, console))
+    except (ConfigError, StartError, AskError, PromptsError) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", ConfigError.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    _publish(report, options.out, console)
+    return FAILED if report.errors else 0
+
+
+async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> Report:
+    loads, modes = options.loads, options.modes
+    if options.workload not in (None, *WORKLOADS):
+        raise ConfigError(f"--workload {options.workload}: it is one of {', '.join(WORKLOADS)}")
+    prompts = from_file(options.prompts) if options.prompts else held_out()
+    with console.status("starting the mesh") as status:
+        async with _mesh(options, mesh, status) as url:
+            plan = bench.Plan(
+                url=url,
+                model=await asyncio.to_thread(served_model, url),
+                prompts=prompts,
+                loads=loads,
+                modes=modes,
+                requests=options.requests,
+                repeats=options.repeats,
+                max_tokens=options.max_tokens,
+                temperature=options.temperature,
+                seed=options.seed,
+                workload=options.workload,
+            )
+            return await bench.run(plan, status.update)
+
+
+@contextlib.asynccontextmanager
+async def _mesh(options: BenchOptions, mesh: UpOptions, status: Status) -> AsyncIterator[str]:
+    """The URL given, or that of a mesh of our own."""
+    if options.url:
+        yield options.url
+        return
+    async with running_mesh(mesh, _Teller(status)) as url:
+        yield url
+
+
+class _Teller:
+    """Tells of a mesh that starts in the status line, and of one that loses a process above it."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def ready(self, child: Child, address: str) -> None:
+        """A process serves."""
+        self._status.update(f"starting the mesh: {child.spec.kind} is ready")
+
+    def died(self, child: Child, code: int, again_in_s: float) -> None:
+        """A process died: the figures will show it."""
+        self._status.console.print(f"{child.spec.kind} died (exit code {code}); it is started again")
+
+
+def _publish(report: Report, out: Path, console: Console) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    report.save(out / "bench.json")
+    plot.save(report, out / "bench.png")
+    console.print(headline(report), highlight=False, soft_wrap=True, style="dim")
+    console.print(table(report))
+    console.print(f"Written to {out / 'bench.json'} and {out / 'bench.png'}.", highlight=False)
+    for error in report.errors:
+        print(f"outrider: a request failed: {error}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""`outrider complete`: a completion in the terminal, with what was guessed right in green."""
+
+from __future__ import annotations
+
+import sys
+
+from outrider.cli.commands.stream import Answer, AskError, Question
+from rich.console import Console
+
+INTERRUPTED = 130
+DIM, GREEN = "2", "32"
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+
+
+class Screen:
+    """Standard output: text as it is, but in a terminal coloured, and its control characters made visible."""
+
+    def __init__(self) -> None:
+        console = Console()
+        self._terminal = console.is_terminal
+        self.colours = console.is_terminal and not console.no_color
+
+    def write(self, text: str, colour: str = "") -> None:
+        """Shows ``text`` at once; ``colour`` is a parameter of ECMA-48's SGR."""
+        shown = text.translate(_VISIBLE) if self._terminal else text
+        sys.stdout.write(f"\x1b[{colour}m{shown}\x1b[0m" if colour and shown and self.colours else shown)
+        sys.stdout.flush()
+
+
+def run(url: str, question: Question, api_key: str | None = None) -> int:
+    """Streams the answer to standard output and its figures to standard error; the exit code."""
+    screen, answer = Screen(), Answer(url, question, api_key)
+    try:
+        _show(screen, question, answer)
+    except AskError as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        screen.write("\n")
+        return INTERRUPTED
+    if screen.colours:
+        screen.write("green: guessed by a drafter", GREEN)
+        screen.write("\n")
+    print(_figures(answer, question), file=sys.stderr)
+    return 0
+
+
+def _show(screen: Screen, question: Question, answer: Answer) -> None:
+    for number, (text, drafter) in enumerate(answer):
+        if number == 0 and not question.chat:
+            screen.write(question.prompt, DIM)
+        screen.write(text, GREEN if drafter else "")
+    screen.write("\n")
+
+
+def _figures(answer: Answer, question: Question) -> str:
+    figures = [
+        f"{answer.tokens} tokens",
+        f"{answer.steps} steps",
+        f"{answer.tokens / max(1, answer.steps):.2f} tokens a step",
+    ]
+    if guesses := answer.accepted + answer.rejected:
+        figures.append(f"{answer.accepted / guesses:.0%} of {guesses} guesses right")
+    figures += [f"{answer.tokens / answer.total_s:.0f} tokens/s", f"first token after {answer.first_s * 1e3:.0f} ms"]
+    if question.temperature and answer.seed is not None:
+        figures.append(f"seed {answer.seed}")
+    return " · ".join(figures)

@@ -1,0 +1,64 @@
+"""The command `outrider prompts`; its work is `outrider.cli.stores.named_prompts`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from outrider.cli.stores.named_prompts import Shelf
+
+prompts_app = typer.Typer(
+    help="Named prompts: beginnings of requests that verifiers keep computed.", no_args_is_help=True
+)
+
+NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
+Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
+Tenant = Annotated[str, typer.Option(help="Whose prompt it is.")]
+Name = Annotated[str, typer.Argument(help="1 to 64 letters, digits, - and _.")]
+
+
+@prompts_app.command("put")
+def put(
+    name: Name,
+    file: Annotated[Path, typer.Option(help="What it holds; - reads standard input.", dir_okay=False)],
+    model: Annotated[str | None, typer.Option(help="Name of the model that it is for; else of every one.")] = None,
+    tenant: Tenant = "default",
+    chat: Annotated[bool, typer.Option("--chat", help="The file is a JSON array of messages.")] = False,
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """Store a prompt, in place of what has its name."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}") from None
+    _run(lambda shelf: shelf.put(name, tenant, model, text, chat), nats_url, config)
+
+
+@prompts_app.command("list")
+def list_(tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
+    """List a tenant's prompts."""
+    _run(lambda shelf: shelf.list_all(tenant), nats_url, config)
+
+
+@prompts_app.command("show")
+def show(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Print what a prompt holds."""
+    _run(lambda shelf: shelf.show(name, tenant), nats_url, config)
+
+
+@prompts_app.command("evict")
+def evict(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Forget a prompt, and have verifiers let go of it."""
+    _run(lambda shelf: shelf.evict(name, tenant), nats_url, config)
+
+
+def _run(work: Callable[[Shelf], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> None:
+    from outrider.cli.stores.named_prompts import run
+
+    raise typer.Exit(run(work, nats_url, config))

@@ -1,0 +1,102 @@
+"""The commands `outrider tenants` and `outrider keys`; their work is `outrider.cli.stores.records`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from outrider.cli.stores.records import Records
+
+tenants_app = typer.Typer(help="Tenants: who may use a gateway with auth = keys, and how much.", no_args_is_help=True)
+keys_app = typer.Typer(help="Keys of tenants; gateways notice a change within seconds.", no_args_is_help=True)
+
+NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
+Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
+LimitOptions = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="NAME=VALUE", help="Such as tokens_per_minute=60000; none lifts it."),
+]
+TenantOption = Annotated[str | None, typer.Option(help="Those of one tenant.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="Of the key: what stands between the dashes of sk-ID-...")]
+
+
+@tenants_app.command("set")
+def tenants_set(
+    name: Annotated[str, typer.Argument(help="1 to 64 letters, digits, - and _.")],
+    limits: LimitOptions = None,
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """Put a tenant on, or change limits of one that is there."""
+    _run(lambda records: records.set_tenant(name, limits or []), nats_url, config)
+
+
+@tenants_app.command("list")
+def tenants_list(nats_url: NatsUrl = None, config: Config = None) -> None:
+    """List the tenants."""
+    _run(lambda records: records.list_tenants(), nats_url, config)
+
+
+@tenants_app.command("show")
+def tenants_show(name: str, nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Show a tenant's limits."""
+    _run(lambda records: records.show_tenant(name), nats_url, config)
+
+
+@keys_app.command("create")
+def keys_create(
+    tenant: Annotated[str, typer.Option(help="Whose key it is.")],
+    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    expires: Annotated[str | None, typer.Option(help="After how long it ends: 90d, 12h, 30m, 45s.")] = None,
+    limits: LimitOptions = None,
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """Make a key and print it; it cannot be shown again."""
+    _run(lambda records: records.create(tenant, label, expires, limits or []), nats_url, config)
+
+
+@keys_app.command("list")
+def keys_list(tenant: TenantOption = None, nats_url: NatsUrl = None, config: Config = None) -> None:
+    """List keys and their states."""
+    _run(lambda records: records.list_keys(tenant), nats_url, config)
+
+
+@keys_app.command("show")
+def keys_show(key: KeyId, nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Show what is known of a key."""
+    _run(lambda records: records.show_key(key), nats_url, config)
+
+
+@keys_app.command("rotate")
+def keys_rotate(
+    key: KeyId,
+    grace: Annotated[str, typer.Option(help="For how long the old key still opens: 1d, 12h, 0s.")] = "1d",
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """Make a key like another, print it, and let the other expire."""
+    _run(lambda records: records.rotate(key, grace), nats_url, config)
+
+
+@keys_app.command("revoke")
+def keys_revoke(
+    key: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the key.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="All keys of this tenant.")] = None,
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """End a key, or all keys of a tenant, for good."""
+    if (key is None) == (tenant is None):
+        raise typer.BadParameter("give the ID of a key, or --tenant for all of a tenant")
+    _run(lambda records: records.revoke(key) if key else records.revoke_all(tenant or ""), nats_url, config)
+
+
+def _run(work: Callable[[Records], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> None:
+    from outrider.cli.stores.records import run
+
+    raise typer.Exit(run(work, nats_url, config))

@@ -1,0 +1,116 @@
+"""`outrider trace-steps`: where the time of one request goes, as a picture and a table."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import uvloop
+from outrider.cli.commands.stream import Answer, AskError, Question
+from outrider.cli.commands.up import running_mesh
+from outrider.cli.processes.child import Child
+from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.options import UpOptions
+from outrider.loadtest.report import plot_steps
+from outrider.loadtest.report.steps import Trace, TraceError, trace
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import configure_logs
+from outrider.mesh.telemetry.timeline import read_events
+from rich.console import Console
+
+FAILED = 1
+PICTURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """Options of `outrider trace-steps`; see its help."""
+
+    url: str | None
+    events: list[Path]
+    question: Question
+    before: int
+    out: Path
+    api_key: str | None = None
+
+
+def run(options: TraceOptions, mesh: UpOptions) -> int:
+    """Asks, draws and prints; the exit code."""
+    configure_logs("error", "console")
+    try:
+        found = uvloop.run(_trace(options, mesh))
+        _publish(found, options.out)
+    except (ConfigError, StartError, AskError) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return error.exit_code
+    except (TraceError, OSError, msgspec.DecodeError) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _trace(options: TraceOptions, mesh: UpOptions) -> Trace:
+    _check(options)
+    async with _mesh(options, mesh) as (url, files):
+        for _ in range(options.before):
+            await asyncio.to_thread(_ask, url, options)
+        request = await asyncio.to_thread(_ask, url, options)
+        return trace(read_events(files), request)
+
+
+def _check(options: TraceOptions) -> None:
+    """`ConfigError` for options that do not go together."""
+    if options.url and not options.events:
+        raise ConfigError("--url needs --events: the file that the setting timeline of the running services names")
+    if len(options.events) > 1 and not options.url:
+        raise ConfigError("--events may be repeated with --url only: a mesh that is started here writes one file")
+    if options.out.suffix not in PICTURES:
+        raise ConfigError(f"--out {options.out}: the name has to end with {', '.join(PICTURES)}")
+
+
+def _ask(url: str, options: TraceOptions) -> str:
+    """Has the question answered; the request's id."""
+    answer = Answer(url, options.question, options.api_key)
+    for _ in answer:
+        pass
+    return answer.request
+
+
+@contextlib.asynccontextmanager
+async def _mesh(options: TraceOptions, mesh: UpOptions) -> AsyncIterator[tuple[str, list[Path]]]:
+    """URL and files of events: those given, or of a mesh of our own."""
+    if options.url:
+        yield options.url, options.events
+        return
+    with tempfile.TemporaryDirectory(prefix="outrider-") as directory:
+        events = next(iter(options.events), Path(directory) / "timeline.jsonl").absolute()
+        told = replace(mesh, sets=[*mesh.sets, f"mesh.timeline={events}"])
+        async with running_mesh(told, _Teller()) as url:
+            yield url, [events]
+
+
+class _Teller:
+    """Tells of processes on standard error."""
+
+    def ready(self, child: Child, address: str) -> None:
+        """A process serves."""
+
+    def died(self, child: Child, code: int, again_in_s: float) -> None:
+        """A process died: the time line will show it."""
+        print(f"outrider: {child.spec.kind} died (exit code {code}); it is started again", file=sys.stderr)
+
+
+def _publish(found: Trace, out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    plot_steps.save(found, out)
+    console = Console()
+    console.print(plot_steps.table(found))
+    console.print(f"Written to {out}.", highlight=False)

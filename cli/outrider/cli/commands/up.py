@@ -1,0 +1,112 @@
+"""`outrider up`: the whole mesh in one terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+from outrider.cli.processes.keeper import Events, StartError
+from outrider.cli.processes.options import UpOptions
+from outrider.cli.processes.plan import Plan, make_plan
+from outrider.cli.processes.printer import Printer
+from outrider.cli.processes.supervisor import Supervisor
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import configure_logs
+from rich.console import Console
+from setproctitle import setproctitle
+
+POLL_S = 0.1
+SAY_AFTER_S = 15.0
+KILLED = 130
+
+
+def run(options: UpOptions) -> int:
+    """Runs the mesh until a signal ends it; the exit code."""
+    setproctitle("outrider up")
+    configure_logs("warning", "console")
+    try:
+        return asyncio.run(_run(make_plan(options), Printer(Console()), options.verbose))
+    except (ConfigError, StartError) as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+@contextlib.asynccontextmanager
+async def running_mesh(options: UpOptions, events: Events) -> AsyncIterator[str]:
+    """The URL of a mesh that runs until the block is left; raises as `make_plan` and `Supervisor.start` do."""
+    plan = make_plan(options)
+    supervisor = Supervisor(plan, events)
+    try:
+        await supervisor.start()
+        await _would_complete(plan.url, lambda why: None)
+        yield plan.url
+    finally:
+        await supervisor.stop()
+
+
+async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
+    printer.plan(plan)
+    supervisor = Supervisor(plan, printer)
+    asked, hurried = _catch_signals(supervisor)
+    serving = asyncio.create_task(_serve(supervisor, plan, printer))
+    following = asyncio.create_task(printer.follow(plan)) if verbose else None
+    stopping = asyncio.create_task(asked.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if asked.is_set():
+        printer.stopping()
+    for task in (serving, stopping):
+        task.cancel()
+    await asyncio.wait({serving})
+    await supervisor.stop()
+    if following:
+        following.cancel()
+    if not serving.cancelled():
+        serving.result()
+    printer.stopped()
+    return KILLED if hurried.is_set() else 0
+
+
+async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer) -> None:
+    began = time.monotonic()
+    await supervisor.start()
+    await _would_complete(plan.url, printer.waiting)
+    printer.welcome(plan, time.monotonic() - began)
+    await supervisor.run()
+
+
+def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event]:
+    """Set by the first signal that asks us to end, and by the second, which kills everything."""
+    asked, hurried = asyncio.Event(), asyncio.Event()
+
+    def heard() -> None:
+        if asked.is_set():
+            hurried.set()
+            supervisor.kill()
+        asked.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, heard)
+    return asked, hurried
+
+
+async def _would_complete(url: str, waiting: Callable[[str], None]) -> None:
+    """Returns when the gateway says that a completion would succeed; ``waiting`` is told why it takes long."""
+    say_at = time.monotonic() + SAY_AFTER_S
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            why = ""
+            with contextlib.suppress(httpx.TransportError):
+                answer = await client.get(f"{url}/readyz")
+                if answer.status_code == 200:
+                    return
+                why = answer.text
+            if time.monotonic() > say_at:
+                waiting(why)
+                say_at = math.inf
+            await asyncio.sleep(POLL_S)

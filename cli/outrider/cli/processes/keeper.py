@@ -1,0 +1,93 @@
+"""Keeps one process of the mesh running."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from secrets import token_hex
+from typing import Protocol
+
+from outrider.cli.processes.child import Child, Spec
+
+FAILED_STARTS = 3
+"""Starts in a row that may end before the process was ready; then it will not get better by itself."""
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 5.0
+
+
+class StartError(Exception):
+    """The mesh, or a service of it, cannot start: one sentence, and the exit code of `outrider`."""
+
+    def __init__(self, message: str, exit_code: int = 3) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Events(Protocol):
+    """Who is told of what becomes of the processes."""
+
+    def ready(self, child: Child, address: str) -> None:
+        """``child`` serves at ``address``."""
+
+    def died(self, child: Child, code: int, again_in_s: float) -> None:
+        """``child`` ended unasked with exit code ``code``; another is started in ``again_in_s`` seconds."""
+
+
+class Keeper:
+    """Starts a process, and again whenever it ends unasked, waiting longer each time that it never got ready."""
+
+    def __init__(self, spec: Spec, events: Events) -> None:
+        self.spec = spec
+        self.child: Child | None = None
+        self.was_ready = asyncio.Event()
+        self._events = events
+        self._stopping = asyncio.Event()
+        self.task = asyncio.create_task(self._run(), name=f"keep {spec.kind}")
+
+    def note_ready(self, instance: str, address: str) -> None:
+        """Takes note that ``instance`` is ready, if that is the one that runs here."""
+        if self.child and self.child.instance == instance and not self.child.ready.is_set():
+            self.child.ready.set()
+            self.was_ready.set()
+            self._events.ready(self.child, address)
+
+    async def stop(self, patience_s: float) -> None:
+        """Ends the process for good: asked first, killed after ``patience_s`` seconds."""
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+        _, running = await asyncio.wait({self.task}, timeout=patience_s)
+        if running:
+            self.kill()
+            await asyncio.wait({self.task})
+
+    def kill(self) -> None:
+        """Ends the process for good, at once."""
+        self._stopping.set()
+        self._signal(signal.SIGKILL)
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            child = await self._start()
+            code = await child.wait()
+            if self._stopping.is_set():
+                return
+            failures = 0 if child.ready.is_set() else failures + 1
+            if code > 0 and failures >= FAILED_STARTS:
+                raise StartError(child.last_words(), code)
+            await self._pause(child, code, min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S))
+
+    async def _start(self) -> Child:
+        self.child = Child(self.spec, f"{self.spec.kind}-{token_hex(4)}")
+        await self.child.start()
+        if self._stopping.is_set():
+            self.child.signal(signal.SIGKILL)
+        return self.child
+
+    async def _pause(self, child: Child, code: int, delay_s: float) -> None:
+        self._events.died(child, code, delay_s)
+        await asyncio.wait({asyncio.ensure_future(self._stopping.wait())}, timeout=delay_s)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.child is not None:
+            self.child.signal(number)

@@ -1,0 +1,34 @@
+"""What `outrider up` was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "tokenizer": 1, "kvcache": 0}
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """Options of `outrider up`. None leaves a value to the configuration file, the environment, the default.
+
+    Attributes:
+        counts: processes of each kind but proposers.
+        prefills: verifiers beside those, which compute prompts for them.
+        proposers: processes of that kind; None leaves it to `outrider.cli.processes.placement`.
+    """
+
+    host: str | None = None
+    port: int | None = None
+    model: Path | None = None
+    draft: Path | None = None
+    counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
+    prefills: int = 0
+    proposers: int | None = None
+    nats_url: str | None = None
+    nats_store: Path | None = None
+    config: Path | None = None
+    sets: list[str] = field(default_factory=list)
+    log_dir: Path | None = None
+    verbose: bool = False

@@ -1,0 +1,197 @@
+"""From options and settings to the processes of a mesh, everything checked before one of them starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.cli.processes import broker
+from outrider.cli.processes.child import Spec
+from outrider.cli.processes.cores import share_cores
+from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.options import UpOptions
+from outrider.cli.processes.placement import SHIPPED, place
+from outrider.cli.settings import Flags, effective, parse_sets
+from outrider.mesh.addresses import hold_port, join, require_free
+from outrider.mesh.config import Effective
+from outrider.mesh.errors import ConfigError, Unavailable
+
+OWNED = ("nats_url", "instance")
+"""Keys that `outrider up` gives every service itself."""
+_LAST_PORT = 65535
+STOP_S = 10.0
+"""What a service may take to end after its work is drained."""
+
+Known = dict[str, dict[str, Effective]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Processes to run; ``grpc`` is where the gateway, or the first of them, listens for gRPC.
+
+    ``patience_s`` is how long each kind may take to drain and end.
+    """
+
+    host: str
+    port: int
+    grpc: str
+    nats_url: str
+    nats_wait_s: float
+    broker: Spec | None
+    services: list[Spec]
+    patience_s: dict[str, float]
+    log_dir: Path
+    notes: list[str]
+
+    @property
+    def address(self) -> str:
+        """Where the gateway listens."""
+        return join(self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        """Where clients of this machine reach the gateway."""
+        return f"http://{join(_reachable(self.host), self.port)}"
+
+
+def make_plan(options: UpOptions) -> Plan:
+    """The plan for ``options``.
+
+    Raises:
+        ConfigError: a setting is wrong, or does not go with several gateways.
+        StartError: the gateway's port is taken or a model's directory is missing.
+    """
+    flags = _flags(options)
+    known = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
+    host, port = _gateway_address(known)
+    grpc_host, grpc_port = _grpc_address(known, host, port)
+    flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
+    if options.counts["gateway"] > 1:
+        _require_sharing(known["gateway"])
+        flags["gateway"]["share_port"] = "true"
+    placement = place(options.proposers, known)
+    flags["verifier"] |= placement.verifier
+    counts, notes = {**options.counts, "proposer": placement.proposers}, [*placement.notes]
+    for kind in counts:
+        _require_model(kind, known[kind])
+    log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
+    log_dir.mkdir(parents=True, exist_ok=True)
+    nats_url, nats = _nats(options, known, log_dir)
+    if nats and known["gateway"]["auth"].value == "keys":
+        notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
+    processes = _all(counts, options)
+    threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], known)
+    return Plan(
+        host=host,
+        port=port,
+        grpc=join(_reachable(grpc_host), grpc_port),
+        nats_url=nats_url,
+        nats_wait_s=known["gateway"]["nats_wait_s"].value,
+        broker=nats,
+        services=[
+            _spec(kind, number, threads.get(kind, {}), options, flags, nats_url, log_dir)
+            for kind, count in processes.items()
+            for number in range(1, count + 1)
+        ],
+        patience_s={kind: settings["drain_s"].value + STOP_S for kind, settings in known.items()},
+        log_dir=log_dir,
+        notes=notes,
+    )
+
+
+def _flags(options: UpOptions) -> Flags:
+    flags = parse_sets(options.sets)
+    for kind, values in flags.items():
+        if taken := [key for key in OWNED if key in values]:
+            raise ConfigError(f"--set {kind}.{taken[0]}: `outrider up` sets it itself")
+    given = {
+        ("gateway", "host"): options.host,
+        ("gateway", "port"): options.port,
+        ("verifier", "model"): options.model and options.model.absolute(),
+        ("tokenizer", "model"): options.model and options.model.absolute(),
+        ("proposer", "model"): options.draft and options.draft.absolute(),
+        ("proposer", "target"): options.model and options.model.absolute(),
+    }
+    for (kind, key), value in given.items():
+        if value is not None:
+            flags[kind][key] = str(value)
+    return flags
+
+
+def _gateway_address(known: Known) -> tuple[str, int]:
+    host, port = known["gateway"]["host"].value, known["gateway"]["port"].value
+    try:
+        require_free(host, port)
+        return host, port or hold_port(host)
+    except Unavailable as error:
+        raise StartError(error.message) from error
+
+
+def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, int]:
+    """Where gRPC is served: as set, else beside HTTP where that was given a port and the next one is free."""
+    gateway = known["gateway"]
+    host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
+    wanted = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
+    try:
+        require_free(host, wanted)
+        return host, wanted or hold_port(host)
+    except Unavailable as error:
+        if port:
+            raise StartError(error.message) from error
+        return host, hold_port(host)
+
+
+def _require_sharing(settings: dict[str, Effective]) -> None:
+    """`ConfigError` where settings do not let several gateways serve one port as one."""
+    sharing = settings["share_port"]
+    if sharing.source != "default" and not sharing.value:
+        raise ConfigError("gateway.share_port = false: several gateways need it true, or left out")
+    if settings["auth"].value == "keys" and settings["limit_store"].value == "memory":
+        raise ConfigError("gateway.limit_store = memory counts in one process: several gateways need nats")
+
+
+def _reachable(host: str) -> str:
+    """How clients of this machine name an address that is listened on."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
+    """Processes of each kind, with the verifiers that compute prompts for others as the last of theirs."""
+    return {**counts, "verifier": counts["verifier"] + options.prefills}
+
+
+def _require_model(kind: str, settings: dict[str, Effective]) -> None:
+    model = settings.get("model")
+    if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
+        raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json)")
+
+
+def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | None]:
+    configured = known["gateway"]["nats_url"]
+    if options.nats_url or configured.source != "default":
+        if options.nats_store:
+            raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
+        return options.nats_url or configured.value, None
+    port, store = hold_port(), options.nats_store or log_dir / "nats"
+    return f"nats://127.0.0.1:{port}", broker.spec(port, store, log_dir / "nats.log")
+
+
+def _spec(
+    kind: str, number: int, threads: Mapping[str, int], options: UpOptions, flags: Flags, nats_url: str, log_dir: Path
+) -> Spec:
+    command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={nats_url}"]
+    if options.config:
+        command.append(f"--config={options.config}")
+    values = dict(flags.get(kind, {}))
+    if kind == "verifier" and number > options.counts[kind]:
+        values["role"] = "prefill"
+    if kind == "gateway" and number > 1:
+        values |= {"grpc_port": "0", "metrics_port": "0"}
+    values |= {key: str(number) for key, number in threads.items()}
+    environment = {"OMP_NUM_THREADS": str(threads["threads"])} if threads else {}
+    command += [f"--{key}={value}" for key, value in values.items()]
+    return Spec(kind, command, log_dir / f"{kind}-{number}.log", environment)

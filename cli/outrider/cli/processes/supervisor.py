@@ -1,0 +1,105 @@
+"""A mesh of processes on this machine: started together, kept alive, drained in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from outrider.cli.processes.keeper import Events, Keeper, StartError
+from outrider.cli.processes.plan import Plan
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import OutriderError
+from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.tasks import Tasks
+
+STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
+"""Each of them still needs those behind it, and all of them need NATS, to end the work in flight."""
+NATS_PATIENCE_S = 5.0
+
+
+class Supervisor:
+    """Runs a plan's processes and listens in the registry for who is ready."""
+
+    def __init__(self, plan: Plan, events: Events) -> None:
+        self._plan = plan
+        self._events = events
+        self._tasks = Tasks()
+        self._bus = Bus(self._tasks)
+        self._registry = Registry(self._bus, "supervisor", f"supervisor-{id(self):x}", tasks=self._tasks)
+        self._broker: Keeper | None = None
+        self._killed = False
+        self._services: list[Keeper] = []
+
+    @property
+    def keepers(self) -> list[Keeper]:
+        """Of all processes, NATS first."""
+        return [*([self._broker] if self._broker else []), *self._services]
+
+    async def start(self) -> None:
+        """Returns when every service has been ready; `StartError` when one cannot start."""
+        if self._plan.broker:
+            self._broker = Keeper(self._plan.broker, self._events)
+        await self._unless_failed(self._join())
+        self._services = [Keeper(spec, self._events) for spec in self._plan.services]
+        await self._unless_failed(self._all_ready())
+
+    async def run(self) -> None:
+        """Never returns; `StartError` when a service died and cannot be started again."""
+        await self._unless_failed(asyncio.Event().wait())
+
+    async def stop(self) -> None:
+        """Drains and ends everything, NATS last; whatever does not end in time is killed."""
+        for kind in STOP_ORDER:
+            keepers = [keeper for keeper in self._services if keeper.spec.kind == kind]
+            await asyncio.gather(*(keeper.stop(self._plan.patience_s[kind]) for keeper in keepers))
+        if not self._killed:
+            self._registry.leave()
+            await self._bus.close()
+        await self._tasks.cancel()
+        if self._broker:
+            await self._broker.stop(NATS_PATIENCE_S)
+
+    def kill(self) -> None:
+        """Ends everything at once; `stop` has then nothing to wait for."""
+        self._killed = True
+        for keeper in self.keepers:
+            keeper.kill()
+
+    async def _join(self) -> None:
+        try:
+            await self._bus.connect(self._plan.nats_url, "outrider up", self._plan.nats_wait_s)
+        except OutriderError as error:
+            raise StartError(error.message) from error
+        self._note_broker(True)
+        self._bus.on_change(self._note_broker)
+        for kind in STOP_ORDER:
+            self._registry.on_change(kind, self._note_members)
+        await self._registry.start()
+
+    async def _all_ready(self) -> None:
+        await asyncio.gather(*(keeper.was_ready.wait() for keeper in self._services))
+
+    def _note_broker(self, connected: bool) -> None:
+        if connected and self._broker and self._broker.child:
+            self._broker.note_ready(self._broker.child.instance, self._plan.nats_url.partition("://")[2])
+
+    def _note_members(self, members: list[Member]) -> None:
+        for member in members:
+            if member.state == State.READY:
+                address = self._plan.address if member.kind == "gateway" else member.address
+                for keeper in self._services:
+                    keeper.note_ready(member.instance, address)
+
+    async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does ``work``, unless a process cannot be kept running before that is done."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, *(keeper.task for keeper in self.keepers)}, return_when=asyncio.FIRST_COMPLETED)
+            for keeper in self.keepers:
+                if keeper.task.done():
+                    keeper.task.result()
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()

@@ -1,0 +1,74 @@
+"""Limits counted in the gateway's own memory: for one gateway, and forgotten when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, Reservation, Standing
+from outrider.mesh.bus import Bus
+
+
+@dataclass
+class _Count:
+    window: int
+    used: int
+    ends: float
+
+
+@dataclass(frozen=True)
+class _Piece:
+    count: _Count
+    amount: int
+    returns: bool
+
+    def settle(self, used: int) -> None:
+        self.count.used -= self.amount if self.returns else self.amount - min(used, self.amount)
+
+
+class MemoryStore:
+    """A count for each bucket; a period's count is left behind with the period."""
+
+    def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
+        self._clock = clock
+        self._counts: dict[str, _Count] = {}
+
+    async def start(self) -> None:
+        """There is nothing to make ready."""
+
+    async def reserve(self, demands: Sequence[Demand]) -> Reservation:
+        """As `LimitStore.reserve`."""
+        now = self._clock()
+        counts = [self._count(demand, now) for demand in demands]
+        for demand, count in zip(demands, counts, strict=True):
+            if count.used + demand.amount > demand.limit:
+                raise LimitReached(_standing(demand, count, now))
+        for demand, count in zip(demands, counts, strict=True):
+            count.used += demand.amount
+        pieces = [
+            _Piece(count, demand.amount, not demand.period_s) for demand, count in zip(demands, counts, strict=True)
+        ]
+        return Reservation(
+            pieces, [_standing(demand, count, now) for demand, count in zip(demands, counts, strict=True)]
+        )
+
+    async def upkeep(self) -> None:
+        """Forgets periods that are over, and slots of which none is taken."""
+        now = self._clock()
+        self._counts = {name: count for name, count in self._counts.items() if now < count.ends and count.used}
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _count(self, demand: Demand, now: float) -> _Count:
+        window = demand.window(now)
+        count = self._counts.get(demand.bucket)
+        if count is None or window > count.window:
+            ends = now + demand.reset_s(now) if demand.period_s else float("inf")
+            count = self._counts[demand.bucket] = _Count(window, 0, ends)
+        return count
+
+
+def _standing(demand: Demand, count: _Count, now: float) -> Standing:
+    return Standing(demand, demand.limit - count.used, demand.reset_s(now))

@@ -1,0 +1,109 @@
+"""What one request has reserved of its caller's limits, and what is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from outrider.gateway import metrics
+from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
+from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStore, Reservation, Standing
+from outrider.mesh.errors import InvalidRequest
+
+_KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS}
+
+
+class Admission:
+    """One request of ``caller``; the limits that it has met so far are put into ``headers``, as OpenAI tells them."""
+
+    def __init__(self, caller: Caller, store: LimitStore, headers: dict[str, str]) -> None:
+        self.caller = caller
+        self._store, self._headers = store, headers
+        self._demands: list[Demand] = []
+        self._held = Reservation([], [])
+
+    @property
+    def metered(self) -> bool:
+        """Whether tokens are counted."""
+        return bool(self.caller.demands(TOKENS, 0))
+
+    async def count(self) -> None:
+        """Counts the request; it counts even if it fails later. Raises as `LimitStore.reserve`."""
+        demands = self.caller.demands([REQUESTS], 1)
+        (await self._reserve(demands)).settle([1] * len(demands))
+
+    async def reserve(self, prompt: int, answers: Sequence[int]) -> None:
+        """Reserves a stream for each choice, and the most tokens that prompts and ``answers`` can have.
+
+        `InvalidRequest` for what no period has room for, else as `LimitStore.reserve`.
+        """
+        self._demands = self._all(prompt + sum(answers), len(answers))
+        for demand in self._demands:
+            _require_possible(demand, max(answers))
+        self._held = await self._reserve(self._demands)
+
+    async def reserve_rest(self, tokens: int, streams: int) -> None:
+        """Reserves for a request that was begun before: so many tokens are to come, and so many streams run.
+
+        Raises as `LimitStore.reserve`.
+        """
+        self._demands = [demand for demand in self._all(tokens, streams) if demand.amount]
+        self._held = await self._reserve(self._demands)
+
+    def settle(self, tokens: int) -> None:
+        """Ends the streams, with so many tokens in prompt and answers; the rest of what was reserved comes back."""
+        self._held.settle([tokens if demand.period_s else 0 for demand in self._demands])
+
+    def _all(self, tokens: int, streams: int) -> list[Demand]:
+        return self.caller.demands(TOKENS, tokens) + self.caller.demands([STREAMS], streams)
+
+    async def _reserve(self, demands: Sequence[Demand]) -> Reservation:
+        if not demands:
+            return Reservation([], [])
+        try:
+            reservation = await self._store.reserve(demands)
+        except LimitReached as refusal:
+            metrics.limited.labels(refusal.standing.demand.name).inc()
+            self._headers.update(_headers([refusal.standing]))
+            raise
+        self._headers.update(_headers(reservation.standings))
+        return reservation
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: ``20ms``, ``1.5s``, ``6m0s``, ``23h59m59s``."""
+    milliseconds = max(0, round(seconds * 1000))
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, rest = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    shown = f"{rest / 1000:g}s"
+    return f"{hours}h{minutes}m{shown}" if hours else f"{minutes}m{shown}" if minutes else shown
+
+
+def _require_possible(demand: Demand, answer: int) -> None:
+    if demand.amount <= demand.limit:
+        return
+    if demand.period_s:
+        raise InvalidRequest(
+            f"prompt and answer may have {demand.amount} tokens ({answer} in an answer), and the limit of "
+            f"{demand.owner} is {demand.limit} {demand.name}: lower max_tokens",
+            param="max_tokens",
+        )
+    raise InvalidRequest(
+        f"n: {demand.amount} answers are more than the {demand.limit} {demand.name} of {demand.owner}", param="n"
+    )
+
+
+def _headers(standings: Iterable[Standing]) -> dict[str, str]:
+    """Of several limits of a kind, the one that has the least left is told."""
+    told: dict[str, Standing] = {}
+    for standing in standings:
+        kind = _KINDS.get(standing.demand.name)
+        if kind is not None and (kind not in told or standing.remaining < told[kind].remaining):
+            told[kind] = standing
+    headers = {}
+    for kind, standing in told.items():
+        headers[f"x-ratelimit-limit-{kind}"] = str(standing.demand.limit)
+        headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, standing.remaining))
+        headers[f"x-ratelimit-reset-{kind}"] = duration(standing.reset_s)
+    return headers

@@ -1,0 +1,128 @@
+"""Limits that any number of gateways hold together, in JetStream's key-value store."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+from outrider.gateway import metrics
+from outrider.gateway.admission.account import LEASE_S, Account, Ledger, Slice
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, Reservation, Standing
+from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.errors import AlreadyExists, Unavailable
+
+BUCKET = "outrider-limits"
+_KEEP_S = 2 * 86400
+"""A ledger that nobody writes for so long is dropped; the longest period is a day."""
+_ATTEMPTS = 100
+_PAUSE_S = 0.002
+
+_decode = msgspec.json.Decoder(Ledger).decode
+
+
+class NatsStore:
+    """A slice of every limit that is in use here, refilled from ledgers in JetStream by compare-and-swap."""
+
+    def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
+        self._bucket, self._clock = Bucket(bus, BUCKET), clock
+        self._holder = secrets.token_hex(6)
+        self._serials = itertools.count(1)
+        self._accounts: dict[str, Account] = {}
+
+    async def start(self) -> None:
+        """Makes the bucket of ledgers."""
+        await self._bucket.open(_KEEP_S)
+
+    async def reserve(self, demands: Sequence[Demand]) -> Reservation:
+        """As `LimitStore.reserve`; the broker is asked only where a slice has not enough left."""
+        taken: list[Slice] = []
+        standings: list[Standing] = []
+        try:
+            for demand in demands:
+                taken.append(await self._take(demand))
+                standings.append(self._standing(taken[-1].account, demand))
+        except BaseException:
+            for piece in taken:
+                piece.settle(0)
+            raise
+        return Reservation(taken, standings)
+
+    async def upkeep(self) -> None:
+        """Gives back what nobody has asked for lately, and renews leases, as far as the broker answers."""
+        with suppress(Unavailable):
+            for bucket, account in list(self._accounts.items()):
+                await self._tend(bucket, account, 2 * account.recent)
+                if account.idle and not account.lock.locked():
+                    del self._accounts[bucket]
+
+    async def close(self) -> None:
+        """Gives back everything that is not in use."""
+        with suppress(Unavailable):
+            for bucket, account in list(self._accounts.items()):
+                await self._tend(bucket, account, 0)
+
+    async def _take(self, demand: Demand) -> Slice:
+        while True:
+            account = self._account(demand)
+            piece = account.take(demand, self._clock())
+            if piece is not None:
+                return piece
+            async with account.lock:
+                if self._account(demand) is account:  # else `upkeep` has forgotten it while this waited
+                    return account.take(demand, self._clock()) or await self._refill(account, demand)
+
+    async def _refill(self, account: Account, demand: Demand) -> Slice:
+        """Asks again where another request has had the units, or a period has ended, before the ledger answered."""
+        while not account.hopeless(demand, self._clock()):
+            await self._write(demand.bucket, account, lambda seen: account.ask(seen, demand, self._clock()))
+            piece = account.take(demand, self._clock())
+            if piece is not None:
+                return piece
+            if account.lacks(demand):
+                account.despair(demand, self._clock())
+        raise LimitReached(self._standing(account, demand))
+
+    async def _tend(self, bucket: str, account: Account, keep: int) -> None:
+        """Writes only where there is something to give back or a lease is a third over."""
+        async with account.lock:
+            account.roll(self._clock())
+            account.recent = 0
+            ending = not account.period_s and account.until - self._clock() < LEASE_S * 2 / 3
+            if account.left > keep or (ending and not account.idle):
+                await self._write(bucket, account, lambda seen: account.tend(seen, keep, self._clock()))
+
+    async def _write(self, bucket: str, account: Account, propose: Callable[[Ledger], tuple[int, Ledger]]) -> None:
+        """Writes what ``propose`` makes of the ledger, again and again until no other writer came between.
+
+        A write that the broker does not answer stays in doubt: the account finds out when it reads the ledger again.
+        """
+        for attempt in range(_ATTEMPTS):
+            entry = await self._bucket.get(bucket)
+            revision = entry.revision if entry else 0
+            serial, changed = propose(account.learn(_decode(entry.value) if entry else Ledger()))
+            try:
+                await self._bucket.swap(bucket, msgspec.json.encode(changed), revision)
+                metrics.limit_writes.labels("made").inc()
+                return account.confirm(serial)
+            except AlreadyExists:
+                metrics.limit_writes.labels("raced").inc()
+                account.refuse(serial)
+                await asyncio.sleep(random.random() * _PAUSE_S * (attempt + 1))
+        raise Unavailable("the limits are being changed by too many gateways at once", retry_after=1.0)
+
+    def _account(self, demand: Demand) -> Account:
+        account = self._accounts.get(demand.bucket)
+        if account is None:
+            account = self._accounts[demand.bucket] = Account(self._holder, demand.period_s, self._serials)
+        return account
+
+    def _standing(self, account: Account, demand: Demand) -> Standing:
+        now = self._clock()
+        reset_s = account.until - now if demand.period_s else demand.reset_s(now)
+        return Standing(demand, max(0, account.left + account.free), reset_s)

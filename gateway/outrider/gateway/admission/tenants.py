@@ -1,0 +1,44 @@
+"""Tenants: who may use the gateway, and how much."""
+
+from __future__ import annotations
+
+import asyncio
+
+from outrider.gateway.admission.directory import Directory
+from outrider.gateway.admission.entrance import Entrance
+from outrider.gateway.admission.limit_store import GROUP, LimitStore
+from outrider.gateway.admission.memory_limits import MemoryStore
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh import plugins
+from outrider.mesh.service import Mesh
+
+_UPKEEP_S = 1.0
+
+
+class Tenants:
+    """The keys and limits of one gateway, if its settings ask for any."""
+
+    def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
+        self._tasks = mesh.tasks
+        self._directory = Directory(mesh.bus, settings.keys_stale_s) if settings.auth == "keys" else None
+        self._store: LimitStore = MemoryStore(mesh.bus)
+        if self._directory is not None:
+            self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus)
+        self.entrance = Entrance(self._store, self._directory, settings.trusted_proxies)
+
+    async def start(self) -> None:
+        """Makes the stores ready; `Unavailable` when NATS has no JetStream."""
+        if self._directory is not None:
+            await self._directory.start()
+            await self._store.start()
+            self._tasks.spawn(self._keep_up(), "limits")
+
+    async def stop(self) -> None:
+        """Gives back what is held."""
+        if self._directory is not None:
+            await self._store.close()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(_UPKEEP_S)
+            await self._store.upkeep()

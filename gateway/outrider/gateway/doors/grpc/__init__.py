@@ -1,0 +1,1 @@
+"""The front door over gRPC: `outrider.v1.Inference`."""

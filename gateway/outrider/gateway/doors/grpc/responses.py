@@ -1,0 +1,140 @@
+"""Frames as gRPC's clients read them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from outrider.gateway.doors.openai.answers import fingerprint
+from outrider.gateway.doors.openai.stored_form import decode_shape
+from outrider.gateway.doors.schema.tools import read_calls
+from outrider.gateway.generation.choices import merged
+from outrider.gateway.generation.flight import Flight
+from outrider.gateway.streams.reassembly import join, split
+from outrider.gateway.tool_calls.reading import Piece, Reading
+from outrider.v1 import inference_pb2 as pb
+from outrider.wire.frames import Draft, Frame, Likelihood, Usage
+
+_UNSIGNED = (1 << 64) - 1
+
+
+class Responses:
+    """Writes a flight's responses from an index of each choice on: what comes before is read and not told."""
+
+    def __init__(self, flight: Flight, had: Sequence[int]) -> None:
+        self._flight, self._had = flight, had
+        shape = decode_shape(flight.record.shape)
+        self._functions, self._return_tokens = shape.functions, shape.return_tokens
+        style = flight.record.served.calls
+        self._readings = [Reading(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)]
+        self._calls: list[list[Piece]] = [[] for _ in self._readings]
+
+    async def run(self) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """The responses; errors are those of `TokenStream.frames`."""
+        async with aclosing(merged(self._flight.streams)) as batches:
+            async for choice, frames in batches:
+                for frame in frames:
+                    if (response := self._response(frame, choice)) is not None:
+                        yield response
+
+    async def whole(self) -> pb.CompleteResponse:
+        """All choices, each joined."""
+        heard: list[list[Frame]] = [[] for _ in self._flight.streams]
+        async with aclosing(merged(self._flight.streams)) as batches:
+            async for choice, frames in batches:
+                heard[choice] += frames
+        ends = [join(frames) for frames in heard]
+        choices = [self._told(frame, choice) for choice, frame in enumerate(ends)]
+        return pb.CompleteResponse(request_id=self._flight.key.request, choices=choices, usage=_sum(choices))
+
+    def _response(self, frame: Frame, choice: int) -> pb.GenerateResponse | None:
+        """What of ``frame`` was not had before; None where that is nothing."""
+        known = min(self._had[choice] - frame.first_index, len(frame.tokens))
+        if known > 0:
+            head, frame = split(frame, known)
+            self._read(head, choice)
+        return self._told(frame, choice) if frame.tokens or frame.finish else None
+
+    def _told(self, frame: Frame, choice: int) -> pb.GenerateResponse:
+        told = pb.GenerateResponse(
+            request_id=self._flight.key.request,
+            choice=choice,
+            first_index=frame.first_index,
+            tokens=frame.tokens,
+            text=self._read(frame, choice),
+            logprobs=[_likelihood(entry) for entry in frame.likelihoods or []],
+            drafts=[_draft(draft) for draft in frame.drafts or []],
+        )
+        if self._return_tokens:
+            told.texts.extend(frame.texts)
+            told.guessed_by.extend(frame.guessed_by)
+        if frame.finish is not None:
+            self._end(told, frame, choice)
+        return told
+
+    def _end(self, told: pb.GenerateResponse, frame: Frame, choice: int) -> None:
+        told.finish = "length" if frame.finish == "length" else "stop"
+        told.usage.CopyFrom(_usage(frame.usage or Usage(0, 0)))
+        told.detail.CopyFrom(self._detail(frame, choice))
+        for call in read_calls(self._calls[choice], f"{self._flight.key.request}_{choice}"):
+            name, arguments = str(call.function.name), call.function.arguments
+            told.tool_calls.append(pb.FunctionCall(id=str(call.id), name=name, arguments=arguments))
+        if self._readings[choice].whole and told.finish == "stop":
+            told.finish = "tool_calls"
+
+    def _read(self, frame: Frame, choice: int) -> str:
+        """The text of a frame; what it says of calls is kept until they are told."""
+        if not self._functions:
+            return "".join(frame.texts)
+        pieces = self._readings[choice].take(frame)
+        self._calls[choice] += [piece for piece in pieces if piece.place is not None]
+        return "".join(piece.text for piece in pieces if piece.place is None)
+
+    def _detail(self, frame: Frame, choice: int) -> pb.GenerationDetail:
+        record, usage = self._flight.record, frame.usage or Usage(0, 0)
+        return pb.GenerationDetail(
+            model=record.served.name,
+            fingerprint=fingerprint(record.served),
+            created=record.created,
+            seed=record.seeds[choice] & _UNSIGNED,
+            steps=usage.steps,
+            verifier=frame.verifier or "",
+            lossy=usage.lossy,
+        )
+
+
+def _usage(usage: Usage) -> pb.Usage:
+    return pb.Usage(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
+        accepted_tokens=usage.accepted_tokens,
+        rejected_tokens=usage.rejected_tokens,
+    )
+
+
+def _sum(choices: Sequence[pb.GenerateResponse]) -> pb.Usage:
+    """What all have cost: one prompt, and what each generated."""
+    total = pb.Usage()
+    total.CopyFrom(choices[0].usage)
+    for choice in choices[1:]:
+        total.completion_tokens += choice.usage.completion_tokens
+        total.accepted_tokens += choice.usage.accepted_tokens
+        total.rejected_tokens += choice.usage.rejected_tokens
+    return total
+
+
+def _likelihood(entry: Likelihood) -> pb.TokenLikelihood:
+    top = [pb.LikelyToken(token=other.token, logprob=other.logprob, data=other.data) for other in entry.top]
+    return pb.TokenLikelihood(logprob=entry.logprob, data=entry.data, top=top)
+
+
+def _draft(draft: Draft) -> pb.Draft:
+    return pb.Draft(
+        first_index=draft.first_index,
+        tokens=draft.tokens,
+        data=draft.data,
+        parents=draft.parents,
+        guessed_by=draft.guessed_by,
+        accepted=draft.accepted,
+    )

@@ -1,0 +1,133 @@
+"""HTTP as the gateway needs it: bodies of JSON and of bounded size, streams of events, clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from outrider.gateway.doors.http.plain_json import require_plain
+from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType
+from outrider.mesh.errors import InvalidRequest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+_BODY_S = 60.0
+_JSON = "application/json"
+_SHOWN = 80
+_ON_DISCONNECT = "x-outrider-on-disconnect"
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The request's body, JSON by its ``Content-Type``; it is parsed by who asks.
+
+    `WrongContentType`; `TooLarge` for more than ``limit`` bytes; `TimedOut`; `ClientDisconnect` when it never comes
+    whole; `InvalidRequest` as `require_plain`.
+    """
+    _require_json(request)
+    body = await _read(request, limit)
+    require_plain(body)
+    return body
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    too_large = TooLarge(f"the body is larger than {limit} bytes")
+    if int(request.headers.get("content-length", 0)) > limit:
+        raise too_large
+    body, more, idle_s = bytearray(), True, getattr(request.state, "body_idle_s", _BODY_S)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _BODY_S
+    try:
+        async with asyncio.timeout(min(idle_s, _BODY_S)) as timer:
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > limit:
+                    raise too_large
+                timer.reschedule(min(loop.time() + idle_s, end))
+    except TimeoutError:
+        raise TimedOut(f"the body did not arrive within {_BODY_S:g} s, or paused for {idle_s:g} s") from None
+    return bytes(body)
+
+
+def _require_json(request: Request) -> None:
+    """Raises `WrongContentType` for a body of another type: a web page may send such ones to any server, unasked."""
+    headers = request.headers
+    told = headers.getlist("content-type")
+    if not told and "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
+        return
+    kind = told[0].partition(";")[0].strip().lower() if len(told) == 1 else ""
+    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        shown = f"not {', '.join(told)[:_SHOWN]}" if any(told) else "which is missing"
+        raise WrongContentType(
+            f"send the body as JSON with the header Content-Type: application/json (curl --json), {shown}"
+        )
+
+
+def stays(request: Request) -> bool:
+    """Whether the generation is to go on for a while when its reader leaves; `InvalidRequest` for an unknown wish."""
+    wish = request.headers.get(_ON_DISCONNECT, "cancel")
+    if wish not in ("cancel", "continue"):
+        raise InvalidRequest(f"{_ON_DISCONNECT} must be cancel or continue, not {wish[:40]!r}", param=_ON_DISCONNECT)
+    return wish == "continue"
+
+
+def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """``value`` as a JSON answer."""
+    return Response(msgspec.json.encode(value), status, dict(headers or {}), _JSON)
+
+
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Result of ``work``; `ClientDisconnect` when the client leaves first, and ``work`` is then cancelled.
+
+    The request's body must have been read: nobody else may wait on ``receive``.
+    """
+    worker = asyncio.current_task()
+    assert worker is not None
+    watcher = asyncio.create_task(_disconnected(receive, worker))
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if watcher.done() and worker.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def _disconnected(receive: Receive, worker: asyncio.Task[Any]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    worker.cancel()
+
+
+class EventStream(Response):
+    """Server-sent events; ``end`` is called when the last was sent or the client has left."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None], end: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._events, self._end = events, end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events as they come."""
+        try:
+            await until_gone(receive, self._send(send))
+        finally:
+            await self._end()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._events) as events:
+            async for data in events:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

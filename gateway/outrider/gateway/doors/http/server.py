@@ -1,0 +1,84 @@
+"""uvicorn inside a loop and a process that are not its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack, nullcontext
+from functools import partial
+
+import uvicorn
+from outrider.gateway.doors.http.protocol import Protocol
+from outrider.gateway.settings import Bounds
+from outrider.mesh.addresses import require_free
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.tasks import Tasks
+from starlette.types import ASGIApp
+
+_BACKLOG = 2048
+_KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle connections
+
+
+class HttpServer:
+    """Serves ``app`` on ``host`` and ``port`` until told to stop.
+
+    Processes that ``share`` a port have new connections dealt out to them by the kernel. Requests have ``bounds``.
+    """
+
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, *, share: bool = False, bounds: Bounds | None = None
+    ) -> None:
+        self._host, self.port, self._share = host, port, share
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                loop="none",
+                http=partial(Protocol, bounds=bounds or Bounds()),  # type: ignore[arg-type] # it makes protocols
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # whose are believed is for trusted_proxies to say
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                backlog=_BACKLOG,
+            )
+        )
+        self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # signals are the lifecycle's
+
+    def start(self, tasks: Tasks) -> None:
+        """Listens; `Unavailable` when the port is taken. ``port`` is then the true one."""
+        listener = self._listen()
+        self.port = listener.getsockname()[1]
+        self._serving = tasks.spawn(self._server.serve([listener]), "http server")
+
+    async def drain(self) -> None:
+        """Accepts nothing new and returns when the last answer has been sent."""
+        self._server.should_exit = True
+        await asyncio.shield(self._serving)
+
+    async def stop(self) -> None:
+        """Breaks off what is still being answered."""
+        self._server.should_exit = self._server.force_exit = True
+        answering = list(self._server.server_state.tasks)
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+        await asyncio.wait({self._serving})
+
+    def _listen(self) -> socket.socket:
+        if not self._share:
+            require_free(self._host, self.port)
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(self._host, self.port, type=socket.SOCK_STREAM)[0]
+            with ExitStack() as stack:
+                listener = stack.enter_context(socket.socket(family, kind))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self._share:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listener.bind(address)
+                listener.listen(_BACKLOG)
+                stack.pop_all()
+        except OSError as error:
+            raise Unavailable(f"cannot listen on {self._host}:{self.port}: {error.strerror}") from None
+        return listener

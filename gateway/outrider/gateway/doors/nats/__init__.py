@@ -1,0 +1,1 @@
+"""The front door over NATS: requests and answers as JSON, tokens as frames."""

@@ -1,0 +1,163 @@
+"""The gateway's front door over NATS: requests and answers as JSON, tokens as frames on the request's own subject."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from outrider.gateway import metrics
+from outrider.gateway.admission.entrance import Entrance
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.doors.nats import queries
+from outrider.gateway.doors.nats.keeper import Keeper
+from outrider.gateway.doors.openai.stored_form import encode_shape
+from outrider.gateway.doors.schema.ignored import collector, header
+from outrider.gateway.generation.flight import Flight
+from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.generation.intake import Generations
+from outrider.gateway.generation.ledger import Key
+from outrider.gateway.requests.models import require_allowed
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.bus import Endpoint, MicroService, Query
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.service import Mesh
+from outrider.mesh.telemetry import get_logger
+from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
+
+Work = Callable[[Query, Admission, dict[str, str]], Awaitable[None]]
+
+_log = get_logger("nats")
+
+
+class NatsDoor:
+    """Any gateway answers any request; that which took a generation keeps it to its end."""
+
+    def __init__(self, mesh: Mesh, flights: Flights, settings: GatewaySettings, entrance: Entrance) -> None:
+        self._bus, self._tasks, self._settings, self._entrance = mesh.bus, mesh.tasks, settings, entrance
+        self._instance = mesh.instance
+        self._flights, self._generations = flights, Generations(flights, settings)
+        self._keeper = Keeper(flights, mesh.bus, mesh.tasks, settings.nats_request_s)
+        self._service = MicroService(
+            mesh.bus,
+            name="outrider",
+            version=importlib.metadata.version("outrider"),
+            description="Completions and chats; tokens are frames on the subject that the answer names.",
+            queue="outrider-gateways",
+            endpoints=[
+                self._endpoint("hello", "outrider.v1.hello", self._hello),
+                self._endpoint("models", "outrider.v1.models", self._models),
+                self._endpoint("generate", queries.GENERATE, self._generate, counts=True),
+                self._endpoint("generate-model", f"{queries.GENERATE}.>", self._generate, counts=True),
+                self._endpoint("resume", "outrider.v1.resume", self._resume),
+                self._endpoint("cancel", "outrider.v1.cancel", self._cancel),
+            ],
+        )
+
+    async def open(self) -> None:
+        """Answers from now on."""
+        await self._service.open()
+
+    async def drain(self) -> None:
+        """Takes nothing new and returns when what was taken has ended."""
+        await self._service.close()
+        await self._keeper.drain()
+
+    async def stop(self) -> None:
+        """Leaves what has not ended to other gateways."""
+        await self._keeper.stop()
+        await self._service.close()
+
+    def _endpoint(self, name: str, subject: str, work: Work, *, counts: bool = False) -> Endpoint:
+        async def handle(query: Query) -> None:
+            self._tasks.spawn(self._handle(name, query, work, counts), name)
+
+        return Endpoint(name, subject, handle)
+
+    async def _handle(self, name: str, query: Query, work: Work, counts: bool) -> None:
+        headers: dict[str, str] = {}
+        status = 200
+        try:
+            admission = await self._entrance.admit(queries.visitor(query), headers, counts=counts)
+            await work(query, admission, headers)
+        except OutriderError as error:
+            status = error.http_status
+            await queries.refuse(query, error, headers)
+        except Exception:
+            status = Internal.http_status
+            _log.exception("a request failed", endpoint=name)
+            await queries.refuse(query, Internal(), headers)
+        finally:
+            metrics.messages.labels(name, str(status)).inc()
+
+    async def _hello(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
+        tenant = admission.caller.tenant
+        await _answer(query, headers, {"tenant": tenant, "subject_prefix": queries.subject_prefix(tenant)})
+
+    async def _models(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
+        served = [model.name for model in self._generations.models.all() if admission.caller.may_use(model.name)]
+        await _answer(query, headers, {"models": served})
+
+    async def _generate(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
+        """Answers when the request is known to any gateway, where there is a ledger."""
+        limit, ignored = self._settings.max_body_bytes, collector(self._settings)
+        begin = queries.begin(query, admission.caller.tenant, limit, ignored)
+        names = begin.asked.shape.ignored
+        headers.update(header(names))
+        flight = await self._begin(begin, admission)
+        self._keeper.keep(flight, begin.timeout_s)
+        if flight.writing is not None:
+            await flight.writing
+        await _answer(query, headers, self._taken(flight) | ({"ignored": names} if names else {}))
+
+    async def _begin(self, begin: queries.Begin, admission: Admission) -> Flight:
+        key = Key(admission.caller.tenant, begin.request_id)
+        if begin.chosen:
+            await self._flights.claim(key)
+        try:
+            asked, shape = begin.asked.generation, encode_shape(begin.asked.shape)
+            return await self._generations.start(key.request, asked, shape, admission, resumable=True, lingers=True)
+        except BaseException:
+            if begin.chosen:
+                await self._flights.unclaim(key)
+            raise
+
+    async def _resume(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
+        """Answers, and then again with each frame."""
+        asked = queries.taken(query)
+        key = Key.read(admission.caller.tenant, asked.request_id)
+        record, verifiers = await self._flights.find(key)
+        require_allowed(record.served.name, admission.caller.may_use)
+        if len(asked.from_index) not in (0, 1, record.choices):
+            raise InvalidRequest(f"from_index must hold one index, or {record.choices}", param="from_index")
+        had = asked.from_index or record.first_indices
+        flight = await self._flights.resume(key, record, verifiers, admission)
+        await _answer(query, headers, self._taken(flight))
+        self._keeper.keep(flight, None, query.answer, had if len(had) == record.choices else had * record.choices)
+
+    async def _cancel(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
+        key = Key.read(admission.caller.tenant, queries.named(query))
+        try:
+            await self._flights.cancel(key)
+        except Unavailable:  # without a ledger, whoever reads the request ends it
+            end = Frame(key.request, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
+            self._bus.publish(token_subject(key.tenant, key.request), encode_frame(end))
+        await _answer(query, headers, {"request_id": key.request})
+
+    def _taken(self, flight: Flight) -> dict[str, Any]:
+        subjects = [stream.job.subject for stream in flight.streams]
+        record = flight.record
+        return {
+            "request_id": flight.key.request,
+            "subject": subjects[0],
+            "subjects": subjects,
+            "model": record.served.name,
+            "created": record.created,
+            "seed": record.seed,
+            "gateway": self._instance,
+        }
+
+
+async def _answer(query: Query, headers: dict[str, str], told: dict[str, Any]) -> None:
+    await query.answer(msgspec.json.encode(told), headers)

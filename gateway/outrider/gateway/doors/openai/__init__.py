@@ -1,0 +1,1 @@
+"""OpenAI's completions and chats: bodies in, answers and chunks out, and streams that are taken up again."""

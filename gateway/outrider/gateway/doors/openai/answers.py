@@ -1,0 +1,173 @@
+"""What OpenAI's clients read: answers and stream chunks of completions and chats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import UNSET, UnsetType
+from outrider.gateway.doors.openai.forms import Form
+from outrider.gateway.doors.openai.json_types import (
+    Answer,
+    AnswerOf,
+    Choice,
+    CompletionDetails,
+    Delta,
+    DeltaChoice,
+    DraftBody,
+    Extra,
+    PromptDetails,
+    TextChoice,
+    UsageBody,
+)
+from outrider.gateway.doors.schema.logprobs import token_name
+from outrider.gateway.requests.models import Served
+from outrider.gateway.streams.reassembly import split
+from outrider.wire.frames import Draft, Frame, Usage
+
+
+class Writer:
+    """Writes the answer to one request in one form.
+
+    ``seeds`` are those of its choices, of which each prompt has so many ``answers``; ``created`` is in seconds since
+    1970; ``ignored`` are names of parameters without effect.
+    """
+
+    def __init__(
+        self,
+        form: Form,
+        request_id: str,
+        served: Served,
+        seeds: Sequence[int],
+        *,
+        answers: int = 1,
+        return_tokens: bool,
+        created: int,
+        ignored: tuple[str, ...] = (),
+    ) -> None:
+        self._form, self._seeds, self._return_tokens = form, seeds, return_tokens
+        self._answers = answers
+        self._ignored = ignored or UNSET
+        self._id = f"{form.prefix}-{request_id}"
+        self._created = created
+        self._model, self._fingerprint = served.name, fingerprint(served)
+        self._written = [0] * len(seeds)
+
+    @property
+    def opening(self) -> list[Answer]:
+        """The chunks that a stream begins with, in forms that have any."""
+        make = self._form.opening
+        return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
+
+    def whole(self, frames: Sequence[Frame]) -> Answer:
+        """The answer, from all frames of each choice joined."""
+        choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
+        extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
+        extra = extras[0]
+        if len(extras) > 1:
+            total = _total(frames, self._answers)
+            extra = Extra(steps=total.steps, seed=self._seeds[0], lossy=total.lossy or UNSET, choices=extras)
+        extra.ignored = self._ignored
+        return self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
+
+    def chunk(
+        self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
+    ) -> Answer | None:
+        """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet.
+
+        ``last`` says that the frame's tokens are the last of an answer that the model ended.
+        """
+        length = sum(map(len, frame.texts))
+        choice = self._form.delta(frame, index, self._written[index], last)
+        self._written[index] += length
+        silent = not _says(choice) and frame.finish is None and frame.likelihoods is None
+        detailed = self._return_tokens or frame.drafts is not None
+        if silent and not detailed:
+            return None
+        if not detailed and frame.finish is None:
+            return self._part([choice], usage)
+        extra = self._extra(frame, index)
+        if frame.finish is not None:
+            extra.ignored = self._ignored
+        return self._part([choice], usage, extra)
+
+    def parts(self, frame: Frame) -> list[Frame]:
+        """``frame`` by the chunks that tell it."""
+        apart = self._form.apart and frame.finish is not None and frame.tokens
+        return list(split(frame, len(frame.tokens))) if apart else [frame]
+
+    def last(self, frames: Sequence[Frame]) -> Answer:
+        """The chunk about usage that follows the last frames of all choices."""
+        total = _total(frames, self._answers)
+        verifier = frames[0].verifier or UNSET
+        extra = Extra(steps=total.steps, seed=self._seeds[0], verifier=verifier, ignored=self._ignored)
+        return self._part([], _usage(total), extra)
+
+    def _part(
+        self, choices: list[Choice], usage: UsageBody | UnsetType | None = UNSET, extra: Extra | UnsetType = UNSET
+    ) -> Answer:
+        return self._answer(self._form.part, choices, usage, extra)
+
+    def _answer(
+        self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
+    ) -> Answer:
+        return AnswerOf(self._id, name, self._created, self._model, self._fingerprint, choices, usage, extra)
+
+    def _extra(self, frame: Frame, index: int) -> Extra:
+        return extra(frame, self._seeds[index], self._return_tokens)
+
+
+def _says(choice: Choice) -> bool:
+    if isinstance(choice, TextChoice):
+        return choice.text != ""
+    return isinstance(choice, DeltaChoice) and choice.delta != Delta()
+
+
+def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:
+    """``outrider`` of a frame, or of several joined, of an answer drawn with ``seed``."""
+    told = Extra()
+    if return_tokens:
+        told = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+    if frame.drafts is not None:
+        told.drafts = [_draft(draft) for draft in frame.drafts]
+    if frame.finish is not None:
+        told.steps = frame.usage.steps if frame.usage else UNSET
+        told.seed, told.verifier = seed, frame.verifier or UNSET
+        told.lossy = True if frame.usage and frame.usage.lossy else UNSET
+    return told
+
+
+def _draft(draft: Draft) -> DraftBody:
+    texts = [token_name(data) for data in draft.data]
+    return DraftBody(draft.first_index, draft.tokens, texts, draft.parents, draft.guessed_by, draft.accepted)
+
+
+@lru_cache
+def fingerprint(served: Served) -> str:
+    """``system_fingerprint``: another model or another vocabulary has another."""
+    return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]
+
+
+def _total(frames: Sequence[Frame], answers: int) -> Usage:
+    """What all choices have cost: each prompt once, of which there are so many ``answers``, and what each generated."""
+    used = [frame.usage or Usage(0, 0) for frame in frames]
+    return Usage(
+        sum(usage.prompt_tokens for usage in used[::answers]),
+        sum(usage.completion_tokens for usage in used),
+        sum(usage.cached_tokens for usage in used[::answers]),
+        sum(usage.accepted_tokens for usage in used),
+        sum(usage.rejected_tokens for usage in used),
+        sum(usage.steps for usage in used),
+        any(usage.lossy for usage in used),
+    )
+
+
+def _usage(usage: Usage) -> UsageBody:
+    return UsageBody(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.prompt_tokens + usage.completion_tokens,
+        PromptDetails(usage.cached_tokens),
+        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens),
+    )

@@ -1,0 +1,115 @@
+"""How completions, chats and calls of functions are told, whole and in chunks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import msgspec
+from outrider.gateway.doors.openai.json_types import (
+    AssistantMessage,
+    Choice,
+    Delta,
+    DeltaChoice,
+    Finish,
+    MessageChoice,
+    TextChoice,
+)
+from outrider.gateway.doors.schema.logprobs import chat_logprobs, text_logprobs
+from outrider.gateway.doors.schema.tools import CalledFunction, ToolCall, call_id, read_calls
+from outrider.gateway.tool_calls.reading import Piece, Reading
+from outrider.wire.calls import CallStyle
+from outrider.wire.frames import Frame
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How completions and chats differ in shape.
+
+    ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
+    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything. Where its
+    end is ``apart``, a stream tells it in a chunk of its own, and the chunk before it is the ``delta`` of a frame with
+    the last tokens.
+    """
+
+    prefix: str
+    whole: str
+    part: str
+    opening: Callable[[int], Choice] | None
+    choice: Callable[[Frame, int, int], Choice]
+    delta: Callable[[Frame, int, int, bool], Choice]
+    apart: bool = False
+
+
+def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
+    return TextChoice("".join(frame.texts), _finish(frame), index, text_logprobs(frame, offset))
+
+
+def _text_delta(frame: Frame, index: int, offset: int, last: bool) -> Choice:
+    return _text_choice(frame, index, offset)
+
+
+def _message_choice(frame: Frame, index: int, offset: int) -> Choice:
+    return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, chat_logprobs(frame))
+
+
+def _delta_choice(frame: Frame, index: int, offset: int, last: bool) -> Choice:
+    text = "".join(frame.texts)
+    return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, chat_logprobs(frame))
+
+
+def _opening(index: int) -> Choice:
+    return DeltaChoice(Delta(role="assistant", content=""), None, index)
+
+
+COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choice, _text_delta)
+CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
+
+
+def calls_form(style: CallStyle, names: Sequence[str], answer: str, *, bare: bool) -> Form:
+    """The form of one chat that may be calls of ``names``, where ``bare`` without marks too; ``answer`` is its id.
+
+    The openai package misses that a call is whole where the same chunk says that the answer has ended.
+    """
+    readings: defaultdict[int, Reading] = defaultdict(lambda: Reading(style, names, bare=bare))
+
+    def whole(frame: Frame, index: int, offset: int) -> Choice:
+        reading = Reading(style, names, bare=bare)
+        message = _message(reading.take(frame), f"{answer}_{index}")
+        return MessageChoice(message, _ending(frame, reading), index, chat_logprobs(frame))
+
+    def part(frame: Frame, index: int, offset: int, last: bool) -> Choice:
+        reading = readings[index]
+        delta = _delta(reading.take(frame, last=last), f"{answer}_{index}")
+        return DeltaChoice(delta, _ending(frame, reading), index, chat_logprobs(frame))
+
+    return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)
+
+
+def _message(pieces: Sequence[Piece], answer: str) -> AssistantMessage:
+    text = "".join(piece.text for piece in pieces if piece.place is None)
+    calls = read_calls(pieces, answer)
+    return AssistantMessage(text or None, tool_calls=calls) if calls else AssistantMessage(text)
+
+
+def _delta(pieces: Sequence[Piece], answer: str) -> Delta:
+    delta = Delta()
+    if text := "".join(piece.text for piece in pieces if piece.place is None):
+        delta.content = text
+    if calls := [_addition(piece, answer) for piece in pieces if piece.place is not None]:
+        delta.tool_calls = calls
+    return delta
+
+
+def _addition(piece: Piece, answer: str) -> ToolCall:
+    place = piece.place or 0
+    if piece.name is None:
+        return ToolCall(CalledFunction(piece.text), index=place)
+    return ToolCall(CalledFunction(piece.text, piece.name), call_id(answer, place), "function", place)
+
+
+def _ending(frame: Frame, reading: Reading) -> Finish | None:
+    return "tool_calls" if frame.finish == "stop" and reading.whole else _finish(frame)
+
+
+def _finish(frame: Frame) -> Finish | None:
+    return None if frame.finish is None else ("length" if frame.finish == "length" else "stop")

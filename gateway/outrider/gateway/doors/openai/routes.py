@@ -1,0 +1,123 @@
+"""OpenAI's endpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from contextlib import aclosing
+
+import msgspec
+from outrider.gateway.doors.http.messages import EventStream, json_response, read_body, stays, until_gone
+from outrider.gateway.doors.http.position import Position
+from outrider.gateway.doors.openai.bodies import Body, read_chat, read_completion
+from outrider.gateway.doors.openai.events import Events
+from outrider.gateway.doors.openai.json_types import Answer
+from outrider.gateway.doors.openai.stored_form import Shape, encode_shape
+from outrider.gateway.doors.schema.headers import routed, timed
+from outrider.gateway.doors.schema.ignored import announce, collector
+from outrider.gateway.generation.choices import merged
+from outrider.gateway.generation.flight import Flight
+from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.generation.intake import Generations
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.reassembly import join
+from outrider.mesh.errors import InvalidRequest
+from outrider.wire.frames import Frame
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+
+class ModelBody(msgspec.Struct):
+    """A model, as it is listed; ``max_model_len`` is how many tokens its context holds, as vLLM tells it."""
+
+    id: str
+    created: int
+    max_model_len: int
+    object: str = "model"
+    owned_by: str = "outrider"
+
+
+class ModelList(msgspec.Struct):
+    """All models."""
+
+    data: list[ModelBody]
+    object: str = "list"
+
+
+class OpenAi:
+    """``/v1/completions``, ``/v1/chat/completions`` and ``/v1/models``."""
+
+    def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings) -> None:
+        self._generations, self._flights, self._settings = generations, flights, settings
+        self._created = int(time.time())
+        self.routes = [
+            Route("/v1/completions", self._completions, methods=["POST"]),
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{model:path}", self._model, methods=["GET"]),
+        ]
+
+    async def _completions(self, request: Request) -> Response:
+        ignored = collector(self._settings)
+        body = read_completion(await read_body(request, self._settings.max_body_bytes), ignored)
+        names = announce(request, ignored)
+        shape = Shape("completion", (), body.return_tokens, body.include_usage, body.continuous_usage, names)
+        return await self._generate(request, body, shape)
+
+    async def _chat(self, request: Request) -> Response:
+        ignored = collector(self._settings)
+        body = read_chat(await read_body(request, self._settings.max_body_bytes), ignored)
+        names = announce(request, ignored)
+        shape = Shape(
+            "chat",
+            body.functions,
+            body.return_tokens,
+            body.include_usage,
+            body.continuous_usage,
+            names,
+            bare=body.bare,
+        )
+        return await self._generate(request, body, shape)
+
+    async def _models(self, request: Request) -> Response:
+        may_use = request.state.admission.caller.may_use
+        served = [model for model in self._generations.models.all() if may_use(model.name)]
+        return json_response(
+            ModelList([ModelBody(model.name, self._created, model.context_length) for model in served])
+        )
+
+    async def _model(self, request: Request) -> Response:
+        may_use = request.state.admission.caller.may_use
+        served = self._generations.models.find(request.path_params["model"], may_use)
+        return json_response(ModelBody(served.name, self._created, served.context_length))
+
+    async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
+        asked = routed(timed(body, request).generation(), request)
+        lingers, admission = stays(request), request.state.admission
+        if lingers and not body.stream:
+            raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
+        starting = self._generations.start(
+            request.state.request_id, asked, encode_shape(shape), admission, resumable=body.stream, lingers=lingers
+        )
+        if not body.stream:
+            return json_response(await until_gone(request.receive, self._whole(starting, shape)))
+        flight = await until_gone(request.receive, starting)
+        events = Events(flight, shape, Position.start(flight.record.first_indices))
+        return EventStream(events.run(), lambda: self._flights.leave(flight))
+
+    async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:
+        flight = await starting
+        try:
+            frames = await _collect(flight)
+        finally:
+            await self._flights.end(flight)
+        return shape.writer(flight.key, flight.record).whole(frames)
+
+
+async def _collect(flight: Flight) -> list[Frame]:
+    heard: list[list[Frame]] = [[] for _ in flight.streams]
+    async with aclosing(merged(flight.streams)) as batches:
+        async for place, frames in batches:
+            heard[place] += frames
+    return [join(frames) for frames in heard]

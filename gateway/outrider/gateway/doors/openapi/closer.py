@@ -1,0 +1,64 @@
+"""What bodies are refused for beyond the types that they are read with, as JSON Schema says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.gateway.doors.openai.bodies import MOST_CHOICES
+from outrider.gateway.doors.schema.generation import INT32
+from outrider.wire.prompts import NAME
+
+Schema = dict[str, Any]
+
+TRUE: Schema = {"const": True}
+SOME: Schema = {"type": "array", "minItems": 1}
+_TEXT: Schema = {"type": "string"}
+_PART = {"type": "object", "required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": _TEXT}}
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": INT32}}
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {"role": _TEXT, "content": {"anyOf": [_TEXT, {"type": "array", "items": _PART}, {"type": "null"}]}},
+}
+
+_SEVERAL = SOME | {"maxItems": MOST_CHOICES}
+PROMPT: Schema = {"anyOf": [_TEXT, SOME | _IDS, _SEVERAL | {"items": _TEXT}, _SEVERAL | {"items": SOME | _IDS}]}
+MESSAGES: Schema = SOME | {"items": _MESSAGE}
+LOGIT_BIAS: Schema = {
+    "type": "object",
+    "maxProperties": 1024,
+    "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+    "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+}
+PATHS: Mapping[tuple[str, str], Schema] = {
+    ("/v1/prompts/{name}", "name"): {"type": "string", "pattern": f"^{NAME.pattern}$"}
+}
+"""Schemas of what stands in a path, where not any text may."""
+
+
+def given(name: str) -> Schema:
+    """An object that holds ``name``, and not as null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def one_of(*names: str) -> Schema:
+    """An object that holds exactly one of ``names``."""
+    return {"oneOf": [given(name) for name in names]}
+
+
+def only_with(name: str, nothing: Any, other: str, wanted: Schema) -> Schema:
+    """An object that holds ``name``, as more than null or ``nothing``, only where ``other`` is ``wanted``."""
+    there = {"required": [name], "properties": {name: {"not": {"enum": [None, nothing]}}}}
+    return {"anyOf": [{"not": there}, {"required": [other], "properties": {other: wanted}}]}
+
+
+COMPONENTS: Mapping[str, Schema] = {
+    "StructuredOutputs": {
+        "oneOf": [
+            *map(given, ("json", "regex", "choice", "grammar")),
+            {"required": ["json_object"], "properties": {"json_object": TRUE}},
+        ]
+    },
+}
+"""What holds of components besides, by their names."""

@@ -1,0 +1,1 @@
+"""Outrider's own endpoints over HTTP: tokenizing, named prompts, readiness."""

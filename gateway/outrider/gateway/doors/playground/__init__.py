@@ -1,0 +1,1 @@
+"""The playground: one page that tries the models."""

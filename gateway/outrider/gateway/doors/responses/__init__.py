@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: bodies in, responses and their events out."""

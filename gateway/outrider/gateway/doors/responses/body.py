@@ -1,0 +1,153 @@
+"""The body of ``POST /v1/responses``: which parameters are honoured, and what they may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.doors.responses.items import Message
+from outrider.gateway.doors.schema.generation import Asked, Count, Flag
+from outrider.gateway.doors.schema.parameters import read
+from outrider.gateway.doors.schema.prompts import TemplateKwargs
+from outrider.gateway.doors.schema.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
+from outrider.gateway.doors.schema.tools import Function, FunctionName, NamedTool, Tool, calling, shown
+from outrider.gateway.doors.schema.unhonoured import RESPONSE
+from outrider.gateway.requests.calling import Calling
+from outrider.gateway.requests.request import Generation, Messages, Sampling, Structure
+from outrider.mesh.errors import InvalidRequest
+
+LOGPROBS = "message.output_text.logprobs"
+
+
+class JsonSchemaText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_schema"):
+    """``{"type": "json_schema", "name": ..., "schema": {...}}``. The schema is always enforced, ``strict`` or not."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``text``: what the answer's text has to be."""
+
+    format: TextFormat | JsonObjectFormat | JsonSchemaText | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+    def structure(self) -> Structure | None:
+        """What is asked for."""
+        if isinstance(self.format, JsonObjectFormat):
+            return json_object("text.format")
+        if isinstance(self.format, JsonSchemaText):
+            return json_schema("text.format.schema", self.format.schema)
+        return None
+
+
+class FunctionTool(Function, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """One of ``tools``."""
+
+
+class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """``tool_choice`` that names a function."""
+
+
+class ResponseBody(Asked, frozen=True, kw_only=True):
+    """Body of ``POST /v1/responses``."""
+
+    input: Annotated[
+        str | Annotated[list[dict[str, Any]], Meta(min_length=1)],
+        Meta(description="a string, or an array of at least one item"),
+    ]
+    instructions: Annotated[str, Meta(description="a string")] | None = None
+    previous_response_id: Annotated[str, Meta(description="the id of a response that is stored")] | None = None
+    max_output_tokens: Count | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
+    include: Annotated[
+        list[Literal["message.output_text.logprobs"]], Meta(description=f'an array that may hold "{LOGPROBS}"')
+    ] = msgspec.field(default_factory=list)
+    text: Annotated[
+        TextConfig, Meta(description='an object like {"format": {"type": "json_schema", "name": ..., "schema": {...}}}')
+    ] = TextConfig()
+    tools: Annotated[
+        list[FunctionTool], Meta(max_length=128, description='an array like [{"type": "function", "name": ...}]')
+    ] = msgspec.field(default_factory=list)
+    tool_choice: (
+        Annotated[
+            Literal["none", "auto", "required"] | NamedFunction,
+            Meta(description='"auto", "none", "required", or {"type": "function", "name": ...}'),
+        ]
+        | None
+    ) = None
+    parallel_tool_calls: Flag = True
+    metadata: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
+        Meta(max_length=16, description="an object of up to 16 strings, each of up to 512 characters"),
+    ] = msgspec.field(default_factory=dict)
+    store: Flag = True
+    background: Flag = False
+    return_drafts: Flag = False
+    chat_template_kwargs: TemplateKwargs | None = None
+
+    @property
+    def calling(self) -> Calling | None:
+        """What may or has to be called, if anything."""
+        choice = self.tool_choice
+        wanted = NamedTool("function", FunctionName(choice.name)) if isinstance(choice, NamedFunction) else choice
+        return calling(self._tools, wanted, self.parallel_tool_calls, "parameters")
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of what may be called."""
+        return () if self.calling is None else self.calling.names
+
+    @property
+    def bare(self) -> bool:
+        """Whether calls without the format's marks are told as calls."""
+        return self.calling is not None and self.calling.bare(self.text.structure())
+
+    def generation(self, messages: list[Message]) -> Generation:
+        """What is asked for, where the conversation so far is ``messages``."""
+        variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""
+        told = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
+        tools = shown(self._tools) if self.calling is not None else ""
+        return Generation(
+            model=self.model,
+            prompt=Messages(msgspec.json.encode(told + messages).decode(), tools, variables=variables),
+            sampling=self._sampling(),
+            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
+            max_tokens=self.max_output_tokens,
+            priority=-self.priority,
+            deadlines=self._deadlines(),
+            coalesce=self._coalesces(),
+            session=self._session(),
+            calling=self.calling,
+        )
+
+    @property
+    def _tools(self) -> list[Tool]:
+        return [
+            Tool("function", Function(tool.name, tool.description, tool.parameters, tool.strict)) for tool in self.tools
+        ]
+
+    def _sampling(self) -> Sampling:
+        asked = structure(self.text.structure(), self.structured_outputs, "text.format")
+        if self.calling is not None:
+            asked = self._spoken(self.calling, asked)
+        logprobs = self.top_logprobs if LOGPROBS in self.include else None
+        return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
+
+
+def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody:
+    """The body of a response, as `read`; `InvalidRequest` says what is wrong with it."""
+    asked = read(body, ResponseBody, RESPONSE, ignored)
+    if asked.text.verbosity not in (None, "medium"):
+        if ignored is None:
+            why = 'text.verbosity is not supported: leave it out, or set it to "medium"'
+            raise InvalidRequest(why, param="text.verbosity")
+        ignored.append("text.verbosity")
+    if asked.top_logprobs and LOGPROBS not in asked.include:
+        raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
+    if asked.background and not asked.store:
+        raise InvalidRequest("a background response has to be stored: store must be true", param="background")
+    return asked

@@ -1,0 +1,124 @@
+"""A response's ``input``: items of OpenAI's Responses API as messages of a chat."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.doors.responses.json_types import OutputCall, OutputItem, OutputMessage
+from outrider.gateway.doors.schema.parameters import convert
+from outrider.mesh.errors import InvalidRequest
+
+_ROLES = {"developer": "system"}
+"""Roles by the name that templates know them by."""
+
+Message = dict[str, Any]
+
+
+class InputText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="input_text"):
+    """Text that a client says."""
+
+    text: str
+
+
+class OutputText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="output_text"):
+    """Text of an answer, as a response had it."""
+
+    text: str
+    annotations: list[Any] = msgspec.field(default_factory=list)
+    logprobs: list[Any] | None = None
+
+
+Parts = str | list[InputText | OutputText]
+
+
+class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="message"):
+    """A message. Its ``type`` may be left out."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Parts
+    id: str | None = None
+    status: str | None = None
+
+    def messages(self) -> list[Message]:
+        """As a template takes it."""
+        return [{"role": _ROLES.get(self.role, self.role), "content": _text(self.content)}]
+
+
+class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function_call"):
+    """A call that the model made."""
+
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+    def messages(self) -> list[Message]:
+        """As a template takes it."""
+        called = {"id": self.call_id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+        return [{"role": "assistant", "content": "", "tool_calls": [called]}]
+
+
+class FunctionCallOutput(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function_call_output"
+):
+    """What a called function returned."""
+
+    call_id: str
+    output: Parts
+    id: str | None = None
+    status: str | None = None
+
+    def messages(self) -> list[Message]:
+        """As a template takes it."""
+        return [{"role": "tool", "tool_call_id": self.call_id, "content": _text(self.output)}]
+
+
+Item = Annotated[
+    InputMessage | FunctionCall | FunctionCallOutput,
+    Meta(description="a message, a function_call or a function_call_output (no images, no files)"),
+]
+
+
+def messages(value: str | list[dict[str, Any]]) -> list[Message]:
+    """``input`` as messages; calls join the message before them. `InvalidRequest` names a bad item."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    made: list[Message] = []
+    for place, raw in enumerate(value):
+        for message in _item(raw, f"input[{place}]").messages():
+            if "tool_calls" in message and made and made[-1]["role"] == "assistant":
+                made[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
+            else:
+                made.append(message)
+    return made
+
+
+def spoken(output: list[OutputItem]) -> list[Message]:
+    """What a response said, as a message of the conversation that goes on."""
+    calls = [
+        {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
+        for item in output
+        if isinstance(item, OutputCall)
+    ]
+    text = "".join(part.text for item in output if isinstance(item, OutputMessage) for part in item.content)
+    told: Message = {"role": "assistant", "content": text}
+    return [told | {"tool_calls": calls} if calls else told] if output else []
+
+
+def _item(raw: dict[str, Any], name: str) -> InputMessage | FunctionCall | FunctionCallOutput:
+    said = {"type": "message"} | {key: value for key, value in raw.items() if value is not None}
+    item: InputMessage | FunctionCall | FunctionCallOutput = convert(name, said, Item)
+    if isinstance(item, InputMessage) and item.role != "assistant" and _has_output(item.content):
+        raise InvalidRequest(f"{name}.content: only the assistant has output_text", param=f"{name}.content")
+    return item
+
+
+def _has_output(content: Parts) -> bool:
+    return not isinstance(content, str) and any(isinstance(part, OutputText) for part in content)
+
+
+def _text(parts: Parts) -> str:
+    return parts if isinstance(parts, str) else "".join(part.text for part in parts)

@@ -1,0 +1,157 @@
+"""A response and its events: a function of its frames and nothing else, so that all who read it read the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+from outrider.gateway.doors.openai.answers import extra
+from outrider.gateway.doors.openai.json_types import Extra
+from outrider.gateway.doors.responses import events as to
+from outrider.gateway.doors.responses.json_types import (
+    Echo,
+    IncompleteDetails,
+    InputDetails,
+    ItemStatus,
+    OutputDetails,
+    OutputItem,
+    Response,
+    ResponseError,
+    ResponseUsage,
+    Status,
+)
+from outrider.gateway.doors.responses.output import Output
+from outrider.gateway.streams.reassembly import join
+from outrider.gateway.tool_calls.reading import Reading
+from outrider.mesh.errors import Cancelled, InvalidRequest, OutriderError
+from outrider.wire.frames import Frame, Usage
+
+_ENDS: dict[str, type[to.Completed] | type[to.Incomplete]] = {"completed": to.Completed, "incomplete": to.Incomplete}
+
+
+class Telling:
+    """Tells one response, frame by frame.
+
+    ``request`` is the request's id, ``reading`` tells its calls, where it may be any, ``created`` is in seconds
+    since 1970, ``ignored`` are names of parameters without effect.
+    """
+
+    def __init__(
+        self,
+        echo: Echo,
+        request: str,
+        *,
+        reading: Reading | None,
+        model: str,
+        seed: int,
+        created: int,
+        return_tokens: bool,
+        ignored: tuple[str, ...] = (),
+    ) -> None:
+        self._ignored = ignored or UNSET
+        self._echo, self._request = echo, request
+        self._output = Output(request, reading)
+        self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
+        self._frames: list[Frame] = []
+        self._failure: OutriderError | None = None
+        self._next = 0
+
+    def begin(self) -> list[to.Event]:
+        """The events before all frames."""
+        told = self._response("in_progress", [])
+        return self._numbered([to.Created(response=told), to.InProgress(response=told)])
+
+    def take(self, frame: Frame) -> list[to.Event]:
+        """The events of a frame."""
+        self._frames.append(frame)
+        told = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
+        events = [*self._output.take(frame, extra(frame, self._seed, self._return_tokens) if told else UNSET)]
+        if frame.finish is not None:
+            events += [*self._output.end(self._item_status), _ENDS[self._status](response=self.response())]
+        return self._numbered(events)
+
+    def fail(self, error: OutriderError) -> list[to.Event]:
+        """The event of a failure that is in the frames, and will be there for all who read them."""
+        self._failure = error
+        return self._numbered([to.Failed(response=self.response())])
+
+    def broken(self, error: OutriderError) -> to.Failure:
+        """The event of a failure that passes: it has the number of the event before it."""
+        code = getattr(error, "reason", None) or error.type
+        return to.Failure(sequence_number=max(0, self._next - 1), message=error.message, code=code, param=error.param)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no more to come."""
+        return self._failure is not None or self._last is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has come to its end without a failure."""
+        return self._failure is None and self._last is not None
+
+    def response(self) -> Response:
+        """The response as it stands."""
+        return self._response(self._status, self._output.items(self._item_status))
+
+    @property
+    def _last(self) -> Frame | None:
+        return self._frames[-1] if self._frames and self._frames[-1].finish is not None else None
+
+    @property
+    def _status(self) -> Status:
+        if self._failure is not None:
+            return "cancelled" if isinstance(self._failure, Cancelled) else "failed"
+        if self._last is None:
+            return "in_progress" if self._frames else "queued"
+        return "incomplete" if self._last.finish == "length" else "completed"
+
+    def _numbered(self, events: Sequence[to.Event]) -> list[to.Event]:
+        for event in events:
+            event.sequence_number = self._next
+            self._next += 1
+        return list(events)
+
+    @property
+    def _item_status(self) -> ItemStatus:
+        status = self._status
+        return status if status in ("in_progress", "completed") else "incomplete"
+
+    def _response(self, status: Status, output: list[OutputItem]) -> Response:
+        last = self._last
+        return Response(
+            **msgspec.structs.asdict(self._echo),
+            id=f"resp_{self._request}",
+            created_at=self._created,
+            status=status,
+            model=self._model,
+            output=output,
+            error=_error(self._failure),
+            incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
+            usage=_usage(last.usage) if last is not None and last.usage is not None else None,
+            outrider=self._extra(),
+        )
+
+    def _extra(self) -> Extra | msgspec.UnsetType:
+        if self._last is None:
+            return Extra(ignored=self._ignored) if self._ignored else UNSET
+        told = extra(join(self._frames), self._seed, self._return_tokens)
+        told.ignored = self._ignored
+        return told
+
+
+def _error(failure: OutriderError | None) -> ResponseError | None:
+    if failure is None or isinstance(failure, Cancelled):
+        return None
+    return ResponseError("invalid_prompt" if isinstance(failure, InvalidRequest) else "server_error", failure.message)
+
+
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        usage.prompt_tokens,
+        InputDetails(usage.cached_tokens),
+        usage.completion_tokens,
+        OutputDetails(usage.accepted_tokens, usage.rejected_tokens),
+        usage.prompt_tokens + usage.completion_tokens,
+    )

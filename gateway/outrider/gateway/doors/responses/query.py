@@ -1,0 +1,30 @@
+"""What may be asked of a stored response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.doors.schema.parameters import read_query as read_parameters
+from outrider.mesh.errors import InvalidRequest
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Parameters of ``GET /v1/responses/{id}``."""
+
+    stream: Annotated[bool, Meta(description="true or false")] = False
+    starting_after: Annotated[int, Meta(ge=0, le=(1 << 31) - 1, description="the sequence_number of an event")] = -1
+
+
+NEUTRAL: dict[str, tuple[str, ...]] = {"include_obfuscation": ("false",)}
+"""Parameters of OpenAI's that are not honoured."""
+
+
+def read_query(given: Mapping[str, str]) -> Query:
+    """The parameters ``given``; `InvalidRequest` says what is wrong with them."""
+    asked = read_parameters(given, Query, NEUTRAL)
+    if "starting_after" in given and not asked.stream:
+        raise InvalidRequest("starting_after may only be given where stream is true", param="starting_after")
+    return asked

@@ -1,0 +1,160 @@
+"""From a request to its stream of tokens: the one way in, whatever the front door."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.generation.flight import Flight
+from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.generation.ledger import Key, Record, choice_id
+from outrider.gateway.requests.attempts import TRANSIENT, persist
+from outrider.gateway.requests.encoder import Encoder
+from outrider.gateway.requests.lengths import longest_answer
+from outrider.gateway.requests.models import Models, Served
+from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
+from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tool_calls.grammar import call_structure
+from outrider.mesh.errors import InvalidRequest, OutriderError
+
+T = TypeVar("T")
+
+
+class Generations:
+    """Starts generations."""
+
+    def __init__(self, flights: Flights, settings: GatewaySettings) -> None:
+        self._flights, self._settings = flights, settings
+        self._encoder = Encoder(self.models)
+
+    @property
+    def models(self) -> Models:
+        """What can be served."""
+        return self._flights.verifiers.models
+
+    async def start(
+        self,
+        request_id: str,
+        generation: Generation,
+        shape: bytes,
+        admission: Admission,
+        *,
+        resumable: bool,
+        lingers: bool,
+        background: bool = False,
+    ) -> Flight:
+        """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
+
+        ``shape`` is what the caller wants to know should it be resumed. What is left goes on for a while where it
+        ``lingers``, and to its end in the ``background``. `UnknownModel`, `InvalidRequest`, `Overloaded`
+        when every verifier is full or a limit is reached, `DeadlineUnmeetable` or `Late` when it will not be or was not
+        there in time, `Unavailable` when services are missing for longer than ``place_s``.
+        """
+        key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
+        async with generation.deadlines.until_first():
+            jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
+            record = Record.of(
+                jobs,
+                created=created,
+                seed=seed,
+                lingers=lingers,
+                shape=shape,
+                background=background,
+                prompts=1 + len(generation.more),
+            )
+            try:
+                return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
+            except OutriderError as error:
+                raise _named(error, generation) from None
+
+    async def find(self, name: str | None, caller: Caller) -> Served:
+        """The model of that name, as `Models.wait_for`."""
+        return await self.models.wait_for(name, caller.may_use, self._settings.place_s)
+
+    async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
+        """As `Encoder.encode`, by the settings of ``caller``; tokenizers are waited for."""
+        return (await self._encode_all(served, [prompt], caller))[0]
+
+    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
+        """As `Encoder.decode`; tokenizers are waited for."""
+        return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
+
+    async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
+        """A job for each choice, those of a prompt one after the other."""
+        served = await self.find(generation.model, caller)
+        sampling = _sampling(generation, served)
+        words = await self._bad_words(served, sampling.bad_words)
+        asked = [(generation.prompt, sampling.seed), *generation.more]
+        prompts = await self._encode_all(served, [prompt for prompt, _ in asked], caller)
+        lengths = _longest(served, generation, prompts, caller)
+        several = range(generation.choices)
+        drawn = [
+            (prompt, msgspec.structs.replace(sampling, seed=seed).to_proto(most, choice, words))
+            for prompt, (_, seed), most in zip(prompts, asked, lengths, strict=True)
+            for choice in several
+        ]
+        return [
+            Job(
+                request_id=choice_id(request_id, place),
+                served=served,
+                prompt=prompt,
+                sampling=draws,
+                speculation=generation.speculation.to_proto(),
+                caller=caller,
+                priority=_priority(generation, caller),
+                session=generation.session,
+                deadlines=generation.deadlines,
+                coalesce=generation.coalesce,
+            )
+            for place, (prompt, draws) in enumerate(drawn)
+        ]
+
+    async def _encode_all(self, served: Served, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+        asked = [settled(prompt, caller.parse_special) for prompt in prompts]
+        return await self._persist(lambda: self._encoder.encode_all(served, asked))
+
+    async def _bad_words(self, served: Served, words: Sequence[str | list[int]]) -> list[list[int]]:
+        texts = [word for word in words if isinstance(word, str)]
+        encoded = await self._persist(lambda: self._encoder.encode_words(served, texts)) if texts else []
+        return encoded + [word for word in words if not isinstance(word, str)]
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await persist(attempt, self._settings.place_s, TRANSIENT)
+
+
+def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
+    """Most tokens of an answer to each prompt, as `longest_answer`; a refusal of one of several says which."""
+    found: list[int] = []
+    for place, prompt in enumerate(prompts):
+        try:
+            found.append(longest_answer(served, generation, len(prompt), caller))
+        except InvalidRequest as error:
+            raise error if len(prompts) == 1 else error.among(place) from None
+    return found
+
+
+def _sampling(generation: Generation, served: Served) -> Sampling:
+    """How the target draws; calls are written as the model writes them."""
+    calling, sampling = generation.calling, generation.sampling
+    if calling is None:
+        return sampling
+    return msgspec.structs.replace(sampling, structure=call_structure(calling, served.calls, sampling.structure))
+
+
+def _priority(generation: Generation, caller: Caller) -> int:
+    """Of its own, a request of a known tenant can only let others pass: else all would be in a hurry."""
+    asked = min(generation.priority, 0) if caller.bounds else generation.priority
+    return max(caller.priority + asked, LEAST_PRIORITY)
+
+
+def _named(error: OutriderError, generation: Generation) -> OutriderError:
+    """``error``, by the client's own name of the parameter where a verifier has something against its grammar."""
+    asked = generation.calling or generation.sampling.structure
+    if asked is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
+        return error
+    return InvalidRequest(asked.param + error.message.removeprefix("grammar"), param=asked.param)

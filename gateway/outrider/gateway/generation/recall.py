@@ -1,0 +1,101 @@
+"""Streams of which verifiers know more than the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+from outrider.gateway.generation.ledger import Key, Record, choice_id
+from outrider.gateway.routing.verifiers import Job
+from outrider.mesh.errors import Unavailable
+from outrider.mesh.registry import Registry
+from outrider.mesh.rpc import channel
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1.verifier_pb2_grpc import VerifierStub
+from outrider.wire.frames import Frame, decode_frame
+
+_ASK_S, _AGAIN_S = 2.0, 0.1
+
+T = TypeVar("T")
+
+
+class Recall:
+    """Asks all verifiers and waits two seconds for their answers."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def find(self, key: Key) -> tuple[Record, list[str]] | None:
+        """A stream as its verifiers know it, and the verifier of each choice (nobody is ""); None where none does.
+
+        Verifiers that have not had time to announce themselves yet are waited for. `Unavailable` where none that
+        answers knows the stream and another one, which is frozen or busy, does not answer.
+        """
+        while True:
+            due = self._registry.news_due_s
+            found = await self._find(key)
+            if found is not None or not due:
+                return found
+            await asyncio.sleep(min(due, _AGAIN_S))
+
+    async def _find(self, key: Key) -> tuple[Record, list[str]] | None:
+        """As `find`, of the verifiers that are known now."""
+        late: list[VerifierStub] = []
+        answers = await self._all(lambda stub: _recalled(stub, key, late))
+        found = [(request, instance) for instance, requests in answers for request in requests]
+        if not found and late:
+            raise Unavailable("the stream may be one of a verifier that does not answer at the moment", retry_after=1.0)
+        if not found:
+            return None
+        first = found[0][0]
+        sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
+        record = Record.whole(first.record, first.prompt, sampling, speculation)
+        holders = {request.request_id: name for request, name in sorted(found, key=lambda each: each[0].running)}
+        return record, [holders.get(choice_id(key.request, choice), "") for choice in range(record.choices)]
+
+    async def frames(self, job: Job) -> list[Frame]:
+        """The frames of a job that verifiers have so far, in order; `Unavailable` where there are none."""
+        answers = await self._all(lambda stub: _frames(stub, job))
+        found = [frame for _, frames in answers for frame in frames]
+        if not found:
+            raise Unavailable("no verifier has the tokens of this stream", retry_after=1.0)
+        return sorted(found, key=lambda frame: (frame.first_index, frame.finish is not None))
+
+    async def forget(self, jobs: Sequence[Job], reason: str) -> None:
+        """Has no verifier know the stream of these ``jobs`` any more; those that run end for the ``reason``."""
+        messages = [pb.CancelRequest(request_id=job.request_id, reason=reason, forget=True) for job in jobs]
+        await self._all(lambda stub: asyncio.gather(*(stub.Cancel(each, timeout=_ASK_S) for each in messages)))
+
+    async def _all(self, ask: Callable[[VerifierStub], Awaitable[T]]) -> list[tuple[str, T]]:
+        """What those that answer say, with their instances."""
+        members = self._registry.members("verifier")
+        asked = (_quietly(ask(VerifierStub(channel(member.address)))) for member in members)
+        answers = zip(members, await asyncio.gather(*asked), strict=True)
+        return [(member.instance, answer) for member, answer in answers if answer is not None]
+
+
+async def _quietly(call: Awaitable[T]) -> T | None:
+    try:
+        return await call
+    except grpc.aio.AioRpcError:
+        return None
+
+
+async def _recalled(stub: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
+    """The requests of a stream that a verifier has; one that does not answer in time is added to ``late``."""
+    message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
+    try:
+        answer: pb.RecallResponse = await stub.Recall(message, timeout=_ASK_S)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            late.append(stub)
+        raise
+    return list(answer.requests)
+
+
+async def _frames(stub: VerifierStub, job: Job) -> list[Frame]:
+    first = -len(job.prompt) if job.sampling.echo else 0
+    message = pb.FollowRequest(request_id=job.request_id, from_index=first, so_far=True)
+    return [decode_frame(each.frame) async for each in stub.Follow(message, timeout=_ASK_S)]

@@ -1,0 +1,76 @@
+"""Prompts to token ids and back, by whichever tokenizer answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from outrider.gateway.requests.attempts import TRANSIENT
+from outrider.gateway.requests.models import Models, Served
+from outrider.gateway.requests.request import Messages, Prompt, Text, Tokens
+from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.rpc import ask
+from outrider.v1 import tokenizer_pb2 as pb
+from outrider.wire.ids import pack_ids, unpack_ids
+
+M = TypeVar("M", bound=Message)
+_ENCODE_S = 30.0
+_SERVICE = "/outrider.v1.Tokenizer"
+
+
+class Encoder:
+    """Encodes and decodes with the tokenizers that the registry knows."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
+        """Ids of ``prompt``; `InvalidRequest` when the tokenizer refuses it, `Unavailable` when none answers."""
+        return (await self.encode_all(served, [prompt]))[0]
+
+    async def encode_all(self, served: Served, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Ids of each of ``prompts``, as `encode`; all of them are token ids, or none is."""
+        known = [prompt.ids for prompt in prompts if isinstance(prompt, Tokens)]
+        return known or await self._ask(
+            served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
+        )
+
+    async def encode_words(self, served: Served, words: Sequence[str]) -> list[list[int]]:
+        """Ids of each word, at a text's beginning and after a space, as often as they differ."""
+        forms = dict.fromkeys(form for word in words for form in (word, " " + word.lstrip()))
+        found = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
+        return [list(ids) for ids in dict.fromkeys(map(tuple, found)) if ids]
+
+    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool) -> str:
+        """Text of ``ids``, with special tokens or without; errors as with `encode`."""
+        try:
+            request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=keep_special)
+        except OverflowError:
+            raise InvalidRequest("tokens must be token ids", param="tokens") from None
+        response = await self._call(served, "Decode", request, pb.DecodeResponse)
+        return str(response.texts[0])
+
+    async def _ask(self, served: Served, inputs: list[pb.EncodeInput]) -> list[list[int]]:
+        response = await self._call(served, "Encode", pb.EncodeRequest(inputs=inputs), pb.EncodeResponse)
+        return [unpack_ids(output.ids) for output in response.outputs]
+
+    async def _call(self, served: Served, method: str, request: Message, answer: type[M]) -> M:
+        """What the first tokenizer that answers says."""
+        failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
+        for member in self._models.tokenizers(served):
+            try:
+                lanes = member.status.get("lanes")
+                return await ask(member.address, f"{_SERVICE}/{method}", request, answer, _ENCODE_S, lanes)
+            except TRANSIENT as error:
+                failure = error
+        raise failure
+
+
+def _input(prompt: Text | Messages) -> pb.EncodeInput:
+    if isinstance(prompt, Messages):
+        chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=prompt.answering)
+        chat.template_kwargs_json = prompt.variables
+        return pb.EncodeInput(chat=chat)
+    parse = prompt.parse_special is not False
+    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse)

@@ -1,0 +1,185 @@
+"""One generation as every front door of the gateway asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from outrider.gateway.admission.deadlines import Deadlines
+from outrider.gateway.requests.calling import Calling
+from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
+from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
+from outrider.wire.ids import pack_ids
+
+DEFAULT_TENANT = "default"
+"""Whose requests all are."""
+
+_SEED_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+LEAST_PRIORITY = -1000
+"""What verifiers put last."""
+
+
+def choice_seed(seed: int, choice: int) -> int:
+    """Seed of one of a request's choices: the first has the request's own.
+
+    The others have the upper 53 bits (a number that survives clients whose numbers are doubles) of what SplitMix64
+    (Steele, Lea and Flood 2014) gives as its ``choice``-th number from the request's seed.
+    """
+    if choice == 0:
+        return seed
+    mixed = (seed + choice * _GOLDEN) & _SEED_MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _SEED_MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _SEED_MASK
+    return (mixed ^ (mixed >> 31)) >> 11
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A prompt of plain text.
+
+    ``add_special`` has the tokenizer put around it what it puts around a text (often a beginning-of-text token).
+    ``parse_special`` takes names of special tokens in it for those tokens; None leaves that to the caller's settings.
+    """
+
+    text: str
+    add_special: bool = True
+    parse_special: bool | None = None
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """A chat: messages and tools as JSON arrays; no tools are an empty string.
+
+    ``answering`` opens the assistant's turn at the end; ``variables`` are a JSON object that the template may read, or
+    empty.
+    """
+
+    json: str
+    tools: str = ""
+    answering: bool = True
+    variables: str = ""
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """A prompt that is tokenized already."""
+
+    ids: list[int]
+
+
+Prompt = Text | Messages | Tokens
+
+
+def settled(prompt: Prompt, parse_special: bool) -> Prompt:
+    """``prompt``; a text that leaves it open parses special tokens if ``parse_special`` says so."""
+    if isinstance(prompt, Text) and prompt.parse_special is None:
+        return msgspec.structs.replace(prompt, parse_special=parse_special)
+    return prompt
+
+
+class Structure(msgspec.Struct, frozen=True):
+    """What an answer has to be, as one kind of ``Grammar`` in ``sampling.proto``.
+
+    ``param`` is what the client calls it.
+    """
+
+    kind: Literal["json_schema", "regex", "context_free", "choice"]
+    param: str
+    definition: str = ""
+    texts: tuple[str, ...] = ()
+
+    def to_proto(self) -> Grammar:
+        """The wire's form."""
+        if self.kind == "choice":
+            return Grammar(choice=Choices(texts=self.texts))
+        made = Grammar()
+        setattr(made, self.kind, self.definition)
+        return made
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """How the target draws; fields and ranges as in ``sampling.proto``. Bad words may be texts."""
+
+    seed: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float | None = None
+    min_p: float = 0.0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    bad_words: tuple[str | list[int], ...] = ()
+    min_tokens: int = 0
+    logprobs: int | None = None
+    echo: bool = False
+    structure: Structure | None = None
+
+    def to_proto(self, max_tokens: int, choice: int = 0, bad_words: Sequence[Sequence[int]] = ()) -> SamplingParams:
+        """The wire's form for one choice, with the most tokens to generate and the bad words' ids."""
+        return SamplingParams(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=choice_seed(self.seed, choice) & _SEED_MASK,
+            max_tokens=max_tokens,
+            stop=self.stop,
+            stop_token_ids=self.stop_token_ids,
+            ignore_eos=self.ignore_eos,
+            repetition_penalty=self.repetition_penalty,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            logit_bias=self.logit_bias,
+            bad_words=[TokenSequence(ids=pack_ids(word)) for word in bad_words],
+            min_tokens=self.min_tokens,
+            logprobs=self.logprobs,
+            echo=self.echo,
+            grammar=None if self.structure is None else self.structure.to_proto(),
+        )
+
+
+class Speculation(msgspec.Struct, frozen=True):
+    """How a request may be guessed ahead; no drafters named means all there are, 0 nodes the verifier's choice.
+
+    ``return_drafts`` has the guesses told that were verified.
+    """
+
+    off: bool = False
+    drafters: tuple[str, ...] = ()
+    max_nodes: int = 0
+    return_drafts: bool = False
+
+    def to_proto(self) -> SpeculationProto:
+        """The wire's form."""
+        return SpeculationProto(
+            off=self.off, drafters=self.drafters, max_nodes=self.max_nodes, return_drafts=self.return_drafts
+        )
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be generated.
+
+    There may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
+    ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
+    is how many answers to each prompt are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
+    `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
+    ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
+    seed that was given or by a temperature of 0. Where there is a ``calling``, the sampling's structure is what the
+    answer's text has to be.
+    """
+
+    model: str | None
+    prompt: Prompt
+    sampling: Sampling
+    speculation: Speculation = Speculation()
+    max_tokens: int | None = None
+    choices: int = 1
+    priority: int = 0
+    session: str = ""
+    deadlines: Deadlines = Deadlines()
+    coalesce: bool = False
+    calling: Calling | None = None
+    more: tuple[tuple[Prompt, int], ...] = ()

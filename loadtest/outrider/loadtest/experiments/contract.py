@@ -1,0 +1,197 @@
+"""Whether a gateway answers what its OpenAPI document says, to requests made of that document: valid, and not.
+
+Schemathesis (https://schemathesis.readthedocs.io) makes the requests and judges the answers. A violation is an answer
+of 500 or more, of a status, content type, header, JSON or event that the document does not know, or a success where it
+says that the request is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from outrider.loadtest.meshes.local_mesh import running
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi import checks
+
+_CHECKS: list[Any] = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+]
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_ANSWERS = {
+    "/v1/completions": "max_tokens",
+    "/v1/chat/completions": "max_tokens",
+    "/v1/responses": "max_output_tokens",
+}
+_MOST = 8
+"""Tokens of an answer: long ones would say nothing more."""
+_OF_BODIES = 6
+"""How many times as many requests an operation gets that takes a body."""
+_JSON = "application/json"
+_POOL = 32
+_TIMEOUT_S = 60
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """An answer that the document does not allow, and how to get it."""
+
+    operation: str
+    why: str
+    command: str
+
+
+class Contract:
+    """Requests to the gateway at ``url``, their answers' statuses, and what was wrong with them.
+
+    They are held against the document that it serves, or another ``document``.
+    """
+
+    def __init__(self, url: str, seed: int, document: dict[str, Any] | None = None) -> None:
+        served = document or requests.get(f"{url}/openapi.json", timeout=_TIMEOUT_S).json()
+        self._schema = schemathesis.openapi.from_dict(served)
+        self._url, self._session, self._random = url, requests.Session(), random.Random(seed)
+        self._seed = seed
+        self._ids: list[str] = []
+        self.statuses: Counter[int] = Counter()
+        self.violations: list[Violation] = []
+
+    def check(self, examples: int) -> None:
+        """Sends up to so many requests, half of them wrong; operations that take a body get most."""
+        found: Any = self._schema.get_all_operations()
+        operations = [operation.ok() for operation in found]
+        shares = [_OF_BODIES if operation.body else 1 for operation in operations]
+        for operation, share in zip(operations, shares, strict=True):
+            self._send_example(operation)
+            for mode in GenerationMode:
+                strategy = operation.as_strategy(generation_mode=mode)
+                self._run(strategy, max(1, examples * share // (2 * sum(shares))))
+
+    def _send_example(self, operation: Any) -> None:
+        """Sends the document's own example, streamed too where that can be."""
+        named = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "example")
+        if example := _example(operation):
+            for more in ({}, {"stream": True}) if operation.path in _ANSWERS else ({},):
+                self._send(operation.Case(path_parameters=named, body=example | more, media_type=_JSON))
+
+    def _run(self, strategy: Any, examples: int) -> None:
+        @seed(self._seed)
+        @settings(
+            max_examples=examples,
+            phases=[Phase.generate],
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=strategy)
+        def one(case: Any) -> None:
+            self._send(case)
+
+        with suppress(Unsatisfiable):  # what takes no parameters cannot be asked wrongly
+            one()
+
+    def _send(self, case: Any) -> None:
+        if isinstance(case.body, dict):
+            self._reach(case)
+        if "id" in case.path_parameters and self._ids and self._random.random() < 0.5:
+            case.path_parameters["id"] = self._random.choice(self._ids)
+        response = case.call(base_url=self._url, session=self._session, timeout=_TIMEOUT_S)
+        self.statuses[response.status_code] += 1
+        self._remember(response)
+        try:
+            case.validate_response(response, checks=_CHECKS)
+        except FailureGroup as failures:
+            self._note(case, failures)
+
+    def _reach(self, case: Any) -> None:
+        """Gets a body that is right further, without an unknown model and some of the rest; answers are short."""
+        if case.meta is not None and case.meta.generation.mode.is_positive:
+            needed, kept = _example(case.operation), self._random.random()
+            case.body = {
+                name: value
+                for name, value in case.body.items()
+                if name in needed or (name != "model" and self._random.random() < kept)
+            }
+        if case.operation.path in _ANSWERS:
+            lengths = {name: case.body[name] for name in _LENGTHS if _is_long(case.body.get(name))}
+            case.body |= {_ANSWERS[case.operation.path]: _MOST} | case.body | dict.fromkeys(lengths, _MOST)
+
+    def _remember(self, response: Any) -> None:
+        """Keeps ids of streams and responses, so that others are asked for than those that never were."""
+        if response.status_code == 200 and len(self._ids) < _POOL:
+            request = response.headers.get("x-request-id", "")
+            self._ids += [request, f"resp_{request}"]
+
+    def _note(self, case: Any, failures: FailureGroup) -> None:
+        operation = f"{case.operation.method.upper()} {case.operation.path}"
+        for failure in failures.exceptions:
+            why = " ".join(str(failure).split())
+            self.violations.append(Violation(operation, why, case.as_curl_command()))
+
+
+def _example(operation: Any) -> dict[str, Any]:
+    """The body that the document gives as an example."""
+    content = operation.definition.raw.get("requestBody", {}).get("content", {})
+    return dict(content.get(_JSON, {}).get("example", {}))
+
+
+def _is_long(length: Any) -> bool:
+    """Whether a length is one that a request may have, and more than is needed."""
+    return type(length) is int and _MOST < length < 1 << 31
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what was answered and what was wrong; 1 if anything was."""
+    asked = _parser().parse_args(arguments)
+    if asked.url:
+        contract = _checked(asked.url, asked)
+    else:
+        with running({}) as mesh:
+            contract = _checked(mesh.url, asked)
+    for violation in contract.violations:
+        print(f"{violation.operation}: {violation.why}\n    {violation.command}")
+    statuses = ", ".join(f"{count} of {status}" for status, count in sorted(contract.statuses.items()))
+    print(f"{sum(contract.statuses.values())} requests: {statuses}; {len(contract.violations)} violations")
+    return 1 if contract.violations else 0
+
+
+def _checked(url: str, asked: argparse.Namespace) -> Contract:
+    contract = Contract(url, asked.seed)
+    contract.check(asked.examples)
+    return contract
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest contract", description=__doc__)
+    parser.add_argument("--url", help="a gateway; without one a mesh of its own is started")
+    parser.add_argument("--examples", type=_positive, default=2000, help="most requests to send (2000)")
+    parser.add_argument("--seed", type=int, default=0, help="of what is sent (0)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""Whether guesses, batches, replicas, preemptions, pages from elsewhere and clients that hang up change what is said.
+
+They must not.
+
+`python -m outrider.loadtest identity` completes held-out prompts at several temperatures, each with a seed, once one at
+a time without speculation and then in every way that could make a difference, and counts the answers whose tokens, text
+or log-probabilities differ. Some clients hang up in mid-stream; what they got is compared as far as it goes.
+``--model`` and ``--draft`` are real models in place of the shipped pair; the shipped target alone has Medusa heads.
+``--with`` mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from outrider.loadtest.load.answers import Answer, agrees
+from outrider.loadtest.load.client import read_events
+from outrider.loadtest.load.mixes import MIXED, Question, questions
+from outrider.loadtest.meshes import local_mesh
+from outrider.loadtest.meshes.local_mesh import LocalMesh
+from outrider.loadtest.meshes.page_sources import SOURCES, Source
+from outrider.loadtest.report import bars
+
+_PLAIN = ["random", "ngram", "suffix"]
+"""Drafters of the verifier that need no model."""
+_SMALL_PAGE = 4
+"""Tokens a page where there are too few: answers need several more of them than their prompts."""
+_PREEMPTIONS = "outrider_verifier_preemptions_total"
+Answers = dict[int, Answer]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One pass: how many answers were compared, left early, and differ; guesses that were verified and came true."""
+
+    drafters: str
+    concurrency: int
+    verifiers: int
+    pages: int | None
+    compared: int
+    left: int
+    different: int
+    guesses: int
+    accepted: int
+    seconds: float
+    pages_are: str = "computed"
+
+    def __str__(self) -> str:
+        """One line."""
+        scarce = f", {self.pages} pages" if self.pages else ""
+        run = (
+            f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}, {self.pages_are}"
+        )
+        guesses = f"{self.accepted} of {self.guesses} guesses came true"
+        return f"{run}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
+
+
+def main() -> int:
+    """Runs every pass, prints a line each, and returns 1 if a strict answer differed, or nothing was preempted or
+    came from elsewhere where it should."""
+    options = _options()
+    passes: list[Outcome] = []
+    asked = questions(_most(options), options.max_tokens, options.mixed)
+    with _mesh(options, 1) as mesh:
+        wanted = uvloop.run(_ask(mesh.url, asked, "off", 1, 0.0))
+        print(f"one at a time, off: {len(wanted)} answers, {sum(a.tokens for a in wanted.values())} tokens", flush=True)
+        passes += _passes(options, mesh, asked, wanted, 1)
+    with _mesh(options, 2) as mesh:
+        passes += _passes(options, mesh, asked, wanted, 2)
+    with _mesh(options, 1, options.pages) as mesh:
+        most = max(options.concurrency)
+        for name in ("none", "all"):
+            passes.append(_pass(options, mesh, asked, wanted, name, most, 1, options.pages))
+        preempted = mesh.metric("verifier", _PREEMPTIONS)
+    came = [_elsewhere(options, source, asked, wanted, passes) for source in SOURCES]
+    return _conclude(options, passes, preempted, came)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest identity", description=__doc__)
+    local_mesh.add_models(parser)
+    parser.add_argument("--generations", type=int, default=10_000, help="answers to compare, over all passes")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--max-tokens", type=int, default=20)
+    parser.add_argument("--hang-up", type=float, default=0.1, help="share of the clients that leave in mid-stream")
+    pages_help = f"KV pages of {_SMALL_PAGE} tokens of the verifier that has too few"
+    parser.add_argument("--pages", type=int, default=400, help=pages_help)
+    parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=list(MIXED), help="by name")
+    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    options = parser.parse_args()
+    if min(options.generations, options.pages, options.max_tokens, *options.concurrency) < 1:
+        parser.error("numbers must be at least 1")
+    if not 0 <= options.hang_up <= 1:
+        parser.error("--hang-up is a share, from 0 to 1")
+    return options
+
+
+def _drafters(options: argparse.Namespace) -> list[str]:
+    """Drafters of the verifier; a proposer has ``model`` too."""
+    if options.model is None:
+        return [*_PLAIN, "medusa", "model"]
+    return [*_PLAIN, "model"] if options.draft else _PLAIN
+
+
+def _speculation(options: argparse.Namespace) -> dict[str, Any]:
+    """What requests ask for, by what a pass is called."""
+    drafters = _drafters(options)
+    return {"none": "off", **{name: {"drafters": [name]} for name in drafters}, "all": {"drafters": drafters}}
+
+
+def _size(options: argparse.Namespace, concurrency: int) -> int:
+    """Answers of a pass: more where more are made at a time, since those take no longer."""
+    weights = [each**0.5 for each in options.concurrency]
+    share = concurrency**0.5 / (sum(weights) * 2 * len(_speculation(options)))
+    return int(-(-options.generations * share // 1))
+
+
+def _most(options: argparse.Namespace) -> int:
+    return max(_size(options, concurrency) for concurrency in options.concurrency)
+
+
+def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None, source: Source | None = None) -> Any:
+    settings = {
+        "verifier.determinism": options.determinism,
+        "verifier.dtype": options.dtype,
+        "verifier.drafters": json.dumps(_drafters(options)),
+        "verifier.asking": "always",
+    }
+    models = {"model": options.model, "draft": options.draft}
+    if options.draft is not None:
+        settings["verifier.options.model.model"] = str(options.draft)
+    elif options.model is not None:
+        models["proposers"] = 0
+    scarce = {"verifier.pages": str(pages), "verifier.page_size": str(_SMALL_PAGE)} if pages else {}
+    if source is not None:
+        return local_mesh.running(settings | dict(source.settings), verifiers, **source.processes, **models)
+    return local_mesh.running(settings | scarce, verifiers, **models)
+
+
+def _elsewhere(
+    options: argparse.Namespace, source: Source, asked: list[Question], wanted: Answers, passes: list[Outcome]
+) -> float | None:
+    """Adds the passes of ``source``; tokens whose pages came from elsewhere, None where none should."""
+    most = max(options.concurrency)
+    with _mesh(options, 1, source=source) as mesh:
+        for pages_are in source.passes:
+            passes.append(_pass(options, mesh, asked, wanted, "all", most, 1, pages_are=pages_are))
+        return source.came(mesh)
+
+
+def _passes(
+    options: argparse.Namespace, mesh: LocalMesh, asked: list[Question], wanted: Answers, verifiers: int
+) -> list[Outcome]:
+    return [
+        _pass(options, mesh, asked, wanted, name, concurrency, verifiers)
+        for name in _speculation(options)
+        for concurrency in options.concurrency
+    ]
+
+
+def _pass(
+    options: argparse.Namespace,
+    mesh: LocalMesh,
+    asked: list[Question],
+    wanted: Answers,
+    name: str,
+    concurrency: int,
+    verifiers: int,
+    pages: int | None = None,
+    pages_are: str = "computed",
+) -> Outcome:
+    began = time.monotonic()
+    chosen = asked[: _size(options, concurrency)]
+    got = uvloop.run(_ask(mesh.url, chosen, _speculation(options)[name], concurrency, options.hang_up))
+    outcome = Outcome(
+        drafters=name,
+        concurrency=concurrency,
+        verifiers=verifiers,
+        pages=pages,
+        compared=len(got),
+        left=sum(not answer.whole for answer in got.values()),
+        different=sum(not agrees(answer, wanted[number]) for number, answer in got.items()),
+        guesses=sum(answer.accepted + answer.rejected for answer in got.values()),
+        accepted=sum(answer.accepted for answer in got.values()),
+        seconds=round(time.monotonic() - began, 1),
+        pages_are=pages_are,
+    )
+    print(outcome, flush=True)
+    return outcome
+
+
+async def _ask(url: str, asked: list[Question], speculation: Any, concurrency: int, hang_up: float) -> Answers:
+    answers: Answers = {}
+    draw, left = random.Random(f"{speculation} {concurrency}"), iter(asked)
+
+    async def client() -> None:
+        for question in left:
+            events = draw.randrange(1, 12) if draw.random() < hang_up else None
+            answers[question.number] = await _answer(url, question.body | {"speculation": speculation}, events)
+
+    await asyncio.gather(*(client() for _ in range(concurrency)))
+    return answers
+
+
+async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
+    """What the mesh says to ``body``; the client hangs up after ``events`` events, if that is given."""
+    answer = Answer()
+    asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    async with aclosing(read_events(url, asked)) as stream:
+        count = 0
+        async for data in stream:
+            answer.take(msgspec.json.decode(data))
+            count += 1
+            if count == events:
+                break
+    if events is None and not answer.whole:
+        raise RuntimeError(f"a stream broke off: {body}")
+    return answer
+
+
+def _conclude(
+    options: argparse.Namespace, passes: list[Outcome], preempted: float | None, came: list[float | None]
+) -> int:
+    different, compared = (sum(getattr(each, name) for each in passes) for name in ("different", "compared"))
+    shown = "not counted by this verifier" if preempted is None else f"{preempted:.0f}"
+    print(f"{options.determinism}, {options.dtype}: {different} of {compared} answers differ; preemptions: {shown}")
+    elsewhere = [tokens for tokens in came if tokens is not None]
+    print(f"tokens whose pages came from elsewhere: {', '.join(f'{tokens:.0f}' for tokens in elsewhere)}")
+    totals = {"compared": compared, "different": different, "preemptions": preempted, "from_elsewhere": elsewhere}
+    bars.publish(options.out, [], **totals, options=vars(options), passes=passes)
+    return int((different > 0 and options.determinism == "strict") or preempted == 0 or 0 in elsewhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

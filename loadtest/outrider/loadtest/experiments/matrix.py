@@ -1,0 +1,141 @@
+"""Tokens a second of every way to guess, against plain decoding: `python -m outrider.loadtest matrix`.
+
+Every mode runs every workload at every temperature and concurrency, the modes in turn on the same prompts, several
+times over. Ratios are taken within a turn, and their medians are what counts. ``off`` is plain decoding by the same
+verifier, ``fast`` plain decoding by one with determinism=fast, ``on`` the mesh's own choice with all drafters merged.
+Every prompt begins with a line of its own, so that no pages of it are found; ``suffix``, which remembers answers, has a
+mesh of its own, and forgets them within a repeat.
+
+With ``--model DIR`` the requests are chats instead, as users have them: see ``--model DIR --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from outrider.loadtest.chats import matrix as chats
+from outrider.loadtest.load import turns
+from outrider.loadtest.load.turns import Case, Turn
+from outrider.loadtest.load.workloads import WORKLOADS, Supply
+from outrider.loadtest.meshes import local_mesh
+from outrider.loadtest.report import matrix_report
+
+MODES: dict[str, Any] = {
+    "off": "off",
+    "fast": "off",
+    **{name: {"drafters": [name]} for name in ("model", "ngram", "suffix", "medusa")},
+    "on": {},
+}
+"""``speculation`` of each mode's requests."""
+_PIECES_APART = 71
+_WARM_UP = 4
+_WARM_UP_TOKENS = 128
+
+
+def main() -> int:
+    """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON and a picture."""
+    if any(each.partition("=")[0] == "--model" for each in sys.argv[1:]):
+        return chats.main()
+    options = _options()
+    until = time.monotonic() + 60 * options.minutes
+    found: list[Turn] = []
+    with ExitStack() as stack:
+        urls = _start(options, stack)
+        for repeat in range(options.repeats):
+            if time.monotonic() < until:
+                found += _repeat(options, urls, repeat, until)
+    settings = {key: value for key, value in vars(options).items() if key != "out"}
+    matrix_report.publish(found, settings, options.out)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest matrix", description=__doc__)
+    parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
+    parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
+    parser.add_argument("--drafters", default="ngram,suffix,model", help="those of mode on")
+    parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
+    parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
+    options = parser.parse_args()
+    if "off" not in options.modes:
+        parser.error("--modes must name off: it is what the others are measured by")
+    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
+    if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1:
+        parser.error("numbers must be at least 1, --max-tokens at least 2")
+    return options
+
+
+def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, until: float) -> list[Turn]:
+    """All cases once, on prompts that begin elsewhere each time; before the first, meshes learn what steps take."""
+    supply, found = Supply(repeat * _PIECES_APART), list[Turn]()
+    warm = supply.take("code", max(options.concurrency))
+    for case in _cases(options):
+        prompts = supply.take(case.workload, _requests(case.concurrency))
+        if repeat == 0 and case.workload == options.workloads[0]:
+            for mode in options.modes:
+                _warm_up(urls[mode], mode, case, warm)
+        for turn, some in enumerate(_shares(prompts, case.concurrency), 2 * repeat):
+            modes = options.modes if (repeat + turn) % 2 == 0 else options.modes[::-1]
+            for mode in modes if time.monotonic() < until else []:
+                taken = turns.take(urls[mode], mode, MODES[mode], case, some, options.max_tokens, turn)
+                found.append(uvloop.run(taken))
+                print(found[-1], flush=True)
+    return found
+
+
+def _shares(prompts: list[str], concurrency: int) -> list[list[str]]:
+    """The prompts of one turn after another: two where there are enough, so that each mode comes early and late."""
+    half = len(prompts) // 2
+    return [prompts[:half], prompts[half:]] if half >= concurrency else [prompts]
+
+
+def _warm_up(url: str, mode: str, case: Case, prompts: list[str]) -> None:
+    """Has a mesh learn what steps of a case take, on prompts that are not measured."""
+    some = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
+    uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, -1))
+
+
+def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
+    """The address of each mode's mesh."""
+    given = dict(each.split("=", 1) for each in options.set)
+    own = {
+        "fast": {"verifier.determinism": "fast", "verifier.drafters": "[]"},
+        "suffix": {"verifier.drafters": "suffix"},
+        "medusa": {"verifier.drafters": "medusa"},
+    }
+    wanted = {name: settings for name, settings in own.items() if name in options.modes}
+    meshes = {
+        name: stack.enter_context(local_mesh.running(given | settings, proposers=0)).url
+        for name, settings in wanted.items()
+    }
+    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters}, proposers=0)).url
+    return {mode: meshes.get(mode, main) for mode in options.modes}
+
+
+def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    axes = (options.workloads, options.temperatures, options.concurrency)
+    return itertools.starmap(Case, itertools.product(*axes))
+
+
+def _requests(concurrency: int) -> int:
+    """Requests of a repeat: as many as the held-out prompts suffice for."""
+    return max(concurrency, 6 if concurrency == 1 else 8)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

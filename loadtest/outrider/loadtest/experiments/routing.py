@@ -1,0 +1,174 @@
+"""Prompt tokens that two verifiers compute with each router: `python -m outrider.loadtest routing`.
+
+Conversations that begin with one text for all and go on with texts of their own, turn by turn, all at once. Each
+verifier has pages for half of them (`--room`). Each router has a mesh of its own and gets the same
+conversations. What counts is the verifiers' own counter of prompt tokens computed; the rest is as clients see it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from outrider.loadtest.load.client import Reply, RequestError, complete
+from outrider.loadtest.meshes.local_mesh import running
+from outrider.loadtest.report.report import machine
+
+ROUTERS = ("round_robin", "least_load", "prefix")
+_VOCABULARY = 256
+"""Prompts are ids below it."""
+_PAGE = 16
+_PREFILLED = "outrider_verifier_prefilled_tokens_total"
+
+
+class Talk(msgspec.Struct, frozen=True):
+    """``conversations`` of ``turns``: the first prompt has ``begin`` tokens behind those that all ``share``, each later
+    one ``more`` than the last. Between answer and next prompt there are ``pause_s`` seconds on the mean. A verifier has
+    pages for so much of all conversations as is ``room``."""
+
+    share: int
+    conversations: int
+    turns: int
+    begin: int
+    more: int
+    answer: int
+    pause_s: float = 0.0
+    room: float = 1.0
+
+    def prompts(self, conversation: int) -> list[list[int]]:
+        """The prompts of one conversation, turn by turn."""
+        shared = _tokens(self.share, -1)
+        tokens = _tokens(self.begin + (self.turns - 1) * self.more, conversation)
+        return [shared + tokens[: self.begin + turn * self.more] for turn in range(self.turns)]
+
+    @property
+    def asked(self) -> int:
+        """Tokens of all prompts."""
+        return self.conversations * sum(map(len, self.prompts(0)))
+
+    @property
+    def pages(self) -> int:
+        """Pages that hold the shared beginning and ``room`` of the conversations."""
+        each = self.begin + self.turns * self.more + self.answer
+        return int(self.share + each * self.conversations * self.room) // _PAGE
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the verifiers computed of the prompts with one router, and milliseconds to the first token."""
+
+    router: str
+    computed: int
+    asked: int
+    found: int
+    ttft_p50_ms: float
+    ttft_p95_ms: float
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.router}: {self.computed} of {self.asked} prompt tokens computed, "
+            f"{self.found / self.asked:.0%} found; TTFT p50 {self.ttft_p50_ms:.0f} ms, p95 {self.ttft_p95_ms:.0f} ms"
+        )
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All outcomes."""
+
+    machine: dict[str, str]
+    talk: Talk
+    outcomes: list[Outcome]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the routers one after the other; 1 if a request failed."""
+    options = _options(arguments)
+    talk = Talk(
+        options.share,
+        options.conversations,
+        options.turns,
+        options.begin,
+        options.more,
+        options.answer,
+        options.pause,
+        options.room,
+    )
+    outcomes = []
+    for router in options.routers:
+        try:
+            outcomes.append(measure(talk, router))
+        except RequestError as error:
+            print(f"a request failed: {error}", file=sys.stderr)
+            return 1
+        print(outcomes[-1], flush=True)
+    for outcome in outcomes[1:]:
+        print(f"{outcomes[0].router} / {outcome.router}: {outcomes[0].computed / outcome.computed:.1f} x the tokens")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        report = msgspec.json.encode(Report(machine(), talk, outcomes))
+        options.out.write_bytes(msgspec.json.format(report, indent=2) + b"\n")
+    return 0
+
+
+def measure(talk: Talk, router: str) -> Outcome:
+    """A mesh of two verifiers with ``router``, and the conversations on it; `RequestError` if a request fails."""
+    settings = {"gateway.router": router, "verifier.page_size": str(_PAGE), "verifier.pages": str(talk.pages)}
+    with running(settings, verifiers=2, proposers=0) as mesh:
+        times, replies = zip(*asyncio.run(_talk(talk, mesh.url)), strict=True)
+        computed = int(mesh.metric("verifier", _PREFILLED) or 0)
+    cuts = statistics.quantiles(times, n=20, method="inclusive")
+    found = sum(reply.cached_tokens for reply in replies)
+    return Outcome(router, computed, talk.asked, found, cuts[9] * 1e3, cuts[18] * 1e3)
+
+
+async def _talk(talk: Talk, url: str) -> list[tuple[float, Reply]]:
+    """Seconds to the first token, and the reply, of every request."""
+
+    async def ask(prompt: list[int]) -> tuple[float, Reply]:
+        began = time.perf_counter()
+        reply = await complete(url, {"prompt": prompt, "max_tokens": talk.answer, "ignore_eos": True})
+        return reply.arrivals[0] - began, reply
+
+    async def converse(conversation: int) -> list[tuple[float, Reply]]:
+        dice, done = random.Random(conversation), []
+        for prompt in talk.prompts(conversation):
+            await asyncio.sleep(dice.uniform(0, 2 * talk.pause_s))
+            done.append(await ask(prompt))
+        return done
+
+    done = await asyncio.gather(*map(converse, range(talk.conversations)))
+    return [each for conversation in done for each in conversation]
+
+
+def _tokens(count: int, seed: int) -> list[int]:
+    dice = random.Random(seed)
+    return [dice.randrange(3, _VOCABULARY) for _ in range(count)]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest routing", description=__doc__)
+    parser.add_argument("--share", type=int, default=512, help="tokens that every prompt begins with")
+    parser.add_argument("--conversations", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=16)
+    parser.add_argument("--begin", type=int, default=256, help="tokens of a conversation's own in its first prompt")
+    parser.add_argument("--more", type=int, default=64, help="tokens by which each turn's prompt is longer")
+    parser.add_argument("--answer", type=int, default=16, help="tokens of an answer")
+    parser.add_argument("--pause", type=float, default=0.5, help="mean seconds between an answer and the next prompt")
+    parser.add_argument("--room", type=float, default=0.5, help="of all conversations, what a verifier has pages for")
+    parser.add_argument("--routers", nargs="+", default=list(ROUTERS))
+    parser.add_argument("--out", type=Path, default=None, help="JSON file for the figures")
+    options = parser.parse_args(arguments)
+    for name in ("share", "conversations", "turns", "begin", "more", "answer"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, not {getattr(options, name)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""An engine that answers at once, `python -m outrider.loadtest.load.echo`: only what stands before it takes time.
+
+It is a verifier for the mesh, of the model and vocabulary of the first tokenizer that it finds, and speaks plain OpenAI
+over HTTP beside that, for proxies that know nothing else. Every answer has ``max_tokens`` times the same token.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Annotated, Any, ClassVar
+
+import grpc
+import uvicorn
+from msgspec import Meta
+from outrider.loadtest.load.echo_http import TEXT, app
+from outrider.mesh.config import Settings
+from outrider.mesh.config.settings import Port
+from outrider.mesh.errors import NotFound
+from outrider.mesh.registry import Member
+from outrider.mesh.service import Mesh, Service, run
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1 import verifier_pb2_grpc as pb_grpc
+from outrider.wire.frames import Finish, Frame, Usage, encode_frame, token_subject
+
+_TOKEN = 1
+_KEPT = 1024
+_KEEP_ALIVE_S = 75
+_TOKENIZER_S = 60.0
+
+
+class EchoSettings(Settings, kw_only=True, frozen=True):
+    """Settings of the echo."""
+
+    http_port: Annotated[Port, Meta(description="port of plain OpenAI over HTTP")] = 0
+
+
+class EchoService(Service, pb_grpc.VerifierServicer):
+    """Answers before it has thought."""
+
+    kind: ClassVar[str] = "verifier"
+    settings: ClassVar[type[Settings]] = EchoSettings
+
+    def __init__(self, settings: EchoSettings) -> None:
+        self._settings = settings
+        self._kept: OrderedDict[str, list[bytes]] = OrderedDict()
+
+    async def start(self, mesh: Mesh) -> None:
+        """Finds out whose model this is, and listens."""
+        self._mesh = mesh
+        found = await mesh.registry.wait_for("tokenizer", bool, _TOKENIZER_S)
+        self._tokenizer: Member = found[0]
+        pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
+        config = uvicorn.Config(
+            app,
+            port=self._settings.http_port,
+            loop="none",
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+        )
+        self._http = uvicorn.Server(config)
+        self._http.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # they are the lifecycle's
+        mesh.tasks.spawn(self._http.serve(), "http server")
+
+    def status(self) -> dict[str, Any]:
+        """What gateways look for."""
+        told = self._tokenizer.status
+        return {name: told[name] for name in ("model", "vocabulary", "context_length")} | {
+            "load": 0,
+            "determinism": "strict",
+            "lossy": False,
+        }
+
+    async def stop(self) -> None:
+        """Stops listening."""
+        self._http.should_exit = self._http.force_exit = True
+
+    async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
+        """Publishes the whole answer, a frame for each token."""
+        subject, frames = token_subject(message.tenant, message.request_id), self._frames(message)
+        self._kept[message.request_id] = frames
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        for frame in frames:
+            self._mesh.bus.publish(subject, frame)
+        return pb.SubmitResponse(instance=self._mesh.instance)
+
+    async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
+        """It has ended already."""
+        return pb.CancelResponse(cancelled=False)
+
+    async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
+        """There is nothing to renew."""
+        return pb.RenewResponse()
+
+    async def Follow(  # noqa: N802
+        self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.FollowResponse]:
+        """The answer again."""
+        if message.request_id not in self._kept:
+            raise NotFound(f"request {message.request_id} is not known here", param="request_id")
+        for frame in self._kept[message.request_id][message.from_index :]:
+            yield pb.FollowResponse(frame=frame)
+
+    async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
+        """The tokenizer's model."""
+        told = self._tokenizer.status
+        return pb.DescribeResponse(
+            model=told["model"], vocabulary=told["vocabulary"], context_length=told["context_length"] or 0
+        )
+
+    def _frames(self, message: pb.SubmitRequest) -> list[bytes]:
+        """Frames from behind what another has emitted."""
+        count, known = message.sampling.max_tokens, len(message.emitted) // 4
+        usage = Usage(len(message.prompt) // 4, count - known, steps=count - known, emitted=known)
+        return [
+            encode_frame(
+                Frame(message.request_id, index, [_TOKEN], [TEXT], [""])
+                if index < count - 1
+                else Frame(
+                    message.request_id,
+                    index,
+                    [_TOKEN],
+                    [TEXT],
+                    [""],
+                    Finish.LENGTH,
+                    usage,
+                    verifier=self._mesh.instance,
+                )
+            )
+            for index in range(known, count)
+        ]
+
+
+if __name__ == "__main__":
+    run(EchoService)

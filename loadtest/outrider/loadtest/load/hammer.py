@@ -1,0 +1,203 @@
+"""A client that costs less than what it measures: one request over and over, on connections that stay open.
+
+`python -m outrider.loadtest.load.hammer` reads a `Task` as JSON from standard input and writes a `Result` to standard
+output: a process of its own, so that what it costs is not charged to anybody who is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+_HEAD_END = b"\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """``body`` is posted to ``url`` for ``seconds`` over so many ``connections``.
+
+    As often as it is answered where ``rate`` is 0, else so many times a second, whether earlier ones are answered or
+    not.
+    """
+
+    url: str
+    body: msgspec.Raw
+    seconds: float
+    connections: int
+    headers: dict[str, str] = {}
+    rate: float = 0.0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Seconds that each request took from when it was due, events of all streams, and how long it all went on."""
+
+    latencies: list[float]
+    events: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return len(self.latencies) / self.seconds
+
+    def quantile(self, share: float) -> float:
+        """Seconds within which so large a share of the requests was answered."""
+        ordered = sorted(self.latencies)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def hammer(task: Task) -> Result:
+    """Runs ``task`` in a process of its own.
+
+    Raises:
+        SystemExit: a request was not answered with 200, or a connection broke.
+    """
+    command = [sys.executable, "-m", "outrider.loadtest.load.hammer"]
+    done = subprocess.run(command, input=msgspec.json.encode(task), stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit("the load client failed: see above")
+    return msgspec.json.decode(done.stdout, type=Result)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a request at a time."""
+
+    def __init__(self, load: _Load) -> None:
+        self._load, self._heard, self._due, self._head = load, bytearray(), 0.0, 0
+        self._length: int | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.WriteTransport = transport
+
+    def send(self, due: float) -> None:
+        self._heard.clear()
+        self._due, self._head = due, 0
+        self._transport.write(self._load.request)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard += data
+        if not self._head:
+            self._read_head()
+        if self._head and self._complete():
+            self._load.answered(self, self._due, self._heard.count(b"data: {"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._load.lost(self)
+
+    def _read_head(self) -> None:
+        end = self._heard.find(_HEAD_END)
+        if end < 0:
+            return
+        self._head = end + len(_HEAD_END)
+        head = bytes(self._heard[:end]).lower()
+        if b" 200 " not in head.partition(b"\r\n")[0]:
+            self._load.broke(bytes(self._heard[:500]).decode(errors="replace"))
+        _, _, rest = head.partition(b"content-length:")
+        self._length = int(rest.partition(b"\r\n")[0]) if rest else None
+
+    def _complete(self) -> bool:
+        if self._length is None:
+            return self._heard.endswith(_LAST_CHUNK)
+        return len(self._heard) >= self._head + self._length
+
+
+class _Load:
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        parts = urlsplit(task.url)
+        headers = {"host": parts.netloc, "content-type": "application/json", **task.headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        body = bytes(task.body)
+        self.request = f"POST {parts.path} HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._latencies: list[float] = []
+        self._events = 0
+        self._free: list[_Connection] = []
+        self._open, self._sent_all = task.connections, False
+        self._waiting: deque[float] = deque()
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> Result:
+        loop = asyncio.get_running_loop()
+        for _ in range(self._task.connections):
+            self._free.append((await loop.create_connection(lambda: _Connection(self), self._host, self._port))[1])
+        began = time.perf_counter()
+        self._until = began + self._task.seconds
+        if self._task.rate:
+            await self._pace(began)
+        else:
+            self._sent_all = True
+            connections, self._free = self._free, []
+            for connection in connections:
+                connection.send(time.perf_counter())
+        await self._done
+        return Result(self._latencies, self._events, time.perf_counter() - began)
+
+    async def _pace(self, began: float) -> None:
+        for place in range(round(self._task.seconds * self._task.rate)):
+            due = began + place / self._task.rate
+            if (left := due - time.perf_counter()) > 0:
+                await asyncio.sleep(left)
+            if self._free:
+                self._free.pop().send(due)
+            else:
+                self._waiting.append(due)
+        self._sent_all = True
+        self._end_if_done()
+
+    def answered(self, connection: _Connection, due: float, events: int) -> None:
+        now = time.perf_counter()
+        self._latencies.append(now - due)
+        self._events += events
+        if self._waiting:
+            connection.send(self._waiting.popleft())
+        elif not self._task.rate and now < self._until:
+            connection.send(now)
+        else:
+            self._free.append(connection)
+        self._end_if_done()
+
+    def lost(self, connection: _Connection) -> None:
+        """A server may close what is idle."""
+        if connection in self._free:
+            self._free.remove(connection)
+            self._open -= 1
+        else:
+            self.broke("the server closed a connection before it had answered")
+
+    def broke(self, why: str) -> None:
+        if not self._done.done():
+            self._done.set_exception(ConnectionError(why))
+
+    def _end_if_done(self) -> None:
+        if self._sent_all and len(self._free) == self._open and not self._done.done():
+            self._done.set_result(None)
+
+
+async def _run(task: Task) -> Result:
+    return await _Load(task).run()
+
+
+def main() -> int:
+    """Runs the task of standard input."""
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    try:
+        result = uvloop.run(_run(task))
+    except (OSError, ValueError) as error:
+        print(f"{Path(__file__).stem}: {error}", file=sys.stderr)
+        return 1
+    sys.stdout.buffer.write(msgspec.json.encode(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

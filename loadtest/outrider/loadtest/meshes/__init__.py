@@ -1,0 +1,1 @@
+"""Meshes and services that a measurement starts for itself, and what their processes hold."""

@@ -1,0 +1,1 @@
+"""What a measurement came to: bars, tables and pictures."""

@@ -1,0 +1,1 @@
+"""Measurements of a verifier's parts; the wheel leaves them out."""

@@ -1,0 +1,187 @@
+"""What speculation costs an engine where it does not pay: `python -m outrider.verifier.bench.worth`.
+
+An engine for each mode in one process, without mesh and clients, all over the same weights in the same memory: where
+those lie can make steps a tenth slower. All answer the same prompts, and take turns of a few steps, so that whatever
+else the machine does falls on all alike. A round is over when all have answered; ratios are of the seconds of one
+round, the processor's and the clock's, told as median and quartiles over the rounds. ``off`` is plain decoding;
+``again`` is it once more, and shows how sure the other ratios are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import quantiles
+
+import msgspec
+from outrider.models.pocket.recipe.corpus import gather, standard_library
+from outrider.models.sampling import Sampling
+from outrider.models.text import Tokenizer
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.target import Target
+from outrider.wire.frames import encode_frame
+
+SINGLE = ("model", "ngram", "suffix")
+"""Modes of one drafter."""
+MODES: dict[str, list[str]] = {"off": [], "again": [], **{name: [name] for name in SINGLE}, "on": list(SINGLE)}
+"""Drafters of each mode."""
+WORKLOADS = ("code", "edit")
+"""Held-out code to go on with, and code that is followed by the beginning of a copy."""
+_PROMPT = 256
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What is run in every mode."""
+
+    workload: str
+    temperature: float
+    sequences: int
+
+    def __str__(self) -> str:
+        """As named in tables."""
+        return f"{self.workload}, T={self.temperature:g}, {self.sequences} sequences"
+
+
+class Spent(msgspec.Struct):
+    """Seconds of an engine's steps in one round: of the processor, all threads together, and of the clock."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Speed of a mode to plain decoding's: lower quartile, median and upper quartile over the rounds."""
+
+    case: Case
+    mode: str
+    cpu: list[float]
+    wall: list[float]
+
+    def __str__(self) -> str:
+        """One line."""
+        low, middle, high = self.cpu
+        return f"{self.case!s:28} {self.mode:7} cpu {middle:5.3f} ({low:5.3f} to {high:5.3f})  wall {self.wall[1]:5.3f}"
+
+
+class Lane:
+    """An engine and the answers it is at."""
+
+    def __init__(self, target: Target, drafters: Sequence[str]) -> None:
+        self._engine, self._drafters = target.engine, frozenset(drafters)
+        self._names = itertools.count()
+
+    def ask(self, case: Case, prompts: Sequence[list[int]], max_tokens: int) -> None:
+        """Takes the prompts of a round."""
+        for seed, prompt in enumerate(prompts):
+            sampling, name = Sampling(temperature=case.temperature, seed=seed), str(next(self._names))
+            self._engine.submit(Request(name, "tenant", prompt, sampling, max_tokens, drafters=self._drafters))
+
+    def run(self, steps: int, spent: Spent) -> bool:
+        """Does up to ``steps`` steps, and adds what they took; whether there is more to do."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(steps):
+            if not self._engine.busy:
+                break
+            for _, frame in self._engine.step().frames:
+                encode_frame(frame)
+        spent.cpu += time.process_time() - cpu
+        spent.wall += time.perf_counter() - wall
+        return self._engine.busy
+
+    @property
+    def engine(self) -> Engine:
+        """What it runs."""
+        return self._engine
+
+
+def one_round(
+    lanes: dict[str, Lane], case: Case, prompts: Sequence[list[int]], max_tokens: int, steps: int
+) -> dict[str, Spent]:
+    """All modes' answers to ``prompts``, a few steps of each mode at a time."""
+    spent = {mode: Spent() for mode in lanes}
+    for lane in lanes.values():
+        lane.ask(case, prompts, max_tokens)
+    order = list(lanes)
+    while order:
+        order = [mode for mode in order if lanes[mode].run(steps, spent[mode])]
+        order = order[1:] + order[:1]
+    return spent
+
+
+def compare(case: Case, rounds: Sequence[dict[str, Spent]]) -> Iterator[Found]:
+    """Each mode beside plain decoding."""
+    for mode in rounds[0]:
+        cpu = [each["off"].cpu / each[mode].cpu for each in rounds]
+        wall = [each["off"].wall / each[mode].wall for each in rounds]
+        yield Found(case, mode, quantiles(cpu, n=4), quantiles(wall, n=4))
+
+
+def texts(tokenizer: Tokenizer) -> list[list[int]]:
+    """Held-out code, as many tokens as a prompt has, each piece once."""
+    whole = [tokenizer.encode(each.text) for each in gather(standard_library()).heldout]
+    return [list(text[at : at + _PROMPT]) for text in whole for at in range(0, len(text) - _PROMPT, _PROMPT)]
+
+
+def prompt(workload: str, text: list[int]) -> list[int]:
+    """A prompt of ``workload`` made of ``text``."""
+    return text if workload == "code" else text[: 3 * _PROMPT // 4] + text[: _PROMPT // 4]
+
+
+def main() -> int:
+    """Measures, prints a line for each mode of each case, and writes them."""
+    options, found = _options(), list[Found]()
+    tokenizer, lanes = make_lanes(options.modes, options.threads)
+    for case in itertools.starmap(Case, itertools.product(options.workloads, options.temperatures, options.sequences)):
+        supply, rounds = itertools.cycle(texts(tokenizer)), []
+        for _ in range(1 + options.rounds):
+            prompts = [prompt(case.workload, text) for text in itertools.islice(supply, case.sequences)]
+            rounds.append(one_round(lanes, case, prompts, options.max_tokens, options.steps))
+        found += compare(case, rounds[1:])
+        print("\n".join(str(each) for each in found if each.case == case), flush=True)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    return 0
+
+
+def make_lanes(modes: Sequence[str], threads: int) -> tuple[Tokenizer, dict[str, Lane]]:
+    """The tokenizer, and an engine of the shipped models for each mode; 0 ``threads`` are one for each core."""
+    first = Target.load(VerifierSettings(drafters=[], threads=threads))
+    model, tokenizer = first.runner.model, first.tokenizer
+    engines = {mode: Target.over(model, tokenizer, first.directory, _settings(mode)) for mode in modes}
+    return tokenizer, {mode: Lane(target, MODES[mode]) for mode, target in engines.items()}
+
+
+def _settings(mode: str) -> VerifierSettings:
+    return VerifierSettings(drafters=MODES[mode])
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.verifier.bench.worth", description=__doc__)
+    parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=WORKLOADS)
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
+    parser.add_argument("--sequences", nargs="+", type=int, default=[1, 4, 8, 32])
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens an answer")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="answers of each sequence that count; one more comes first"
+    )
+    parser.add_argument("--steps", type=int, default=8, help="of an engine before it is the next one's turn")
+    parser.add_argument("--threads", type=int, default=0, help="of the model; 0 is one for each core")
+    parser.add_argument("--out", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    if "off" not in options.modes:
+        parser.error("--modes must name off: it is what the others are measured by")
+    if min(options.rounds - 1, options.steps, options.max_tokens - 1, *options.sequences) < 1 or options.threads < 0:
+        parser.error("--rounds and --max-tokens are at least 2, --steps and --sequences 1, --threads 0")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

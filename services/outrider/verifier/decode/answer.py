@@ -1,0 +1,126 @@
+"""A request's answer as it grows: text from tokens, stop conditions, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from outrider.models.speculation import MergedTree
+from outrider.models.text import IncrementalDecoder, StopMatcher, Tokenizer
+from outrider.verifier.logits.likelihood import Score
+from outrider.verifier.requests.sequence import Request
+from outrider.wire.frames import Alternative, Draft, Finish, Frame, Likelihood, Usage
+
+_ECHOED = 256
+"""Most tokens of a prompt in one frame: with log-probabilities a prompt may exceed what a broker takes at once."""
+
+
+class Answers:
+    """Opens answers for one model's tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def open(self, request: Request) -> Answer:
+        """A new answer with nothing in it."""
+        return Answer(request, self._tokenizer)
+
+
+class Answer:
+    """Text and frames of one request. Text that may yet become a stop string, or half a character, is held back."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
+        self._request, self._tokenizer = request, tokenizer
+        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.stop)
+        self._prompt_decoder = IncrementalDecoder(tokenizer)
+        self._count = 0
+        self._stopped = False
+
+    def replay(self, tokens: Sequence[int]) -> Finish | None:
+        """Takes in tokens that were published before; how they ended the answer, if they did."""
+        texts, finish = self.take(tokens)
+        self._count += len(texts)
+        if finish is None and tokens and self._count >= self._request.max_tokens:
+            return Finish.LENGTH
+        return finish
+
+    def take(self, tokens: Sequence[int]) -> tuple[list[str], Finish | None]:
+        """Text that each token made final, up to and with the token that ends the answer, and whether one did.
+
+        Stop strings are looked for in what follows the first ``min_tokens`` tokens.
+        """
+        texts: list[str] = []
+        for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
+            if token in self._request.stop_ids:
+                return [*texts, ""], Finish.STOP
+            text = self._decoder.push(token)
+            if index >= self._request.edits.min_tokens:
+                text, self._stopped = self._matcher.push(text)
+            texts.append(text)
+            if self._stopped:
+                return texts, Finish.STOP
+        return texts, None
+
+    def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Frame]:
+        """Frames of the prompt's tokens ``start`` to ``end``; ``scores`` are of those from ``first`` on."""
+        prompt = self._request.prompt
+        for begin in range(start, end, _ECHOED):
+            places = range(begin, min(begin + _ECHOED, end))
+            tokens = [prompt[place] for place in places]
+            texts = [self._prompt_decoder.push(token) for token in tokens]
+            if places[-1] == len(prompt) - 1:
+                texts[-1] += self._prompt_decoder.flush()
+            likely = None
+            if self._request.logprobs is not None:
+                known = [scores[place - first] if place else None for place in places]
+                likely = self._likelihoods(tokens, known)
+            yield Frame(self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likely)
+
+    def frame(
+        self,
+        tokens: list[int],
+        texts: list[str],
+        guessed_by: list[str],
+        scores: Sequence[Score] | None = None,
+        drafts: list[Draft] | None = None,
+    ) -> Frame:
+        """The frame of ``tokens``, which follow those of the frame before."""
+        first, self._count = self._count, self._count + len(tokens)
+        likely = None if scores is None else self._likelihoods(tokens, scores)
+        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely, drafts=drafts)
+
+    def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
+        """What is told of the guesses that a step verified; None where nobody asks.
+
+        It accepted those on ``rows`` (`Accepted`), of which the next frame will have so many ``tokens``.
+        """
+        if not self._request.return_drafts:
+            return None
+        data = [self._data(token) for token in guesses.tokens]
+        path = [row - 1 for row in rows[1 : tokens + 1]]
+        return [Draft(self._count, guesses.tokens, data, guesses.parents, guesses.drafters, path)]
+
+    def _likelihoods(self, tokens: Sequence[int], scores: Sequence[Score | None]) -> list[Likelihood]:
+        return [
+            Likelihood(None, self._data(token), [])
+            if score is None
+            else Likelihood(
+                score.logprob, self._data(token), [Alternative(id_, at, self._data(id_)) for id_, at in score.top]
+            )
+            for token, score in zip(tokens, scores, strict=True)
+        ]
+
+    def _data(self, token: int) -> bytes:
+        table = self._tokenizer.alone
+        return table[token] if token < len(table) else b""
+
+    def last(self, frame: Frame, finish: Finish, usage: Usage | None, error: str | None) -> Frame:
+        """``frame`` as the answer's last: with its end, its cost and the text that was held back for nothing."""
+        texts = list(frame.texts)
+        if texts and not self._stopped:
+            texts[-1] += self._rest()
+        return msgspec.structs.replace(frame, texts=texts, finish=finish, usage=usage, error=error)
+
+    def _rest(self) -> str:
+        text, stopped = self._matcher.push(self._decoder.flush())
+        return text if stopped else text + self._matcher.flush()

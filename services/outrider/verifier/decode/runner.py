@@ -1,0 +1,252 @@
+"""Runs the target over a step's rows and draws a token at each row that asks for one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.race_sample import draw, edited, race
+from outrider.models.llama import LlamaModel
+from outrider.models.sampling import Dice, Sampling, draws
+from outrider.models.speculation import NO_GUESSES, Acceptance, MergedTree, VerifiedTree
+from outrider.verifier.acceptance.accept import Race
+from outrider.verifier.logits.edits import EditBatch
+from outrider.verifier.logits.likelihood import Score, score
+from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from torch import Tensor
+
+NOTHING = -1
+"""Drawn where a request's own bans leave no token."""
+_MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+class BrokenLogits(Exception):
+    """The target's logits at some row are not numbers."""
+
+
+class Work(NamedTuple):
+    """One sequence's rows in a step.
+
+    Attributes:
+        tokens: ids of the rows; the first is the sequence's first pending token.
+        guesses: the tree behind the only pending token, whose nodes are rows 1 on; None for a chunk of prompt.
+        draws: whether the rows that end the sequence draw: every row of a tree, the last row of the last chunk.
+    """
+
+    sequence: Sequence
+    tokens: list[int]
+    guesses: MergedTree | None
+    draws: bool
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What came of one sequence's rows.
+
+    Attributes:
+        tokens: drawn at each row that draws, in the order of the rows; `NOTHING` where no token may be drawn.
+        logits: the target's own at those rows, float32, where the request asks for log-probabilities.
+        prompt: where those of the prompt are asked for, of the tokens behind the rows, as far as they are prompt.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logits: Tensor | None = None
+    prompt: list[Score] = field(default_factory=list)
+
+
+class Runner:
+    """The target model, its pages of keys and values, and the draws."""
+
+    def __init__(self, model: LlamaModel, pages: int, page_size: int, rule: Acceptance | None = None) -> None:
+        self.model, self.rule = model, rule or Race({})
+        self.pool = model.new_pool(pages, page_size)
+        self._page_size = page_size
+        self._last: tuple[Seq[Work], Tensor] = [], torch.empty(0)
+
+    def dice(self, sampling: Sampling) -> Dice | None:
+        """A sequence's dice; None where it is greedy."""
+        return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
+
+    def run(self, works: Seq[Work]) -> list[Drawn]:
+        """One forward over all rows; for each of ``works`` what was drawn."""
+        batch = self._batch([self._rows(work) for work in works])
+        ids = np.array([token for work in works for token in work.tokens])
+        hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
+        self._last = works, hidden
+        results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
+        counts = [_draw_count(work) for work in works]
+        if any(counts):
+            logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_wanted(works, counts)])
+            _fill(results, works, counts, logits, self._draw(works, logits))
+        return results
+
+    def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
+        """The token at each row that draws; float32 logits [n, V]."""
+        edits = _edits(works, logits.shape[-1])
+        won = None if edits else _raced(works, logits)
+        if won is not None and isinstance(self.rule, Race):
+            return won
+        return self._judged(works, logits, edits, won)
+
+    @torch.inference_mode()
+    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, won: list[int] | None) -> list[int]:
+        """The same where requests edit the logits, or the rule has a say in what was ``won``."""
+        if won is not None:
+            return self._ruled(works, logits, won)
+        changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
+        asked = draws(_positions(works), logits.device, *changes)
+        drawn = draw(logits, asked).tokens.tolist()
+        if NOTHING in drawn and not logits.amax(-1).isfinite().all():
+            raise BrokenLogits("the target's logits are not numbers")
+        return self._ruled(works, edited(logits, asked), drawn)
+
+    def _ruled(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
+        """What the rule makes of the tokens ``drawn`` from logits [n, V]."""
+        if isinstance(self.rule, Race):
+            return drawn
+        decided = self._accept(works, logits, drawn)
+        return [NOTHING if token == NOTHING else other for token, other in zip(drawn, decided, strict=True)]
+
+    def _accept(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
+        """What the rule decides at each row that draws, in place of ``drawn`` where it has guesses to judge."""
+        row, decided = 0, []
+        for work in works:
+            end = row + _draw_count(work)
+            tokens, dice = drawn[row:end], work.sequence.dice
+            if work.guesses is not None and len(work.guesses) and dice is not None:
+                sampling, position = work.sequence.request.sampling, work.sequence.cached + 1
+                verified = VerifiedTree(work.guesses, logits[row:end], sampling, dice, position, tokens)
+                tokens = self.rule.decide(verified)
+            decided += tokens
+            row = end
+        return decided
+
+    def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterable[list[Score]]:
+        """Scores of the prompt's tokens behind each work's rows, where they are asked for."""
+        asked = any(work.sequence.scoring for work in works)
+        return self._scores(hidden, works) if asked else repeat([], len(works))
+
+    def _scores(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
+        start = 0
+        for work in works:
+            request, first = work.sequence.request, work.sequence.cached + 1
+            behind = request.prompt[first : first + len(work.tokens)] if work.sequence.scoring else []
+            if behind:
+                logits = self.model.logits(hidden[start : start + len(behind)])
+                yield score(logits, behind, request.logprobs or 0)
+            else:
+                yield []
+            start += len(work.tokens)
+
+    def hidden(self, sequence: Sequence, row: int) -> Tensor:
+        """The target's last hidden state, float32 [hidden_size], at one of the rows of the last step that draw."""
+        works, hidden = self._last
+        start = 0
+        for work in works:
+            if work.sequence is sequence:
+                return hidden[start + (row if work.guesses is not None else len(work.tokens) - 1)]
+            start += len(work.tokens)
+        raise LookupError(f"sequence {sequence.number} was not in the last step")
+
+    def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
+        return RaggedBatch.build(rows, self._page_size, device=self.model.device)
+
+    def _rows(self, work: Work) -> SequenceRows:
+        parents = [-1, *[parent + 1 for parent in work.guesses.parents]] if work.guesses else None
+        return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
+
+    def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
+        """Moves the accepted rows of a verified tree, which ascend, to where the sequence goes on."""
+        if rows[-1] >= len(rows):
+            kv_compact(self.pool, sequence.pages, sequence.cached, rows)
+
+    @torch.inference_mode()
+    def measure(self, context: int, limit: int, rounds: int = 7, within_s: float = 3.0) -> CostCurve:
+        """Seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
+
+        The least of several rounds, each over all row counts, so that what else the machine does shows little. A slow
+        model is measured for two rounds, and for more only while ``within_s`` seconds are not over.
+        """
+        counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
+        timed: list[list[float]] = []
+        until = time.perf_counter() + within_s
+        while len(timed) < 2 or (len(timed) < rounds and time.perf_counter() < until):
+            timed.append([self._time(rows, context) for rows in counts])
+        return CostCurve.through(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
+
+    def _time(self, rows: int, context: int) -> float:
+        start = time.perf_counter()
+        work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
+        ids = torch.zeros(rows, dtype=torch.int64, device=self.model.device)
+        hidden = self.model.forward(ids, self._batch([work]), self.pool)
+        self.model.logits(hidden).argmax(-1).tolist()
+        return time.perf_counter() - start
+
+
+def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
+    """What is drawn where nothing but dice changes a row and every logit is a number; None elsewhere."""
+    seeds: list[int] = []
+    temperatures: list[float] = []
+    positions: list[int] = []
+    for sampling, places in _positions(works):
+        if sampling.temperature > 0.0 and not sampling.truncation.keeps_all:
+            return None
+        seeds += [sampling.seed] * len(places)
+        temperatures += [sampling.temperature] * len(places)
+        positions += places
+    won = race(logits, seeds, positions, temperatures)
+    return None if won is None or NOTHING in won else won
+
+
+def _draw_count(work: Work) -> int:
+    return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
+
+
+def _wanted(works: Seq[Work], counts: Seq[int]) -> list[int]:
+    """Those of the step's rows that draw, so many of each work."""
+    ends = accumulate(len(work.tokens) for work in works)
+    return [row for end, count in zip(ends, counts, strict=True) for row in range(end - count, end)]
+
+
+def _positions(works: Seq[Work]) -> list[tuple[Sampling, list[int]]]:
+    """How each work draws, and the absolute positions of the tokens that it does."""
+    asked = []
+    for work in works:
+        sequence, guesses = work.sequence, work.guesses
+        if work.draws and not guesses:
+            asked.append((sequence.request.sampling, [sequence.cached + len(work.tokens)]))
+        elif guesses:
+            root = sequence.cached + 1
+            asked.append((sequence.request.sampling, [root, *[root + depth for depth in guesses.depths]]))
+    return asked
+
+
+def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
+    """What the requests change about the rows that draw."""
+    batch, row = EditBatch(vocabulary), 0
+    if any(work.sequence.rules for work in works):
+        for work in works:
+            if count := _draw_count(work):
+                for rule in work.sequence.rules:
+                    rule.edit(batch, row, work.guesses or NO_GUESSES)
+                row += count
+    return batch
+
+
+def _fill(results: Seq[Drawn], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:
+    row = 0
+    for work, result, count in zip(works, results, counts, strict=True):
+        end = row + count
+        result.tokens = drawn[row:end]
+        if work.sequence.request.logprobs is not None:
+            result.logits = logits[row:end]
+        row = end

@@ -1,0 +1,43 @@
+"""What the engine writes into the time line (`outrider.mesh.telemetry.timeline`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence as Seq
+
+from outrider.mesh.telemetry import timeline
+from outrider.mesh.telemetry.timeline import Grown, Step, Stepped
+from outrider.verifier.decode.runner import Work
+from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.speculation.local_drafter import OWN
+
+
+class StepEvent:
+    """A step that is about to run over ``works``; `note` writes down what came of it."""
+
+    def __init__(self, works: Seq[Work]) -> None:
+        self._before = [
+            (work, len(work.sequence.tokens), work.sequence.accepted, _ready(work.sequence)) for work in works
+        ]
+
+    def note(self, began: float, ended: float, waited: float) -> None:
+        """Writes the step down; times are of `perf_counter`."""
+        if (to := timeline()) is None:
+            return
+        rows = sum(len(work.tokens) for work, *_ in self._before)
+        prompts = sum(len(work.tokens) for work, *_ in self._before if work.guesses is None)
+        sequences = [_stepped(*each) for each in self._before]
+        to.note(Step(began, to.instance, ended - began, waited, rows, prompts, sequences))
+
+
+def _ready(sequence: Sequence) -> list[Grown]:
+    """What proposers' trees have left behind the sequence, each with the length that it was made for."""
+    made = [tree for source, tree in sequence.trees.items() if not source.startswith(OWN)]
+    left = [(tree.length, tree.after(sequence.tokens[tree.length :])) for tree in made]
+    return [Grown.of(sequence.number, length, tree.parents) for length, tree in left if tree is not None]
+
+
+def _stepped(work: Work, length: int, accepted: int, trees: list[Grown]) -> Stepped:
+    sequence, bought = work.sequence, dict(Counter(work.guesses.drafters if work.guesses else ()))
+    decided, right = len(sequence.tokens) - length, sequence.accepted - accepted
+    return Stepped(sequence.number, sequence.request.id, length, decided, bought, right, trees)

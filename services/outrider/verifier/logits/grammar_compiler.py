@@ -1,0 +1,93 @@
+"""Grammars for requests: those that are known at once, and others when they have been tried elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+from hashlib import sha256
+from weakref import WeakValueDictionary
+
+from outrider.mesh.errors import InvalidRequest, Unavailable
+from outrider.v1 import sampling_pb2 as pb
+from outrider.verifier.logits.deep_threads import in_deep_thread
+from outrider.verifier.logits.grammar import Grammar, Grammars, kind_and_text
+from outrider.verifier.logits.grammar_trial import Trial
+
+_REMEMBERED = 1024
+
+
+class Compiler:
+    """Compiles each new definition in a process of its own first. Called from the event loop.
+
+    One definition is tried at a time, and one of each tenant waits for its turn, so that a tenant with many
+    takes no more turns than others.
+    """
+
+    def __init__(self, grammars: Grammars, trial: Trial | None = None) -> None:
+        self._grammars = grammars
+        self._trial = trial or Trial(grammars.path, grammars.vocabulary, grammars.eos_ids)
+        self._refused: OrderedDict[bytes, InvalidRequest] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def compile(self, message: pb.Grammar, tenant: str) -> Grammar:
+        """The grammar in ``message``.
+
+        `InvalidRequest` for one that cannot be compiled or takes too much, `Unavailable` where it cannot be tried.
+        """
+        if (known := self._known(message)) is not None:
+            return known
+        self._grammars.check(message)
+        own = self._tenants.setdefault(tenant, asyncio.Lock())
+        async with own:
+            await self._turn.acquire()
+            if (known := self._known_in_turn(message)) is not None:
+                return known
+            compiling = asyncio.create_task(self._compile(message))
+            compiling.add_done_callback(self._done)
+            return await asyncio.shield(compiling)
+
+    def stop(self) -> None:
+        """Ends the process in which definitions are tried."""
+        self._trial.kill()
+
+    def _known(self, message: pb.Grammar) -> Grammar | None:
+        if (why := self._refused.get(_digest(message))) is not None:
+            raise InvalidRequest(why.message, param=why.param)
+        return self._grammars.known(message)
+
+    def _known_in_turn(self, message: pb.Grammar) -> Grammar | None:
+        """As `_known`, which gives the turn back unless it is needed."""
+        known = None
+        try:
+            known = self._known(message)
+        except InvalidRequest:
+            self._turn.release()
+            raise
+        if known is not None:
+            self._turn.release()
+        return known
+
+    def _done(self, compiling: asyncio.Task[Grammar]) -> None:
+        self._turn.release()
+        if not compiling.cancelled():
+            compiling.exception()  # the caller may be gone
+
+    async def _compile(self, message: pb.Grammar) -> Grammar:
+        try:
+            return await asyncio.wrap_future(in_deep_thread(partial(self._try, message)))
+        except InvalidRequest as why:
+            self._refused[_digest(message)] = why
+            while len(self._refused) > _REMEMBERED:
+                self._refused.popitem(last=False)
+            raise
+        except RuntimeError as error:
+            raise Unavailable(f"no grammar can be compiled at the moment: {error}", retry_after=1.0) from None
+
+    def _try(self, message: pb.Grammar) -> Grammar:
+        return self._grammars.compile(message, self._trial.run(*kind_and_text(message)))
+
+
+def _digest(message: pb.Grammar) -> bytes:
+    return sha256(message.SerializeToString(deterministic=True)).digest()

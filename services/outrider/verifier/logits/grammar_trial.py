@@ -1,0 +1,151 @@
+"""Tries definitions of grammars in a process that may die of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+from outrider.mesh.errors import InvalidRequest, Unavailable
+from outrider.mesh.telemetry import get_logger
+from outrider.verifier.logits.grammar import refusal
+from outrider.verifier.logits.grammar_process import CPU_S, MEMORY_BYTES
+
+PROGRAM = (sys.executable, "-m", "outrider.verifier.logits.grammar_process")
+_START_S = _ANSWER_S = 60.0
+_MOST_ANSWER = 16 << 20
+_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_DIED = {
+    signal.SIGPROF: f"takes more than {CPU_S:g} s to compile",
+    signal.SIGABRT: f"takes more than {MEMORY_BYTES >> 20} MB of memory to compile",
+    signal.SIGSEGV: "is nested too deeply",
+    signal.SIGBUS: "is nested too deeply",
+}
+
+_log = get_logger("grammars")
+
+
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    definition: str = ""
+    refused: str = ""
+
+
+class Trial:
+    """A process that compiles definitions, started when it is first needed and again when it has died. For one thread.
+
+    It is a new program, not a fork of this one, which has threads of gRPC's.
+
+    Args:
+        tokenizer, vocabulary, eos_ids: as of `Grammars`.
+        program: the command that it is, to which the arguments of `grammar_process` are added.
+        answer_s: seconds that an answer may take, however little of the CPU there is.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Path,
+        vocabulary: int,
+        eos_ids: Sequence[int],
+        program: Sequence[str] = PROGRAM,
+        answer_s: float = _ANSWER_S,
+    ) -> None:
+        self._command = [str(tokenizer), str(vocabulary), msgspec.json.encode(list(eos_ids)).decode()]
+        self._program, self._answer_s = program, answer_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._line: Connection[bytes, bytes] | None = None
+        self._unable: str | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that is there."""
+        return self._child.pid if self._child else None
+
+    def run(self, kind: str, text: str) -> str:
+        """What `definition` reads, which was compiled and followed for a few tokens.
+
+        `InvalidRequest` where that failed or the process died of it, `Unavailable` where the process does not start,
+        answers nothing in time or is killed by others.
+        """
+        line = self._line or self._start()
+        answer = self._ask(line, {"kind": kind, "text": text}, self._answer_s)
+        if answer is None:
+            raise self._dead()
+        if not answer.definition:
+            raise refusal(f"cannot be compiled: {answer.refused}")
+        return answer.definition
+
+    def kill(self) -> None:
+        """Ends the process, from whatever thread; a `run` that waits for it is `Unavailable`."""
+        if (child := self._child) is not None:
+            child.kill()
+            child.wait()
+
+    def _stop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+        self._line = self._child = None
+
+    def _start(self) -> Connection[bytes, bytes]:
+        if self._unable is not None:
+            raise refusal(self._unable)
+        self._stop()
+        try:
+            self._line, theirs = Pipe()
+            with theirs:
+                command = [*self._program, str(theirs.fileno()), *self._command]
+                self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            answer = self._ask(self._line, None, _START_S)
+        except OSError as error:
+            _log.error("the process that tries grammars does not start", why=str(error))
+            answer = None
+        if answer is None or self._line is None:
+            self._stop()
+            raise _unavailable("does not start")
+        if answer.refused:
+            self._stop()
+            self._unable = f"needs another kind of tokenizer than this model's: {answer.refused}"
+            raise refusal(self._unable)
+        return self._line
+
+    def _ask(self, line: Connection[bytes, bytes], message: dict[str, str] | None, seconds: float) -> _Answer | None:
+        """The next answer; None where the process is gone, does not answer in time or says what makes no sense."""
+        child = self._child
+        assert child is not None
+        late = threading.Timer(seconds, child.kill)
+        late.start()
+        try:
+            if message is not None:
+                line.send_bytes(msgspec.json.encode(message))
+            return msgspec.json.decode(line.recv_bytes(_MOST_ANSWER), type=_Answer)
+        except (EOFError, OSError, msgspec.MsgspecError):
+            return None
+        finally:
+            late.cancel()
+
+    def _dead(self) -> InvalidRequest | Unavailable:
+        """What to say of a process that gave no answer; it is ended."""
+        child = self._child
+        assert child is not None
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+        code = child.poll()
+        self._stop()
+        if code is None or code >= 0 or -code in _FROM_OUTSIDE:
+            _log.warning("the process that tries grammars gave no answer", code=code)
+            return _unavailable("gave no answer")
+        _log.warning("the process that tries grammars died of one", signal=-code)
+        return refusal(_DIED.get(signal.Signals(-code), "makes the compiler fail"))
+
+
+def _unavailable(why: str) -> Unavailable:
+    return Unavailable(f"no grammar can be compiled at the moment: the process for it {why}", retry_after=1.0)

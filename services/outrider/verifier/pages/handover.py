@@ -1,0 +1,210 @@
+"""Prompts that another verifier computes: who is asked, whether it pays, and what comes of it.
+
+Whatever goes wrong there (it is gone, stalls, is busy, or sends what it should not) is computed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import grpc
+from outrider.mesh.registry import Member, Registry, State
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.verifier.pages.cached_pages import Prompt, Wanted
+from outrider.verifier.pages.metrics import GIVERS, HANDOVER_SECONDS, HANDOVERS
+from outrider.verifier.pages.peers import Peer, reach
+from outrider.verifier.pages.receiver import Bad, Landing, Receiver
+from outrider.verifier.pages.transfer import TransferTime
+from outrider.wire.ids import pack_ids
+from outrider.wire.pages import page_key
+
+Role = Literal["prefill", "decode", "both"]
+
+_RANKS: dict[str, int] = {"decode": 0, "both": 1, "prefill": 2}
+
+
+def trade(one: str, other: str) -> bool:
+    """Whether verifiers of these roles hand pages to one another: that of the one that is more for prompts gives."""
+    return one in _RANKS and other in _RANKS and one != other
+
+
+def gives(role: str, taker: str) -> bool:
+    """Whether a verifier of ``role`` computes prompts for a ``taker``."""
+    return trade(role, taker) and _RANKS[role] > _RANKS[taker]
+
+
+class Givers:
+    """The verifiers that may be asked for pages, as the registry tells of them. Only in the event loop.
+
+    Args:
+        registry: where they are found.
+        role: this verifier's.
+        sockets: whether Unix sockets are used.
+        met: called once there is somebody to give to or to take from.
+    """
+
+    def __init__(self, registry: Registry, role: str, sockets: bool, met: Callable[[], None]) -> None:
+        self._registry, self._role, self._sockets, self._met = registry, role, sockets, met
+        self._peers: dict[str, Peer] = {}
+        self._asked: Counter[str] = Counter()
+        self._pages = ""
+
+    def start(self) -> None:
+        """Meets those that are there and those that come."""
+        self._registry.on_change("verifier", self._meet)
+        self._meet(self._registry.members("verifier"))
+
+    def open(self, fingerprint: bytes) -> None:
+        """Takes pages of this fingerprint, and no others."""
+        self._pages = fingerprint.hex()
+        self._meet(self._registry.members("verifier"))
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def choose(self) -> Peer | None:
+        """The one with the least to do of those that may be asked now; of equal ones the quickest."""
+        now = time.monotonic()
+        able = [peer for peer in self._peers.values() if peer.rests_until <= now]
+        return min(able, key=lambda peer: self._load(peer.member), default=None)
+
+    def ask(self, peer: Peer, prompts: int) -> None:
+        """Notes that so many prompts more, or less, are with ``peer``."""
+        self._asked[peer.member.instance] += prompts
+
+    def _load(self, member: Member) -> tuple[int, float]:
+        load = max(int(member.status.get("load", 0)), self._asked[member.instance])
+        return load, -_speed(member)
+
+    def _meet(self, members: list[Member]) -> None:
+        if any(trade(self._role, str(member.status.get("role"))) for member in members):
+            self._met()
+        able = {member.instance: member for member in members if self._may_be_asked(member)}
+        known = {name: peer for name, peer in self._peers.items() if name in able}
+        known = {name: peer for name, peer in known.items() if peer.member.address == able[name].address}
+        for name, member in able.items():
+            if name in known:
+                known[name].member = member
+            else:
+                known[name] = reach(member, self._sockets)
+        self._peers = known
+        GIVERS.set(len(known))
+
+    def _may_be_asked(self, member: Member) -> bool:
+        told = member.status
+        same = bool(self._pages) and told.get("pages_of") == self._pages
+        return member.state is State.READY and same and gives(str(told.get("role")), self._role)
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverTerms:
+    """What handing over is decided by.
+
+    Attributes:
+        mode: auto asks where that costs less than to compute here, always asks whenever there is somebody to ask.
+        deadline_s: most seconds that a sequence waits.
+        page_size: tokens a page.
+        page_bytes: bytes a page.
+    """
+
+    mode: Literal["auto", "always", "off"]
+    deadline_s: float
+    page_size: int
+    page_bytes: int
+
+    def patience(self, prompt: Prompt) -> float:
+        """Most seconds to wait: what is awaited for longer than computing here takes has lost already."""
+        return self.deadline_s if self.mode == "always" else min(self.deadline_s, prompt.seconds)
+
+
+class Handover:
+    """Has other verifiers compute pages. Only in the event loop, but for `useful`."""
+
+    def __init__(self, givers: Givers, receiver: Receiver, terms: HandoverTerms) -> None:
+        self._givers, self._receiver, self._terms = givers, receiver, terms
+        self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
+        self._fingerprint = b""
+
+    def open(self, fingerprint: bytes) -> None:
+        """Begins to ask, for pages of this fingerprint."""
+        self._fingerprint = fingerprint
+        self._givers.open(fingerprint)
+
+    def useful(self, wanted: Wanted) -> bool:
+        """Whether there may be somebody to ask."""
+        return self._terms.mode != "off" and wanted.prompt is not None and len(self._givers) > 0
+
+    async def run(self, wanted: Wanted, found: Landing) -> None:
+        """Lands pages behind those that ``found`` has already, as far as asking for them pays."""
+        prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.here - found.pages
+        if prompt is None or not lacking or not self.useful(wanted) or (peer := self._givers.choose()) is None:
+            return
+        prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + found.pages))
+        began, outcome = time.monotonic(), "cancelled"
+        self._givers.ask(peer, 1)
+        try:
+            async with asyncio.timeout(self._terms.patience(prompt)):
+                outcome = await self._ask(peer, wanted, prompt, found)
+        except TimeoutError:
+            peer.delay()
+            outcome = "late"
+        finally:
+            self._givers.ask(peer, -1)
+            HANDOVERS.labels(outcome).inc()
+            HANDOVER_SECONDS.inc(time.monotonic() - began)
+
+    async def _ask(self, peer: Peer, wanted: Wanted, prompt: Prompt, found: Landing) -> str:
+        first = wanted.here + found.pages
+        if not self._pays(peer, prompt, len(wanted.hashes) - first):
+            return "slower"
+        request, before, began = self._request(wanted, prompt, first), found.pages, time.monotonic()
+        begun = [began]
+
+        def land(pages: list[bytes]) -> None:
+            if found.pages == before:
+                begun[0] = time.monotonic()
+            found.land(pages)
+
+        try:
+            await self._receiver.receive(peer, request, land)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return "busy"
+            peer.fail(error.code().name)
+            return "failed"
+        except Bad as error:
+            peer.fail(str(error))
+            return "failed"
+        peer.answered()
+        if size := (found.pages - before) * self._terms.page_bytes:
+            self._transfer[peer.member.instance].measured(size, begun[0] - began, time.monotonic() - begun[0])
+        return "hit"
+
+    def _request(self, wanted: Wanted, prompt: Prompt, first: int) -> pb.FetchRequest:
+        within_ms = max(round(self._terms.patience(prompt) * 1e3), 1)
+        prefill = pb.Prefill(
+            tenant=wanted.tenant,
+            tokens=pack_ids(prompt.tokens),
+            first=first,
+            priority=prompt.priority,
+            weight=prompt.weight,
+            within_ms=within_ms,
+        )
+        keys = [page_key(self._fingerprint, wanted.tenant, each) for each in wanted.hashes[first:]]
+        return pb.FetchRequest(keys=keys, prefill=prefill)
+
+    def _pays(self, peer: Peer, prompt: Prompt, pages: int) -> bool:
+        if self._terms.mode == "always":
+            return True
+        measured = self._transfer[peer.member.instance].seconds(pages * self._terms.page_bytes)
+        return max(measured, pages * self._terms.page_size / _speed(peer.member)) < prompt.seconds
+
+
+def _speed(member: Member) -> float:
+    """Tokens of prompts a second, as it tells."""
+    return max(float(member.status.get("prefill_tokens_per_s", 0)), 1.0)

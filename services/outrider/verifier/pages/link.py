@@ -1,0 +1,203 @@
+"""The verifier's link to the KV cache: fetches beside the engine, offers when there is time, and never holds up a step.
+
+Whatever goes wrong with an instance (it is gone, it stalls, it sends what it should not) is a miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Literal
+
+import grpc
+from outrider.mesh.tasks import Tasks
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.verifier.pages.cached_pages import Offered, Wanted
+from outrider.verifier.pages.handover import Handover
+from outrider.verifier.pages.metrics import FETCH_SECONDS, FETCHES, FETCHING, SAVED_SECONDS
+from outrider.verifier.pages.offers import Offers
+from outrider.verifier.pages.peers import Peer, Peers
+from outrider.verifier.pages.receiver import Arrived, Bad, Landing, Receiver
+from outrider.verifier.pages.shards import instances_of
+from outrider.verifier.pages.transfer import TransferTime
+from outrider.wire.pages import page_key
+
+Mode = Literal["auto", "always", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What fetching is decided by.
+
+    Attributes:
+        mode: auto fetches what is quicker fetched than computed, always whatever is there.
+        deadline_s: most seconds that a sequence waits.
+        page_size: tokens a page.
+        page_bytes: bytes a page.
+        token_s: measured seconds of computing a token of a prompt.
+    """
+
+    mode: Mode
+    deadline_s: float
+    page_size: int
+    page_bytes: int
+    token_s: float
+
+    def recompute(self, pages: int) -> float:
+        """Seconds of computing pages."""
+        return pages * self.page_size * self.token_s
+
+    def patience(self, pages: int) -> float:
+        """Most seconds to wait for pages: what is awaited for longer than computing takes has lost already."""
+        return self.deadline_s if self.mode == "always" else min(self.deadline_s, self.recompute(pages))
+
+
+class CacheLink:
+    """A `Link` from the engine's thread to the event loop.
+
+    Args:
+        peers: where pages are.
+        handover: has other verifiers compute what no KV cache holds.
+        tasks: what fetches run on.
+        terms: what is decided by.
+        arrived: called in the event loop with pages as they come, and what of the wanted begins with them.
+        ended: called in the event loop when no more will come.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        handover: Handover,
+        receiver: Receiver,
+        tasks: Tasks,
+        terms: Terms,
+        arrived: Arrived,
+        ended: Callable[[Wanted], None],
+    ) -> None:
+        self._peers, self._spawn, self._terms = peers, tasks.spawn, terms
+        self._handover, self._receiver = handover, receiver
+        self._arrived, self._ended = arrived, ended
+        self._loop = asyncio.get_running_loop()
+        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
+        self._fingerprint = b""
+        self.offers = Offers(peers, tasks, terms.page_size, terms.token_s)
+
+    def open(self, fingerprint: bytes) -> None:
+        """Begins to ask and to offer, under the fingerprint of the pages."""
+        self._fingerprint = fingerprint
+        self._handover.open(fingerprint)
+        self.offers.start(fingerprint)
+
+    @property
+    def instances(self) -> list[str]:
+        """The KV caches that are asked and offered to."""
+        return self._peers.instances if self._fingerprint else []
+
+    def fetch(self, wanted: Wanted) -> bool:
+        """See `Link`."""
+        useful = bool(self.instances) or self._handover.useful(wanted)
+        if useful:
+            self._loop.call_soon_threadsafe(self._begin, wanted)
+        return useful
+
+    def leave(self, number: int) -> None:
+        """See `Link`."""
+        self._loop.call_soon_threadsafe(self._cancel, number)
+
+    def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
+        """See `Link`."""
+        return self.offers.wants(tenant, hashes, first) if self.instances else []
+
+    def offer(self, offered: Offered) -> None:
+        """See `Link`."""
+        self._loop.call_soon_threadsafe(self.offers.take, offered)
+
+    def _begin(self, wanted: Wanted) -> None:
+        task = self._fetches[wanted.number] = self._spawn(self._run(wanted), f"pages of {wanted.number}")
+        task.add_done_callback(lambda _: self._end(wanted))
+        FETCHING.set(len(self._fetches))
+
+    def _cancel(self, number: int) -> None:
+        if (task := self._fetches.get(number)) is not None:
+            task.cancel()
+
+    async def _run(self, wanted: Wanted) -> None:
+        found = Landing(wanted, self._arrived)
+        try:
+            if self.instances:
+                await self._from_caches(wanted, found)
+            await self._handover.run(wanted, found)
+        finally:
+            self._ended(wanted)
+
+    async def _from_caches(self, wanted: Wanted, found: Landing) -> None:
+        began, outcome = time.monotonic(), "cancelled"
+        try:
+            async with asyncio.timeout(self._terms.patience(len(wanted.hashes) - wanted.here)):
+                outcome = await self._fetch(wanted, found)
+        except TimeoutError:
+            outcome = "late"
+        finally:
+            FETCHES.labels(outcome).inc()
+            FETCH_SECONDS.inc(time.monotonic() - began)
+            SAVED_SECONDS.inc(self._terms.recompute(found.pages))
+            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + found.pages])
+
+    def _end(self, wanted: Wanted) -> None:
+        del self._fetches[wanted.number]
+        FETCHING.set(len(self._fetches))
+
+    async def _fetch(self, wanted: Wanted, found: Landing) -> str:
+        """Lands what KV caches hold, instance by instance; what came of it."""
+        if not self._peers.instances:
+            return "failed"
+        keys = [page_key(self._fingerprint, wanted.tenant, each) for each in wanted.hashes]
+        owners = instances_of(keys, self._peers.instances)
+        outcome, start = "miss", wanted.here
+        while start < len(keys):
+            end = next((at for at in range(start, len(keys)) if owners[at] != owners[start]), len(keys))
+            peer = self._peers.able(owners[start])
+            if peer is None:
+                return "hit" if found.pages else "failed"
+            outcome = await self._ask(peer, keys[start:end], found)
+            if outcome != "hit" or found.pages < end - wanted.here:
+                break
+            start = end
+        return "hit" if found.pages else outcome
+
+    async def _ask(self, peer: Peer, keys: list[bytes], found: Landing) -> str:
+        """Fetches the leading ones of ``keys`` from their instance."""
+        began = time.monotonic()
+        try:
+            leading = (await peer.stub.Lookup(pb.LookupRequest(keys=keys))).leading
+            asked = time.monotonic()
+            peer.answered()
+            if not 0 < leading <= len(keys):
+                return "miss"
+            if not self._pays(peer, leading):
+                return "slower"
+            count = found.pages
+            request = pb.FetchRequest(keys=keys[:leading], shared=peer.arena is not None)
+            await self._receiver.receive(peer, request, found.land)
+            size = (found.pages - count) * self._terms.page_bytes
+            if size:
+                self._transfer[peer.member.instance].measured(size, asked - began, time.monotonic() - asked)
+        except grpc.aio.AioRpcError as error:
+            peer.fail(error.code().name)
+            return "failed"
+        except Bad as error:
+            peer.fail(str(error))
+            return "failed"
+        except asyncio.CancelledError:
+            peer.delay()
+            raise
+        return "hit"
+
+    def _pays(self, peer: Peer, pages: int) -> bool:
+        expected = self._transfer[peer.member.instance].seconds(pages * self._terms.page_bytes)
+        return self._terms.mode == "always" or expected < self._terms.recompute(pages)

@@ -1,0 +1,119 @@
+"""Full pages on their way to the KV cache: one batch after another, dropped where more come than go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+import grpc
+from outrider.mesh.tasks import Tasks
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.verifier.pages.cached_pages import Offered, to_bytes
+from outrider.verifier.pages.metrics import OFFERED
+from outrider.verifier.pages.peers import Peers
+from outrider.verifier.pages.shards import instances_of
+from outrider.wire.pages import page_checksum, page_key
+
+_MOST_WAITING = 256
+"""Pages that may wait; more are dropped."""
+_MOST_KNOWN = 1 << 17
+_KNOWN_S = 60.0
+"""Pages offered less long ago are not offered again; later ones may have been evicted since."""
+_TIMEOUT_S = 2.0
+_MESSAGE_PAGES = 16
+
+
+class Offers:
+    """`wants` is called in the engine's thread, everything else in the event loop."""
+
+    def __init__(self, peers: Peers, tasks: Tasks, page_size: int, token_s: float) -> None:
+        self._peers, self._spawn = peers, tasks.spawn
+        self._page_size, self._token_s = page_size, token_s
+        self._fingerprint = b""
+        self._known: set[tuple[str, bytes]] = set()
+        self._known_since = time.monotonic()
+        self._waiting: deque[Offered] = deque()
+        self._pages = 0
+        self._news = asyncio.Event()
+
+    def start(self, fingerprint: bytes) -> None:
+        """Begins to send."""
+        self._fingerprint = fingerprint
+        self._spawn(self._send_for_ever(), "pages for the KV cache")
+
+    def forget(self) -> None:
+        """Instances have changed: what was sent may have been lost."""
+        self._known = set()
+
+    def wants(self, tenant: str, hashes: Sequence[bytes], first: int) -> list[int]:
+        """Which of a chain's pages from ``first`` on were not offered yet, as many as may wait."""
+        if time.monotonic() - self._known_since > _KNOWN_S or len(self._known) > _MOST_KNOWN:
+            self._known, self._known_since = set(), time.monotonic()
+        known = self._known
+        new = [index for index in range(first, len(hashes)) if (tenant, hashes[index]) not in known]
+        wanted = new[: max(_MOST_WAITING - self._pages, 0)]
+        OFFERED.labels("dropped").inc(len(new) - len(wanted))
+        known.update((tenant, hashes[index]) for index in wanted)
+        return wanted
+
+    def take(self, offered: Offered) -> None:
+        """Queues pages."""
+        self._waiting.append(offered)
+        self._pages += len(offered.indices)
+        self._news.set()
+
+    def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
+        """Pages that the cache holds, since they were fetched from it."""
+        self._known.update((tenant, each) for each in hashes)
+
+    async def _send_for_ever(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                offered = self._waiting.popleft()
+                try:
+                    await self._send(offered)
+                finally:
+                    self._pages -= len(offered.indices)
+
+    async def _send(self, offered: Offered) -> None:
+        instances = self._peers.instances
+        if not instances:
+            return
+        pages = await asyncio.to_thread(self._pack, offered)
+        owners = instances_of([page_key(self._fingerprint, offered.tenant, each) for each in offered.hashes], instances)
+        parts: defaultdict[str, list[pb.Page]] = defaultdict(list)
+        for page in pages:
+            parts[owners[page.index]].append(page)
+        for instance, part in parts.items():
+            sent = await self._store(instance, offered.tenant, part)
+            OFFERED.labels("sent" if sent else "failed").inc(len(part))
+            if not sent:
+                self._known -= {(offered.tenant, offered.hashes[page.index]) for page in part}
+
+    def _pack(self, offered: Offered) -> list[pb.Page]:
+        return [self._page(offered, place) for place in range(len(offered.indices))]
+
+    def _page(self, offered: Offered, place: int) -> pb.Page:
+        index = offered.indices[place]
+        key, data = page_key(self._fingerprint, offered.tenant, offered.hashes[index]), to_bytes(offered.copies, place)
+        seconds = self._page_size * self._token_s
+        return pb.Page(
+            key=key, data=data, checksum=page_checksum(key, data), tokens=self._page_size, index=index, seconds=seconds
+        )
+
+    async def _store(self, instance: str, tenant: str, pages: list[pb.Page]) -> bool:
+        if (peer := self._peers.able(instance)) is None:
+            return False
+        batches = [pages[start : start + _MESSAGE_PAGES] for start in range(0, len(pages), _MESSAGE_PAGES)]
+        try:
+            await peer.stub.Store(
+                iter([pb.StoreRequest(tenant=tenant, pages=batch) for batch in batches]), timeout=_TIMEOUT_S
+            )
+        except grpc.aio.AioRpcError as error:
+            peer.fail(error.code().name)
+            return False
+        return True

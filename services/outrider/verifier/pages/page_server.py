@@ -1,0 +1,192 @@
+"""Pages that this verifier computes for others, handed over as they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+
+import grpc
+from outrider.kernels.pool import KvPool
+from outrider.mesh.errors import Unavailable
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.v1 import kvcache_pb2_grpc as pb_grpc
+from outrider.v1 import verifier_pb2
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.engine_thread import EngineThread
+from outrider.verifier.decode.page_cache import PageCache
+from outrider.verifier.pages.cached_pages import copy_pages, page_bytes, to_bytes
+from outrider.verifier.pages.metrics import HANDED
+from outrider.verifier.requests.conversion import Served, request_from_proto
+from outrider.verifier.requests.parameters import check
+from outrider.verifier.requests.sequence import Request, Sequence
+from outrider.verifier.scheduling.refusals import queued
+from outrider.wire.pages import page_checksum, page_key
+from torch import Tensor
+
+TIER = "prefill"
+"""What such pages are told to come from."""
+
+_KEY_BYTES = 32
+_MESSAGE_BYTES = 1 << 20
+"""Small pages share a message up to so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Copies of consecutive pages, by `copy_pages`, and their chain hashes."""
+
+    hashes: list[bytes]
+    copies: list[Tensor]
+
+
+Deliver = Callable[[Handed | None], None]
+"""Takes pages as they come, and None when no more will."""
+
+
+@dataclass(slots=True)
+class _Taker:
+    """Who waits for a sequence's pages from ``next`` on."""
+
+    next: int
+    deliver: Deliver
+
+
+class HandedPages:
+    """A `PageCache` beside another, which also hands pages to whoever has asked for them. In the engine's thread."""
+
+    def __init__(self, inner: PageCache, pool: KvPool) -> None:
+        self._inner, self._pool = inner, pool
+        self._takers: dict[str, _Taker] = {}
+
+    def expect(self, request: str, first: int, deliver: Deliver) -> None:
+        """Has ``deliver`` hear of a request's pages from ``first`` on, in order, until it ends or `forget`."""
+        self._takers[request] = _Taker(first, deliver)
+
+    def forget(self, request: str) -> None:
+        """Ends `expect`."""
+        self._takers.pop(request, None)
+
+    def seek(self, sequence: Sequence) -> bool:
+        """See `PageCache`."""
+        return self._inner.seek(sequence)
+
+    def leave(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+        self._inner.leave(sequence)
+        if (taker := self._takers.pop(sequence.request.id, None)) is not None:
+            self._hand(sequence, taker)
+            taker.deliver(None)
+
+    def offer(self, sequence: Sequence) -> None:
+        """See `PageCache`."""
+        self._inner.offer(sequence)
+        if (taker := self._takers.get(sequence.request.id)) is not None:
+            self._hand(sequence, taker)
+
+    def _hand(self, sequence: Sequence, taker: _Taker) -> None:
+        end = sequence.published
+        if end > taker.next:
+            copies = copy_pages(self._pool, sequence.pages[taker.next : end])
+            taker.deliver(Handed(sequence.hashes[taker.next : end], copies))
+            taker.next = end
+
+
+class PageServer(pb_grpc.KvCacheServicer):
+    """Computes pages for other verifiers: a request each, whose answer nobody hears.
+
+    Args:
+        pages: the engine's.
+        pool: where they are.
+        thread: the engine's.
+        engine: that computes them.
+        served: what requests are checked against.
+        token_s: measured seconds of computing a token of a prompt.
+
+    Attributes:
+        fingerprint: of its pages; empty until it is known.
+        draining: whether it takes nothing new.
+    """
+
+    def __init__(
+        self, pages: HandedPages, pool: KvPool, thread: EngineThread, engine: Engine, served: Served, token_s: float
+    ) -> None:
+        self._pages, self._thread, self._engine, self._served = pages, thread, engine, served
+        self._page_size, self._page_bytes = pool.page_size, page_bytes(pool)
+        self._token_s = token_s
+        self.fingerprint = b""
+        self.draining = False
+
+    async def Fetch(  # noqa: N802
+        self, message: pb.FetchRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.FetchResponse]:
+        """Pages as they are computed; a caller that leaves ends that."""
+        request = self._request(message)
+        loop, handed = asyncio.get_running_loop(), asyncio.Queue[Handed | None]()
+
+        def deliver(pages: Handed | None) -> None:
+            loop.call_soon_threadsafe(handed.put_nowait, pages)
+
+        def submit() -> None:
+            self._engine.submit(request)
+            self._pages.expect(request.id, message.prefill.first, deliver)
+
+        try:
+            await queued(self._thread.call(submit))
+            while (pages := await handed.get()) is not None:
+                for batch in self._batches(pages):
+                    yield await asyncio.to_thread(self._pack, request.tenant, batch)
+        finally:
+            self._thread.post(lambda: self._give_up(request.id))
+
+    def _request(self, message: pb.FetchRequest) -> Request:
+        asked, size = message.prefill, self._page_size
+        check(message.HasField("prefill"), "prefill", "must be there: a verifier has pages of prompts only")
+        check(all(len(key) == _KEY_BYTES for key in message.keys), "keys", f"have {_KEY_BYTES} bytes each")
+        check(asked.within_ms >= 1, "prefill.within_ms", f"must be at least 1, not {asked.within_ms}")
+        pages = asked.first + len(message.keys)
+        fits = asked.first >= 0 and len(asked.tokens) == 4 * (pages * size + 1)
+        check(fits, "prefill.tokens", f"must be {size} a page of those before and those asked for, and one more")
+        if self.draining or not self.fingerprint:
+            raise Unavailable("this verifier computes no pages for others at the moment")
+        submission = verifier_pb2.SubmitRequest(
+            request_id=f"pages-{secrets.token_hex(12)}",
+            tenant=asked.tenant,
+            prompt=asked.tokens,
+            sampling=SamplingParams(max_tokens=1, ignore_eos=True),
+            speculation=Speculation(off=True),
+            priority=asked.priority,
+            weight=asked.weight if asked.HasField("weight") else None,
+            ttft_ms=asked.within_ms,
+        )
+        return replace(request_from_proto(submission, self._served, self._engine.scheduler.now()), handed=True)
+
+    def _batches(self, pages: Handed) -> Iterator[Handed]:
+        """Pieces that fit into a message."""
+        step = max(_MESSAGE_BYTES // self._page_bytes, 1)
+        for start in range(0, len(pages.hashes), step):
+            end = start + step
+            yield Handed(pages.hashes[start:end], [part[:, start:end] for part in pages.copies])
+
+    def _pack(self, tenant: str, handed: Handed) -> pb.FetchResponse:
+        HANDED.inc(len(handed.hashes) * self._page_size)
+        return pb.FetchResponse(pages=[self._page(tenant, handed, place) for place in range(len(handed.hashes))])
+
+    def _page(self, tenant: str, handed: Handed, place: int) -> pb.Page:
+        key, data = page_key(self.fingerprint, tenant, handed.hashes[place]), to_bytes(handed.copies, place)
+        seconds = self._page_size * self._token_s
+        return pb.Page(
+            key=key,
+            data=data,
+            checksum=page_checksum(key, data),
+            tokens=self._page_size,
+            seconds=seconds,
+            size=len(data),
+            tier=TIER,
+        )
+
+    def _give_up(self, request: str) -> None:
+        self._pages.forget(request)
+        self._engine.cancel(request)

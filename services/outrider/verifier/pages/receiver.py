@@ -1,0 +1,95 @@
+"""Pages as they come from a KV cache or from another verifier, each checked before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from outrider.mesh.telemetry import get_logger
+from outrider.v1 import kvcache_pb2 as pb
+from outrider.verifier.pages.cached_pages import Wanted
+from outrider.verifier.pages.metrics import FETCHED_BYTES, FETCHED_TOKENS
+from outrider.verifier.pages.peers import Peer
+from outrider.wire.pages import page_checksum
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], object]
+Arrived = Callable[[Wanted, list[bytes]], None]
+
+_log = get_logger("caching")
+
+
+class Bad(Exception):
+    """An instance sent what it should not."""
+
+
+class Landing:
+    """Where the pages that a sequence lacks arrive, in order.
+
+    Attributes:
+        pages: that have arrived.
+    """
+
+    def __init__(self, wanted: Wanted, arrived: Arrived) -> None:
+        self._wanted, self._arrived, self.pages = wanted, arrived, 0
+
+    def land(self, pages: list[bytes]) -> None:
+        """Takes the next pages in."""
+        here = self._wanted.here + self.pages
+        self.pages += len(pages)
+        self._arrived(replace(self._wanted, here=here), pages)
+
+
+class Receiver:
+    """Reads streams of pages.
+
+    Args:
+        page_size: tokens a page.
+        page_bytes: bytes a page.
+        spawn: runs what nobody waits for.
+    """
+
+    def __init__(self, page_size: int, page_bytes: int, spawn: Spawn) -> None:
+        self._page_size, self._page_bytes, self._spawn = page_size, page_bytes, spawn
+
+    async def receive(self, peer: Peer, request: pb.FetchRequest, land: Callable[[list[bytes]], None]) -> None:
+        """Passes pages on to ``land``, message by message.
+
+        `Bad` where one was not asked for, or is not what it should be; `grpc.aio.AioRpcError` where the call fails.
+        """
+        lease, received = 0, 0
+        call = peer.stub.Fetch(request)
+        try:
+            async for response in call:
+                lease = response.lease
+                _check_order(response.pages, request.keys[received:])
+                received += len(response.pages)
+                land([self._checked(peer, page) for page in response.pages])
+        finally:
+            call.cancel()
+            if lease:
+                self._spawn(_release(peer, lease), "end of a lease")
+
+    def _checked(self, peer: Peer, page: pb.Page) -> bytes:
+        """The page's data, wherever it is; `Bad` where it is not what it should be."""
+        shared = not page.data and peer.arena is not None
+        data = peer.arena.read(page.offset, page.size) if shared and peer.arena is not None else page.data
+        if len(data) != self._page_bytes or page_checksum(page.key, data) != page.checksum:
+            raise Bad("it sent a page that is not what its checksum says")
+        FETCHED_TOKENS.labels(page.tier).inc(self._page_size)
+        FETCHED_BYTES.labels("shared" if shared else peer.transport).inc(len(data))
+        return data
+
+
+def _check_order(pages: Seq[pb.Page], keys: Seq[bytes]) -> None:
+    if len(pages) > len(keys) or any(page.key != key for page, key in zip(pages, keys, strict=False)):
+        raise Bad("it sent a page that was not asked for")
+
+
+async def _release(peer: Peer, lease: int) -> None:
+    try:
+        await peer.stub.Release(pb.ReleaseRequest(lease=lease), timeout=1.0)
+    except grpc.aio.AioRpcError:
+        _log.debug("a lease ends by itself", kvcache=peer.member.instance)

@@ -1,0 +1,197 @@
+"""Frames of running and lately finished requests, for readers that the broker did not reach."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from outrider.v1 import verifier_pb2
+
+
+class Entry(NamedTuple):
+    """What a gateway has to know to go on with a request: ``data``, of a ``stream`` of a ``tenant``."""
+
+    tenant: str
+    stream: str
+    data: bytes
+
+    @classmethod
+    def of(cls, message: verifier_pb2.SubmitRequest) -> Entry:
+        """The entry of a request: a `RecalledRequest`."""
+        recalled = verifier_pb2.RecalledRequest(
+            request_id=message.request_id,
+            record=message.record,
+            prompt=message.prompt,
+            sampling=message.sampling,
+            speculation=message.speculation,
+        )
+        return cls(message.tenant, message.stream_id, recalled.SerializeToString())
+
+
+@dataclass(slots=True)
+class _Log:
+    entry: Entry | None = None
+    recorded: bool = False
+    frames: list[bytes] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    size: int = 0
+    done_at: float | None = None
+    gone: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FrameLog:
+    """Keeps every frame of a request until some time after its last one, and its entry, if it has one, as long.
+
+    Args:
+        keep_s: seconds that a finished request's frames are kept.
+        keep: most finished requests that are kept.
+        keep_bytes: most bytes of their frames and entries.
+        hold_s: seconds that they are kept while the entry is recorded nowhere else.
+    """
+
+    def __init__(
+        self, keep_s: float = 60.0, keep: int = 4096, keep_bytes: int = 256 << 20, hold_s: float = 3600.0
+    ) -> None:
+        self._keep_s, self._keep, self._keep_bytes, self._hold_s = keep_s, keep, keep_bytes, hold_s
+        self._bytes = 0
+        self._logs: dict[str, _Log] = {}
+        self._done: OrderedDict[str, float] = OrderedDict()
+        self._held: OrderedDict[str, float] = OrderedDict()
+        self._streams: dict[tuple[str, str], dict[str, None]] = {}
+
+    def open(self, request: str) -> None:
+        """Starts a log, in place of a finished one of the same name."""
+        self.discard(request)
+        self._drop(request)
+        self._logs[request] = _Log()
+
+    def enter(self, request: str, entry: Entry) -> None:
+        """Adds the entry of a request, if that has a log."""
+        self.unenter(request)
+        log = self._logs.get(request)
+        if log is None:
+            return
+        log.entry, log.recorded = entry, False
+        self._streams.setdefault((entry.tenant, entry.stream), {})[request] = None
+        self._resize(log, len(entry.data))
+        if self._done.pop(request, None) is not None:
+            self._finish(request, log)
+
+    def record(self, request: str) -> None:
+        """Notes that a request's entry is recorded elsewhere too."""
+        log = self._logs.get(request)
+        if log is not None:
+            log.recorded = True
+            if self._held.pop(request, None) is not None:
+                self._finish(request, log)
+
+    def unenter(self, request: str) -> None:
+        """Drops the entry of a request, if it has one."""
+        log = self._logs.get(request)
+        if log is None or log.entry is None:
+            return
+        entry, log.entry = log.entry, None
+        self._resize(log, -len(entry.data))
+        requests = self._streams[entry.tenant, entry.stream]
+        del requests[request]
+        if not requests:
+            del self._streams[entry.tenant, entry.stream]
+
+    def entries(self, tenant: str, stream: str) -> list[tuple[bytes, bool]]:
+        """The entries of a stream's requests, and whether each is running."""
+        logs = [(request, self._logs[request]) for request in self._streams.get((tenant, stream), {})]
+        return [(log.entry.data, self.running(request)) for request, log in logs if log.entry is not None]
+
+    def running(self, request: str) -> bool:
+        """Whether the request has a log that is not finished."""
+        return request in self._logs and self._logs[request].done_at is None
+
+    def append(self, request: str, frame: bytes, end: int, last: bool) -> None:
+        """Adds a frame that ends before token ``end``."""
+        log = self._logs[request]
+        log.frames.append(frame)
+        log.ends.append(end)
+        log.size += len(frame)
+        if last:
+            log.done_at = time.monotonic()
+            self._bytes += log.size
+            self._finish(request, log)
+        log.news.set()
+
+    def discard(self, request: str) -> None:
+        """Drops a log that has no last frame and will not get one, if there is such a log; its followers are told."""
+        if self.running(request):
+            log = self._logs[request]
+            self._drop(request)
+            log.gone = True
+            log.news.set()
+
+    def _finish(self, request: str, log: _Log) -> None:
+        held = log.entry is not None and not log.recorded
+        (self._held if held else self._done)[request] = time.monotonic()
+        self._forget()
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        while len(self._done) + len(self._held) > 1:
+            oldest = [(next(iter(each.items())), keep_s) for each, keep_s in self._finished if each]
+            gone = [request for (request, since), keep_s in oldest if since < now - keep_s]
+            if not gone and not self._full:
+                break
+            self._drop(gone[0] if gone else min(oldest, key=lambda each: each[0][1])[0][0])
+
+    @property
+    def _finished(self) -> list[tuple[OrderedDict[str, float], float]]:
+        return [(self._done, self._keep_s), (self._held, self._hold_s)]
+
+    def _drop(self, request: str) -> None:
+        self.unenter(request)
+        log = self._logs.pop(request, None)
+        self._done.pop(request, None)
+        self._held.pop(request, None)
+        if log is not None and log.done_at is not None:
+            self._bytes -= log.size
+
+    def _resize(self, log: _Log, more: int) -> None:
+        log.size += more
+        if log.done_at is not None:
+            self._bytes += more
+
+    @property
+    def _full(self) -> bool:
+        return len(self._done) + len(self._held) > self._keep or self._bytes > self._keep_bytes
+
+    def so_far(self, request: str, start: int) -> list[bytes]:
+        """Frames that are there with tokens from index ``start`` on; `KeyError` for an unknown request."""
+        log = self._logs[request]
+        last = len(log.frames) - 1
+        return [frame for place, frame in enumerate(log.frames) if log.ends[place] > start or place == last]
+
+    async def follow(self, request: str, start: int, silence_s: float | None = None) -> AsyncIterator[bytes | None]:
+        """Frames that hold tokens from index ``start`` on, and the last one.
+
+        `KeyError` for an unknown request, and for one that is discarded meanwhile.
+        None after every ``silence_s`` seconds in which no frame came.
+        """
+        log, place = self._logs[request], 0
+        while True:
+            log.news.clear()
+            while place < len(log.frames):
+                last = log.done_at is not None and place == len(log.frames) - 1
+                if log.ends[place] > start or last:
+                    yield log.frames[place]
+                place += 1
+            if log.done_at is not None and place == len(log.frames):
+                return
+            if log.gone:
+                raise KeyError(request)
+            try:
+                async with asyncio.timeout(silence_s):
+                    await log.news.wait()
+            except TimeoutError:
+                yield None

@@ -1,0 +1,305 @@
+"""Remote drafting: links to proposers, which never hold up a step.
+
+The verifier's engine says what it decided and takes whatever trees have arrived; this is what carries them. Every
+sequence is a session on one proposer of each drafter that there is. When a proposer goes, its sessions move to another
+of the same drafter or wait for one to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import grpc
+from outrider.mesh import rpc
+from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger, timeline
+from outrider.models.speculation import DraftTree, Proposal
+from outrider.v1 import proposer_pb2 as pb
+from outrider.v1.proposer_pb2_grpc import ProposerStub
+from outrider.verifier.decode.outcome import Committed, Opened, Outcome
+from outrider.verifier.requests.conversion import sampling_to_proto
+from outrider.wire.ids import pack_ids, unpack_floats, unpack_ids
+
+Offer = Callable[[list[tuple[int, DraftTree]], str], None]
+
+_RETRY_S = 0.5
+_MOST_BEHIND = 4000
+
+_log = get_logger("drafting")
+
+
+@dataclass(slots=True)
+class _Session:
+    """A sequence; ``resting`` says of drafters that are quiet how many of its tokens they have been told."""
+
+    opened: Opened
+    tokens: list[int]
+    links: dict[str, Link] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Link:
+    """One stream to one proposer, with so many ``sessions``, of which so many are ``resting``."""
+
+    member: Member
+    drafter: str = ""
+    sessions: int = 0
+    resting: int = 0
+    behind: int = 0
+    call: grpc.aio.StreamStreamCall | None = None
+    outgoing: pb.DraftRequest = field(default_factory=pb.DraftRequest)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the proposer has said hello and keeps up with what it is told."""
+        return bool(self.drafter)
+
+    def take(self) -> pb.DraftRequest:
+        """What is to be sent, as one message."""
+        message, self.outgoing, self.behind = self.outgoing, pb.DraftRequest(), 0
+        self.news.clear()
+        return message
+
+
+class RemoteDrafting:
+    """Keeps a link to every ready proposer of the same vocabulary and carries sessions over them.
+
+    Args:
+        instance: this verifier, as in the registry.
+        vocabulary: fingerprint that proposers must share.
+        registry: where proposers are found.
+        tasks: what links run on.
+        offer: called in the event loop with the trees of one message and the name of their source.
+        met: called in the event loop with the name of each drafter that is reached.
+        working: called in the event loop with whether a proposer guesses for a sequence, when that changes.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        vocabulary: str,
+        registry: Registry,
+        tasks: Tasks,
+        offer: Offer,
+        met: Callable[[str], None] = lambda drafter: None,
+        working: Callable[[bool], None] = lambda works: None,
+    ) -> None:
+        self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
+        self._spawn, self._offer, self._met = tasks.spawn, offer, met
+        self._working, self._worked = working, False
+        self._sessions: dict[int, _Session] = {}
+        self._links: dict[str, Link] = {}
+        self._quiet: frozenset[str] = frozenset()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Links to the proposers there are and to those that come."""
+        self._registry.on_change("proposer", self._meet)
+        self._meet(self._registry.members("proposer"))
+
+    async def stop(self) -> None:
+        """Closes all links."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    @property
+    def drafters(self) -> set[str]:
+        """Names of the drafters that can be reached."""
+        return {link.drafter for link in self._links.values() if link.ready}
+
+    def tell(self, outcome: Outcome) -> None:
+        """Hands on what a step decided."""
+        self._hush(outcome.quiet)
+        for opened in outcome.opened:
+            self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
+            self._place(session)
+        for committed in outcome.committed:
+            self._commit(committed)
+        for number in outcome.closed:
+            if (closed := self._sessions.pop(number, None)) is not None:
+                for drafter, link in closed.links.items():
+                    self._leave(number, link, drafter in closed.resting)
+        self._note_work()
+
+    def _note_work(self) -> None:
+        works = any(link.sessions > link.resting for link in self._links.values())
+        if works != self._worked:
+            self._worked = works
+            self._working(works)
+
+    def _hush(self, quiet: frozenset[str]) -> None:
+        """Pauses the sessions of ``quiet`` drafters, and resumes those of drafters that guess again.
+
+        A paused session keeps the prompt's keys and values, which would take long to compute again.
+        """
+        if quiet == self._quiet:
+            return
+        self._quiet = quiet
+        for number, session in self._sessions.items():
+            for drafter in quiet & session.links.keys() - session.resting.keys():
+                self._rest(number, session, session.links[drafter])
+            for drafter in session.resting.keys() - quiet:
+                self._go_on(number, session, session.links[drafter])
+            self._place(session)
+
+    def _rest(self, number: int, session: _Session, link: Link) -> None:
+        session.resting[link.drafter] = len(session.tokens)
+        link.resting += 1
+        link.outgoing.rests.append(number)
+        link.news.set()
+
+    def _go_on(self, number: int, session: _Session, link: Link) -> None:
+        """Tells what was decided while a session rested; where that is nothing, its next commit ends the rest."""
+        length = session.resting.pop(link.drafter)
+        link.resting -= 1
+        if number in link.outgoing.rests:
+            link.outgoing.rests.remove(number)
+        if length < len(session.tokens):
+            self._tell(link, number, length, session.tokens[length:])
+
+    def _leave(self, number: int, link: Link, resting: bool) -> None:
+        link.sessions -= 1
+        link.resting -= resting
+        link.outgoing.closes.append(number)
+        link.news.set()
+
+    def _commit(self, committed: Committed) -> None:
+        session = self._sessions.get(committed.number)
+        if session is None:
+            return
+        session.tokens.extend(committed.tokens)
+        for drafter, link in session.links.items():
+            if drafter not in session.resting:
+                self._tell(link, committed.number, committed.length, committed.tokens)
+
+    def _tell(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
+        link.outgoing.commits.add(session=number, length=length, tokens=pack_ids(tokens))
+        link.behind += 1
+        link.news.set()
+        if link.behind > _MOST_BEHIND and link.call is not None:
+            link.call.cancel()
+
+    def _place(self, session: _Session) -> None:
+        """Opens the session at the least loaded proposer of each drafter that it has none of."""
+        admitted = session.opened.drafters
+        for drafter in self.drafters - session.links.keys() - self._quiet:
+            if admitted is None or drafter in admitted:
+                able = [link for link in self._links.values() if link.drafter == drafter]
+                self._open(session, min(able, key=lambda link: link.sessions))
+
+    def _open(self, session: _Session, link: Link) -> None:
+        session.links[link.drafter] = link
+        link.sessions += 1
+        opening = session.opened.opening
+        link.outgoing.opens.add(
+            session=session.opened.number,
+            tokens=pack_ids(session.tokens),
+            sampling=sampling_to_proto(opening.sampling),
+            max_nodes=opening.max_nodes,
+            tenant=opening.tenant,
+            prompt=opening.prompt,
+            proposes=opening.proposes,
+            replacement=opening.replacement,
+        )
+        link.news.set()
+
+    def _meet(self, members: list[Member]) -> None:
+        for member in members:
+            fits = member.status.get("vocabulary") == self._vocabulary and member.state is State.READY
+            if fits and member.instance not in self._tasks:
+                self._tasks[member.instance] = self._spawn(self._serve(member), f"link to {member.instance}")
+
+    def _known(self, member: Member) -> bool:
+        known = self._registry.members("proposer")
+        return any(other.instance == member.instance and other.state is State.READY for other in known)
+
+    async def _serve(self, member: Member) -> None:
+        try:
+            while self._known(member):
+                await self._attempt(member)
+                await asyncio.sleep(_RETRY_S)
+        finally:
+            del self._tasks[member.instance]
+
+    async def _attempt(self, member: Member) -> None:
+        link = Link(member)
+        call = link.call = ProposerStub(rpc.channel(member.address)).Draft()
+        writer = asyncio.create_task(self._write(link, call))
+        try:
+            async for response in call:
+                self._hear(link, response)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("proposer lost", proposer=member.instance, reason=error.code().name)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+        finally:
+            writer.cancel()
+            call.cancel()
+            self._lose(link)
+
+    async def _write(self, link: Link, call: grpc.aio.StreamStreamCall) -> None:
+        hello = pb.VerifierHello(instance=self._instance, vocabulary=self._vocabulary)
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await call.write(pb.DraftRequest(hello=hello))
+            while True:
+                await link.news.wait()
+                message = link.take()
+                if (events := timeline()) is not None:
+                    events.message("opens", False, [(each.session, len(each.tokens) // 4) for each in message.opens])
+                    events.message("commits", False, [_reached(each) for each in message.commits])
+                await call.write(message)
+
+    def _hear(self, link: Link, response: pb.DraftResponse) -> None:
+        if response.HasField("hello"):
+            link.drafter = response.hello.drafter
+            self._links[link.member.instance] = link
+            self._met(link.drafter)
+            _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
+            for session in self._sessions.values():
+                self._place(session)
+        if (events := timeline()) is not None:
+            events.message("trees", True, [(tree.session, tree.length) for tree in response.trees])
+        self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
+
+    def _lose(self, link: Link) -> None:
+        if self._links.get(link.member.instance) is link:
+            del self._links[link.member.instance]
+        for session in self._sessions.values():
+            if session.links.get(link.drafter) is link:
+                del session.links[link.drafter]
+                session.resting.pop(link.drafter, None)
+                self._place(session)
+
+
+def _reached(commit: pb.CommitTokens) -> tuple[int, int]:
+    return commit.session, commit.length + len(commit.tokens) // 4
+
+
+def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftTree]]:
+    for tree in trees:
+        try:
+            yield (
+                tree.session,
+                DraftTree(
+                    tree.length,
+                    unpack_ids(tree.tokens),
+                    unpack_ids(tree.parents),
+                    unpack_floats(tree.confidences),
+                    drafter,
+                    {
+                        q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities), q.replacement)
+                        for q in tree.proposals
+                    },
+                ),
+            )
+        except ValueError as error:
+            _log.warning("malformed tree dropped", drafter=drafter, reason=str(error))

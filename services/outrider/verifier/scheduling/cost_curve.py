@@ -1,0 +1,107 @@
+"""How long a step takes by its rows, as measured at start."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """Seconds of a step by its rows, measured at some row counts and interpolated between them.
+
+    Attributes:
+        rows: ascending row counts.
+        seconds: time of a step at each, never falling.
+    """
+
+    rows: Sequence[int]
+    seconds: Sequence[float]
+    _table: array[float] = field(default_factory=lambda: array("d"), init=False, repr=False, compare=False)
+    _least: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _beside: dict[tuple[int, int, int], CostCurve] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __call__(self, rows: int) -> float:
+        """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
+        if rows >= len(self._table):
+            self._table.extend(map(self._at, range(len(self._table), rows + 1)))
+        return self._table[rows]
+
+    def _at(self, rows: int) -> float:
+        place = bisect_left(self.rows, rows)
+        if place == len(self.rows):
+            return self.seconds[-1] * rows / self.rows[-1]
+        if place == 0 or self.rows[place] == rows:
+            return self.seconds[place]
+        low, high = self.rows[place - 1], self.rows[place]
+        share = (rows - low) / (high - low)
+        return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
+
+    def least_value(self, sequences: int, rows: int, most: int) -> float:
+        """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses.
+
+        A guess pays where it brings more tokens a second than the step does without, and no row costs less than the
+        cheapest of them.
+        """
+        if (rows, most) not in self._least:
+            if len(self._least) >= _REMEMBERED:
+                self._least.clear()
+            self._least[rows, most] = self._cheapest(rows, most)
+        return sequences * self._least[rows, most]
+
+    def beside(self, prompts: int, rows: int, most: int) -> CostCurve:
+        """Of steps of up to ``rows + most`` rows beside so many rows of prompts, without the time of the prompts.
+
+        Prompts take their time in this step or in another one. So a guess beside them is worth as much as in a step
+        of ``rows`` rows, and costs what one more row adds to all there are.
+        """
+        key = prompts, rows, most
+        if key not in self._beside:
+            if len(self._beside) >= _REMEMBERED:
+                self._beside.clear()
+            self._beside[key] = self._without(*key)
+        return self._beside[key]
+
+    def _without(self, prompts: int, rows: int, most: int) -> CostCurve:
+        alone, last = self(rows) - self(prompts + rows), prompts + rows + most
+        inner = [point for point in self.rows if prompts + rows < point < last]
+        counts = [prompts + rows, *inner, *([last] if most > 0 else [])]
+        return CostCurve([count - prompts for count in counts], [self(count) + alone for count in counts])
+
+    def table(self, rows: int, more: int) -> int:
+        """Address of float64 seconds of steps of ``rows`` rows and of up to so many ``more``; until the next call."""
+        self(rows + more)
+        return self._table.buffer_info()[0] + rows * self._table.itemsize
+
+    def _cheapest(self, rows: int, most: int) -> float:
+        """What a guess's row adds where that is least, beside the step without guesses."""
+        points = [(rows, self(rows))]
+        points += [point for point in zip(self.rows, self.seconds, strict=True) if rows < point[0] < rows + most]
+        points.append((rows + max(most, 1), self(rows + max(most, 1))))
+        slopes = [_slope(left, right) for left, right in pairwise(points)]
+        return min(slopes) / points[0][1]
+
+    @classmethod
+    def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
+        """The highest convex, never falling curve below measured (rows, seconds), by ascending rows.
+
+        Whatever else the machine does can only add to a measurement, and a step's time grows with its rows by much
+        the same for each row, so what sticks out above its neighbours is taken for noise.
+        """
+        hull: list[tuple[int, float]] = []
+        for point in measured:
+            while len(hull) > 1 and _slope(hull[-2], point) <= _slope(hull[-2], hull[-1]):
+                hull.pop()
+            hull.append(point)
+        while len(hull) > 1 and hull[0][1] >= hull[1][1]:
+            del hull[0]
+        return cls([rows for rows, _ in hull], [seconds for _, seconds in hull])
+
+
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])

@@ -1,0 +1,80 @@
+"""The pages that sequences hold: found by their content, grown, cut back, published, given back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from outrider.models.pages import OutOfPages, PageTable
+from outrider.verifier.requests.sequence import Sequence
+from outrider.wire.prefixes import chain_hash, chain_salt
+
+
+class Holdings:
+    """Moves pages between a table and the sequences. ``vocabulary`` begins every chain of hashes, with the tenant."""
+
+    def __init__(self, pages: PageTable, page_size: int, vocabulary: bytes) -> None:
+        self.pages, self._size, self._vocabulary = pages, page_size, vocabulary
+
+    def needed(self, tokens: int) -> int:
+        """Pages of ``tokens`` tokens."""
+        return -(-tokens // self._size)
+
+    def room(self, sequence: Sequence) -> int:
+        """Tokens behind those that are computed for which there are pages; one that does not run has none."""
+        return len(sequence.pages) * self._size - sequence.cached
+
+    def owed(self, sequence: Sequence) -> int:
+        """Pages that the sequence's tokens still need."""
+        return max(self.needed(len(sequence.tokens)) - len(sequence.pages), 0)
+
+    def reuse(self, sequence: Sequence) -> None:
+        """Takes the pages that hold the beginning of the sequence already; its last token is always left to run."""
+        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self._size
+        sequence.pages = self.pages.match([self._hash(sequence, index) for index in range(usable)])
+        sequence.published = len(sequence.pages)
+        sequence.cached = len(sequence.pages) * self._size
+
+    def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
+        """Hashes of the pages that `reuse` could take, and how many of the leading ones it would find."""
+        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self._size
+        hashes = [self._hash(sequence, index) for index in range(usable)]
+        return hashes, self.pages.leading(hashes)
+
+    def grow(self, sequence: Sequence, tokens: int, cause: str = "sequence") -> None:
+        """Has pages for ``tokens`` tokens; `OutOfPages` when there are only some of them, which it keeps.
+
+        ``cause`` is what is told of pages that give way.
+        """
+        while len(sequence.pages) < self.needed(tokens):
+            sequence.pages.append(self.pages.allocate(sequence.pages[-1] if sequence.pages else None, cause))
+
+    def stretch(self, sequence: Sequence, rows: int, wanted: int, cause: str = "sequence") -> int:
+        """How many of ``wanted`` rows behind the step's other ``rows`` find a place, with free pages taken for them."""
+        if len(sequence.pages) * self._size < sequence.cached + rows + wanted:
+            with suppress(OutOfPages):
+                self.grow(sequence, sequence.cached + rows + wanted, cause)
+        return min(wanted, self.room(sequence) - rows)
+
+    def settle(self, sequence: Sequence, cached: int) -> None:
+        """Notes that the leading ``cached`` tokens are in their pages for good: publishes full ones, gives spare ones
+        back."""
+        sequence.cached = cached
+        while (sequence.published + 1) * self._size <= cached:
+            index = sequence.published
+            self.pages.publish(sequence.pages[index], self._hash(sequence, index))
+            sequence.published += 1
+        keep = self.needed(len(sequence.tokens))
+        if keep < len(sequence.pages):
+            self.pages.release(sequence.pages[keep:])
+            del sequence.pages[keep:]
+
+    def drop(self, sequence: Sequence) -> None:
+        """Gives all pages back."""
+        self.pages.release(sequence.pages)
+        sequence.pages, sequence.cached, sequence.published = [], 0, 0
+
+    def _hash(self, sequence: Sequence, index: int) -> bytes:
+        for page in range(len(sequence.hashes), index + 1):
+            parent = sequence.hashes[-1] if page else chain_salt(self._vocabulary, sequence.request.tenant)
+            sequence.hashes.append(chain_hash(parent, sequence.tokens[page * self._size : (page + 1) * self._size]))
+        return sequence.hashes[index]

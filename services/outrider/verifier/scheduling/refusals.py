@@ -1,0 +1,38 @@
+"""What the engine has against a request, as callers are told it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import TypeVar
+
+from outrider.mesh.errors import DeadlineUnmeetable, InvalidRequest, Overloaded
+from outrider.verifier.scheduling.estimate import TooLate
+from outrider.verifier.scheduling.scheduler import NeverFits, QueueFull
+
+T = TypeVar("T")
+
+
+async def queued(call: Future[T], retry_s: float | None = None) -> T:
+    """What came of submitting a request to the engine.
+
+    Raises:
+        DeadlineUnmeetable: it would miss its deadline.
+        Overloaded: the queue is full, and has room in about ``retry_s``.
+        InvalidRequest: it needs more pages than there are.
+    """
+    try:
+        return await asyncio.wrap_future(call)
+    except TooLate as error:
+        raise _unmeetable(error) from None
+    except QueueFull:
+        raise Overloaded("the queue is full", retry_after=retry_s) from None
+    except NeverFits as error:
+        raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
+
+
+def _unmeetable(error: TooLate) -> DeadlineUnmeetable:
+    when = "with other requests before it" if error.retry_s is not None else "with nothing else to do"
+    what = "the first token" if error.param == "ttft_ms" else "the answer"
+    why = f"{error.param}: {what} would take about {error.seconds * 1e3:.0f} ms {when}"
+    return DeadlineUnmeetable(why, param=error.param, retry_after=error.retry_s)
