@@ -17,7 +17,7 @@ dev: .venv/.installed-dev
 
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/pip
 	@echo "Installing Outrider into .venv (PyTorch is the large part)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,bench]'
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/pip

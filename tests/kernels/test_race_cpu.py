@@ -1,4 +1,4 @@
-"""The draw on a CPU is its definition's, and so are the guesses; variates are rolled once."""
+"""The draw on a CPU is its definition's; variates are rolled once."""
 
 from __future__ import annotations
 
@@ -51,23 +51,6 @@ def test_it_draws_what_its_definition_draws(
     if top is not None:
         assert torch.equal(ours.logprobs, expected.logprobs)
         assert torch.equal(ours.top_tokens, expected.top_tokens)
-    assert torch.equal(logits, before)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    vocabulary=st.integers(1, 300),
-    k=st.integers(1, 16),
-    ways=st.sets(st.sampled_from(WAYS)),
-    seed=st.integers(0, 10**6),
-)
-def test_its_guesses_are_those_of_its_definition(vocabulary: int, k: int, ways: set[str], seed: int) -> None:
-    logits = awkward_logits(3, vocabulary, seed).cpu()
-    draws, before = on_cpu(parameters(3, vocabulary, *ways, seed=seed)), logits.clone()
-    tokens, confidences = cpu.guess(logits, draws, k)
-    expected, shares = reference.guess(logits, draws, k)
-    assert torch.equal(tokens, expected)
-    torch.testing.assert_close(confidences, shares, atol=1e-6, rtol=2e-5)
     assert torch.equal(logits, before)
 
 

@@ -15,7 +15,6 @@ from outrider.kernels.race_sample import (
     Penalties,
     Truncation,
     race_sample,
-    race_topk,
     reference,
     triton,
     truncate,
@@ -194,39 +193,6 @@ def test_no_score_is_above_its_bound(temperature: float) -> None:
     out = {"bounds": bounds, "scores": scores, "count": len(words)}
     launch(_bounds, (-(-len(words) // BLOCK),), args | out, {"block": BLOCK}, Config(fused=False))
     assert (bounds >= scores).all()
-
-
-@settings(max_examples=10, deadline=None)
-@given(vocabulary=_SMALL, k=st.integers(1, 16), truncated=st.booleans(), seed=st.integers(0, 10**6))
-def test_guesses_are_the_best_of_the_race(vocabulary: int, k: int, truncated: bool, seed: int) -> None:
-    logits = awkward_logits(2, vocabulary, seed)
-    draws = parameters(2, vocabulary, *(("top_k",) if truncated else ("allowed",)), seed=seed)
-    poison()
-    tokens, confidences = triton.guess(logits, draws, k)
-    expected, shares = reference.guess(logits, draws, k)
-    assert torch.equal(tokens, expected)
-    torch.testing.assert_close(confidences, shares, atol=1e-6, rtol=2e-5)
-    assert torch.equal(tokens[:, 0], triton.draw(logits, draws).tokens)
-
-
-def test_guesses_are_those_of_a_drafter_who_sorts_scores() -> None:
-    logits = noise(2, BLOCK + 50)
-    draws = draws_like(2, 0.7)
-    rolls = log_exponentials(draws.seeds, draws.positions, logits.shape[1])
-    for values, temperature in ((logits / 0.7 - rolls, 0.7), (logits, 0.0)):
-        best, shares = race_topk(values, None, 4)
-        tokens, confidences = triton.guess(logits, draws_like(2, temperature), 4)
-        assert torch.equal(tokens.long(), best)
-        torch.testing.assert_close(confidences, shares, atol=1e-6, rtol=2e-5)
-
-
-def test_a_rows_guesses_do_not_depend_on_the_others() -> None:
-    logits, draws = noise(3, BLOCK + 5), parameters(3, BLOCK + 5, "allowed")
-    together = triton.guess(logits, draws, 3)
-    for order in ([1], [2, 0, 1]):
-        some = triton.guess(logits[order], of_rows(draws, order), 3)
-        assert torch.equal(some[0], together[0][order])
-        assert torch.equal(some[1], together[1][order])
 
 
 @pytest.mark.parametrize("run", [triton.draw, reference.draw])

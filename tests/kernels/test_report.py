@@ -13,7 +13,7 @@ import pytest
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
 """What a program may have: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
-_PRODUCTS = {"_product", "_attend", "_scan"}
+_PRODUCTS = {"_product", "_attend"}
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -115,15 +115,6 @@ def test_heads_of_every_size(head_dim: int) -> None:
     check(build(sequence(4, 70, parents=[-1, 0, 0, 2])), head_dim=head_dim)
 
 
-@pytest.mark.parametrize("window", [1, 20, 200])
-def test_a_window_hides_what_is_too_far_behind(window: int) -> None:
-    check(build(sequence(6, 480, parents=[-1, 0, 0, 1, 3, 2]), sequence(9, 70, offset=1)), window=window)
-
-
-def test_scores_are_capped_softly() -> None:
-    check(build(sequence(6, 130, parents=[-1, 0, 0, 1, 3, 2])), soft_cap=3.0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_loses_only_what_its_rounding_takes(dtype: torch.dtype) -> None:
     batch = build(sequence(10, 300, parents=BUSHY))

@@ -23,7 +23,7 @@ from outrider.mesh.errors import (
     Unreachable,
     from_rpc,
 )
-from outrider.mesh.rpc import Server, channel, close_channels, remaining
+from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
 
@@ -189,16 +189,6 @@ async def test_a_cancelled_call_ends_its_handler(servicer: Scripted, stub: Any) 
         await ended.wait()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-
-
-async def test_the_time_that_remains_is_what_the_caller_gave(servicer: Scripted, stub: Any) -> None:
-    seen: list[float | None] = []
-    servicer.behaviour = lambda context: seen.append(remaining(context))
-    await stub.Describe(pb.DescribeTokenizerRequest(), timeout=30)
-    await stub.Describe(pb.DescribeTokenizerRequest())
-    assert seen[0] is not None
-    assert 0 < seen[0] < 31
-    assert seen[1] is None
 
 
 async def test_messages_of_many_megabytes_pass(servicer: Scripted, stub: Any) -> None:

@@ -125,17 +125,6 @@ async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter,
     assert by_name(spans, "handled").context.trace_id == request.get_span_context().trace_id
 
 
-async def test_one_trace_goes_through_a_request_on_nats(spans: InMemorySpanExporter, bus: Bus) -> None:
-    async def answer(message: Message) -> None:
-        with span("answered"):
-            bus.publish(message.reply, b"")
-
-    await bus.subscribe("question", answer)
-    with span("request") as request:
-        await bus.request("question", b"", timeout=5)
-    assert by_name(spans, "answered").context.trace_id == request.get_span_context().trace_id
-
-
 def test_a_trace_goes_on_from_the_headers_of_a_caller(spans: InMemorySpanExporter) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     with continued({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):

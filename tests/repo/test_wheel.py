@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import ast
+import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,6 @@ PACKAGES = (
     "gateway",
     "kernels",
     "kvcache",
-    "loadtest",
     "mesh",
     "models",
     "proposer",
@@ -22,12 +25,22 @@ PACKAGES = (
     "verifier",
     "wire",
 )
+ROOTS = ("wire", "mesh", "kernels", "models", "services", "gateway", "cli")
+LEFT_OUT = (
+    "kernels/bench/",
+    "kernels/report.py",
+    "loadtest/",
+    "models/bench.py",
+    "models/ceiling.py",
+    "models/pocket/recipe/",
+    "verifier/bench/",
+)
 POCKET = "outrider/models/pocket/weights"
 
 
 @pytest.fixture(scope="module")
-def contents(tmp_path_factory) -> dict[str, int]:
-    """Bytes of each file in a wheel built from this tree."""
+def unpacked(tmp_path_factory) -> Path:
+    """Directory with the files of a wheel built from this tree."""
     out = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
@@ -37,12 +50,64 @@ def contents(tmp_path_factory) -> dict[str, int]:
     )
     (wheel,) = out.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        return {entry.filename: entry.file_size for entry in archive.infolist()}
+        archive.extractall(out / "unpacked")
+    return out / "unpacked"
+
+
+@pytest.fixture(scope="module")
+def contents(unpacked) -> dict[str, int]:
+    """Bytes of each file in the wheel."""
+    files = (path for path in unpacked.rglob("*") if path.is_file())
+    return {path.relative_to(unpacked).as_posix(): path.stat().st_size for path in files}
+
+
+def module(path: Path) -> str:
+    """Dotted name of a source file, by its path below a source root."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a source file imports anywhere; ``from a import b`` yields both ``a`` and ``a.b``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_wheel_holds_every_package(contents, package):
     assert any(name.startswith(f"outrider/{package}/") and name.endswith(".py") for name in contents)
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_the_wheel_leaves_out_what_runs_from_a_source_checkout(contents, name):
+    assert list(REPOSITORY.glob(f"*/outrider/{name}"))
+    assert not [held for held in contents if held.startswith(f"outrider/{name}")]
+
+
+def test_nothing_in_the_wheel_but_two_commands_imports_what_it_leaves_out(unpacked):
+    held = {module(path.relative_to(unpacked)): path for path in unpacked.glob("outrider/**/*.py")}
+    roots = [REPOSITORY / root for root in ROOTS]
+    missing = {module(path.relative_to(root)) for root in roots for path in root.rglob("*.py")} - held.keys()
+    assert not {(name, wanted) for name, path in held.items() for wanted in imports(path) if wanted in missing}
+    loading = {name for name, path in held.items() if any(w.startswith("outrider.loadtest") for w in imports(path))}
+    assert loading == {"outrider.cli.commands.bench", "outrider.cli.commands.trace_steps"}
+
+
+@pytest.mark.parametrize("command", [("bench",), ("trace-steps", "x")])
+def test_a_command_that_needs_a_source_checkout_says_so(unpacked, command):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "from outrider.cli.main import main; main()", *command],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(unpacked), sysconfig.get_path("purelib")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"`outrider {command[0]}` runs from a source checkout" in done.stderr
 
 
 def test_the_wheel_ships_the_playground(contents):

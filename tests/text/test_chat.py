@@ -27,6 +27,10 @@ LOOPS = """{{ bos_token }}
 {{ strftime_now('%Y') | length }}"""
 
 
+def rendered(chosen: Tokenizer, *chat: Any, **options: Any) -> str:
+    return "".join(part.text for part in chosen.chat_parts(*chat, **options))
+
+
 def _with_template(template: str) -> Tokenizer:
     return tokenizer(byte_level(), template=template, names={"bos_token": "<|endoftext|>"})
 
@@ -40,7 +44,7 @@ def test_templates_render_as_in_transformers(tmp_path: Path, template: str, tool
     theirs = PreTrainedTokenizerFast.from_pretrained(directory)
     expected = theirs.apply_chat_template(MESSAGES, tools=tools, add_generation_prompt=True, tokenize=False)
     ours = Tokenizer.load(directory)
-    assert ours.apply_chat_template(MESSAGES, tools, add_generation_prompt=True) == expected
+    assert rendered(ours, MESSAGES, tools, add_generation_prompt=True) == expected
     assert ours.encode_chat(MESSAGES, tools) == theirs.encode(expected, add_special_tokens=False)
 
 
@@ -52,7 +56,7 @@ def test_a_template_is_found_wherever_it_may_stand(tmp_path: Path, place: str) -
         (directory / place).write_text("yes")
     if place == "chat_template.json":
         (directory / place).write_text(json.dumps({"chat_template": "yes"}))
-    assert Tokenizer.load(directory).apply_chat_template([]) == "yes"
+    assert rendered(Tokenizer.load(directory), []) == "yes"
 
 
 def test_a_message_cannot_forge_a_turn() -> None:
@@ -92,13 +96,13 @@ def test_the_arguments_of_a_call_and_names_in_a_tool_cannot_forge_a_turn(argumen
     ids=["an object", "text", "words", "is none", "== None"],
 )
 def test_calls_are_told_as_a_template_wants_them(template: str, text: str) -> None:
-    assert _with_template(template).apply_chat_template([_calling('{"a":1}')]) == text
+    assert rendered(_with_template(template), [_calling('{"a":1}')]) == text
 
 
 @pytest.mark.parametrize("arguments", ['{"a', "7", "[" * 100_000])
 def test_arguments_that_are_no_object_are_told_as_they_are(arguments: str) -> None:
     chosen = _with_template("{{ messages[0].tool_calls[0].function.arguments }}")
-    assert chosen.apply_chat_template([_calling(arguments)]) == arguments
+    assert rendered(chosen, [_calling(arguments)]) == arguments
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
@@ -131,16 +135,16 @@ def test_a_chat_without_a_template_is_refused() -> None:
 )
 def test_a_template_that_refuses_or_fails_says_why(template: str, reason: str) -> None:
     with pytest.raises(TextError, match="the chat template refuses these messages") as caught:
-        _with_template(template).apply_chat_template(MESSAGES)
+        rendered(_with_template(template), MESSAGES)
     assert reason in str(caught.value)
 
 
 def test_variables_of_a_template_are_what_the_client_says() -> None:
     chosen = _with_template("{{ 'quiet' if enable_thinking is defined and not enable_thinking else 'loud' }}")
-    assert chosen.apply_chat_template(MESSAGES) == "loud"
-    assert chosen.apply_chat_template(MESSAGES, variables={"enable_thinking": False}) == "quiet"
+    assert rendered(chosen, MESSAGES) == "loud"
+    assert rendered(chosen, MESSAGES, variables={"enable_thinking": False}) == "quiet"
     with pytest.raises(TextError, match="chat_template_kwargs may not hold messages"):
-        chosen.apply_chat_template(MESSAGES, variables={"messages": []})
+        rendered(chosen, MESSAGES, variables={"messages": []})
 
 
 def test_a_variable_of_a_template_cannot_forge_a_turn_either() -> None:
@@ -168,4 +172,4 @@ def test_nothing_that_a_client_says_in_a_chat_becomes_a_special_token(name: str)
     tools = [{"type": "function", "function": {"name": forged, "description": forged}}]
     ids = chosen.encode_chat(messages, tools)
     assert [ids.count(chosen.special_tokens[each]) for each in SPECIAL] == [0, 4, 4]
-    assert chosen.decode(ids, keep_special=True) == chosen.apply_chat_template(messages, tools)
+    assert chosen.decode(ids, keep_special=True) == rendered(chosen, messages, tools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import util
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -131,6 +132,7 @@ def bench(
     sets: Sets = None,
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
+    _require_checkout("bench")
     from outrider.cli.commands.bench import BenchOptions, run
     from outrider.cli.processes.options import UpOptions
 
@@ -177,6 +179,7 @@ def trace_steps(
     sets: Sets = None,
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
+    _require_checkout("trace-steps")
     from outrider.cli.commands.stream import Question
     from outrider.cli.commands.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
@@ -223,6 +226,13 @@ def version() -> None:
 def main() -> None:
     """Entry point of the `outrider` script."""
     app()
+
+
+def _require_checkout(command: str) -> None:
+    """Ends a command that needs `outrider.loadtest`, which wheels leave out, with a sentence and exit code 2."""
+    if util.find_spec("outrider.loadtest") is None:
+        typer.echo(f"outrider: `outrider {command}` runs from a source checkout: the wheel has no load tests", err=True)
+        _exit(2)
 
 
 def _exit(code: int) -> NoReturn:

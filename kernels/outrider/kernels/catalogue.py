@@ -11,21 +11,16 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, recorded
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.gpu import GpuLinear
 from outrider.kernels.linear.packed import packed
-from outrider.kernels.medusa_topk import MOST, MedusaHeads
-from outrider.kernels.medusa_topk import triton as medusa_topk
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import triton as race_sample
 from outrider.kernels.race_sample.draws import Draws, Penalties
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
-from outrider.kernels.shapes import HEADS, ModelShape
+from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
 from outrider.kernels.tree_attention import triton as tree_attention
-from outrider.kernels.tree_walk import triton as tree_walk
-from outrider.kernels.tree_walk.walks import Trees
 from torch import Tensor
 
 _ROWS = 8
@@ -157,27 +152,10 @@ def _race_sample(shape: ModelShape) -> Variants:
         "all": replace(truncated, penalties=penalties, allowed=allowed),
     }
     for variant, given in draws.items():
-        yield f"draw, {variant}", partial(race_sample.draw, logits, given)
-        yield f"guess, {variant}", partial(race_sample.guess, logits, given, 1)
+        yield variant, partial(race_sample.draw, logits, given)
 
 
 @_op
 def _philox(shape: ModelShape) -> Variants:
     longs = _empty(_ROWS, dtype=torch.int64)
     yield "log-exponentials", partial(philox.log_exponentials, longs, longs, shape.vocabulary)
-
-
-@_op
-def _tree_walk(shape: ModelShape) -> Variants:
-    ints = partial(_empty, dtype=torch.int32)
-    yield "any tree", partial(tree_walk.tree_walk, Trees(ints(3), ints(_ROWS), ints(_ROWS), ints(_ROWS + 2)), 4)
-
-
-@_op
-def _medusa_topk(shape: ModelShape) -> Variants:
-    inner = packed(_empty(HEADS * shape.hidden, shape.hidden, dtype=shape.dtype), None)
-    blocks = GpuLinear(inner, _empty(HEADS * shape.hidden, dtype=shape.dtype), strict=True)
-    heads = MedusaHeads(blocks, _empty(HEADS, shape.vocabulary, shape.hidden, dtype=shape.dtype))
-    hidden = _empty(_ROWS, shape.hidden, dtype=shape.dtype)
-    variant = f"{HEADS} heads of {shape.vocabulary} x {shape.hidden} {_name(shape.dtype)}"
-    yield variant, partial(medusa_topk.medusa_topk, hidden, heads, MOST)

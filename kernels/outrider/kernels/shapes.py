@@ -9,9 +9,6 @@ from dataclasses import dataclass
 import torch
 from outrider.kernels.linear import Quantization
 
-HEADS = 4
-"""Medusa's, beside any model."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:

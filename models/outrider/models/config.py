@@ -40,9 +40,7 @@ class ModelConfig:
 
     Attributes:
         architecture: one of `ARCHITECTURES`.
-        context_length: positions the model was made for; where it attends to a sliding window, no more than that, so
-            that the window never has to be applied.
-        sliding_window: tokens a row sees, itself included; None for all.
+        context_length: positions the model was made for; no more than the sliding window, which no kernel applies.
         dtype: of the checkpoint: one of `DTYPES`.
         query_key_norm: whether each head's queries and keys are normed (Qwen3).
         attention_bias: whether queries, keys and values have a bias.
@@ -65,13 +63,11 @@ class ModelConfig:
     rope: RopeConfig
     dtype: str
     tie: bool
-    sliding_window: int | None
     query_key_norm: bool
     attention_bias: bool
     output_bias: bool
     feed_forward_bias: bool
     eos_token_ids: tuple[int, ...]
-    bos_token_id: int | None
 
     @classmethod
     def load(cls, directory: Path) -> ModelConfig:
@@ -97,7 +93,6 @@ def _model(fields: Fields, generation: Fields) -> ModelConfig:
     length = fields.count("max_position_embeddings")
     biased = fields.flag("attention_bias", False)
     eos = generation.ids("eos_token_id") or fields.ids("eos_token_id")
-    bos = generation.ids("bos_token_id") or fields.ids("bos_token_id")
     return ModelConfig(
         architecture=architecture,
         vocab_size=fields.count("vocab_size"),
@@ -112,13 +107,11 @@ def _model(fields: Fields, generation: Fields) -> ModelConfig:
         rope=_rope(fields),
         dtype=_dtype(fields),
         tie=fields.flag("tie_word_embeddings", False),
-        sliding_window=window,
         query_key_norm=architecture == "Qwen3ForCausalLM",
         attention_bias=biased or architecture == "Qwen2ForCausalLM",
         output_bias=biased and architecture != "Qwen2ForCausalLM",
         feed_forward_bias=architecture == "LlamaForCausalLM" and fields.flag("mlp_bias", False),
         eos_token_ids=eos,
-        bos_token_id=bos[0] if bos else None,
     )
 
 

@@ -90,7 +90,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=names(STEPS), default=list(STEPS), help=f"of {', '.join(STEPS)}")
     parser.add_argument("--device-model", choices=list(DEVICES), default="h200", help="whose least times to print")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
-    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/kernels"), help="folder for JSON and plots")
+    parser.add_argument("--out", type=Path, default=Path("out/kernels"), help="folder for JSON and plots")
     return parser.parse_args()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.kv_codes import CODES
-from outrider.kernels.shapes import HEADS, ModelShape
+from outrider.kernels.shapes import ModelShape
 
 MOVED = 4
 """Rows of a verified tree that are moved behind the context."""
@@ -159,11 +159,3 @@ def _race_sample(shape: ModelShape, step: Step) -> Parts:
     """The logits once, of every row."""
     if step.nodes <= MOST_DRAWN:
         yield "", Work(step.rows * shape.vocabulary * shape.dtype.itemsize)
-
-
-@_op
-def _medusa_topk(shape: ModelShape, step: Step) -> Parts:
-    """One row a sequence is proposed behind."""
-    weights = HEADS * shape.hidden * (shape.hidden + shape.vocabulary)
-    if step.nodes == 1:
-        yield "", Work(weights * shape.dtype.itemsize, 2 * step.rows * weights, shape.dtype)

@@ -11,15 +11,12 @@ from outrider.kernels.bench.cases import MOVED, Case
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.linear import triton as linear
 from outrider.kernels.linear.packed import packed
-from outrider.kernels.medusa_topk import MOST, MedusaHeads
-from outrider.kernels.medusa_topk import triton as medusa_topk
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Draws
 from outrider.kernels.race_sample import triton as race_sample
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
-from outrider.kernels.shapes import HEADS
 from outrider.kernels.swiglu import triton as swiglu
 from torch import Tensor
 from torch.nn import functional
@@ -171,19 +168,3 @@ def _race_sample(case: Case, device: torch.device) -> Pair:
 def _torch_race_sample(logits: Tensor, noise: Tensor) -> Tensor:
     """With variates that were drawn before."""
     return (logits.float() / _TEMPERATURE - noise).argmax(-1)
-
-
-@_pair
-def _medusa_topk(case: Case, device: torch.device) -> Pair:
-    width, tokens = case.shape.hidden, case.shape.vocabulary
-    blocks, outputs = (_noise(case, device, HEADS, n, width).mul_(width**-0.5) for n in (width, tokens))
-    heads, hidden = MedusaHeads.pack(blocks, None, outputs), _noise(case, device, case.step.rows, width)
-    inputs = (hidden, blocks.flatten(0, 1), outputs)
-    return Pair(lambda: medusa_topk.medusa_topk(hidden, heads, MOST)[1], _torch_medusa_topk, inputs)
-
-
-def _torch_medusa_topk(hidden: Tensor, blocks: Tensor, outputs: Tensor) -> Tensor:
-    inner = functional.linear(hidden, blocks).view(len(hidden), len(outputs), -1)
-    features = (hidden[:, None] + functional.silu(inner)).transpose(0, 1)
-    logits = torch.bmm(features, outputs.transpose(1, 2)).float()
-    return logits.log_softmax(-1).topk(MOST).values.transpose(0, 1)

@@ -5,8 +5,8 @@ and p the distribution after temperature and truncation; the same as the Gumbel-
 own distribution by the same variates agrees with the target as often as their distributions allow (Daliri, Musco,
 Suresh 2024, arXiv 2408.07978).
 
-`draw` and `guess` do all of it at once, from raw logits to tokens, for rows of different requests; tokens are the same
-on every device.
+`draw` does all of it at once, from raw logits to tokens, for rows of different requests; tokens are the same on every
+device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.race_sample import cpu, reference
-from outrider.kernels.race_sample.draws import MOST_GUESSES, Drawn, Draws, Penalties
+from outrider.kernels.race_sample.draws import Drawn, Draws, Penalties
 from outrider.kernels.race_sample.reference import edited, race_sample, race_topk
 from outrider.kernels.race_sample.truncation import Truncation, truncate
 from torch import Tensor
@@ -27,7 +27,6 @@ __all__ = [
     "Truncation",
     "draw",
     "edited",
-    "guess",
     "race",
     "race_sample",
     "race_topk",
@@ -72,29 +71,3 @@ def race(
         The tokens, -1 where nothing can be drawn. None where there is no such way, or a logit is NaN or 1e30 or more.
     """
     return cpu.race(logits, seeds, positions, temperatures) if logits.device.type == "cpu" else None
-
-
-def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
-    """A drafter's k best guesses at what each row draws, best first, from its own logits.
-
-    Args:
-        logits: float32, bfloat16 or float16 [n, V], as the drafter gave them.
-        draws: the parameters by which the target draws; ``top`` is not looked at.
-        k: guesses a row, 1 to 16.
-
-    Returns:
-        Tokens int32 [n, k], the lowest id first on a tie, and confidences float32 [n, k] as of `race_topk`. -1 and 0
-        where no more tokens can be drawn.
-
-    Raises:
-        ValueError: the parameters do not fit the logits, or k is out of range.
-    """
-    if not 1 <= k <= MOST_GUESSES:
-        raise ValueError(f"k is {k}; it must be 1 to {MOST_GUESSES}")
-    if takes_triton(logits.device):
-        from outrider.kernels.race_sample import triton
-
-        return triton.guess(logits, draws, k)
-    if logits.device.type == "cpu":
-        return cpu.guess(logits, draws, k)
-    return reference.guess(logits, draws, k)

@@ -48,27 +48,6 @@ def _won(logits: Tensor, draws: Draws) -> Tensor | None:
     return None if tokens is None else torch.tensor(tokens, dtype=torch.int64)
 
 
-def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
-    """See `outrider.kernels.race_sample.guess`."""
-    draws.check(logits)
-    scores = _scores(logits, draws)
-    total = scores.logsumexp(-1, keepdim=True)
-    tokens, values = _best(scores if scores.data_ptr() != logits.data_ptr() else scores.clone(), k)
-    return tokens, (values - total).exp().masked_fill(tokens < 0, 0.0)
-
-
-def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest above minus infinity, the lowest id first on a tie, one after another; overwrites ``scores``."""
-    left, rows = scores.numpy(), np.arange(len(scores))
-    tokens, values = np.empty((len(rows), k), dtype=np.int32), np.empty((len(rows), k), dtype=np.float32)
-    for place in range(k):
-        tokens[:, place] = best = left.argmax(-1)
-        values[:, place] = left[rows, best]
-        left[rows, best] = _NEVER
-    tokens[values == _NEVER] = -1
-    return torch.from_numpy(tokens), torch.from_numpy(values)
-
-
 def _scores(logits: Tensor, draws: Draws) -> Tensor:
     """What runs in the race, as `reference` has it; ``logits`` themselves where nothing is to be done."""
     raw = logits.float()

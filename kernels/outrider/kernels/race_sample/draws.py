@@ -10,9 +10,6 @@ from torch import Tensor
 MOST_TOP = 20
 """Tokens whose log-probabilities a draw tells, beside the drawn one's."""
 
-MOST_GUESSES = 16
-"""Guesses of a drafter a row."""
-
 GREEDY_BELOW = 1e-6
 """Temperatures below count as 0."""
 

@@ -61,14 +61,6 @@ def told(logits: Tensor, draws: Draws, tokens: Tensor) -> Drawn:
     return Drawn(tokens.int(), chosen, top_tokens, (values - total).masked_fill(top_tokens < 0, _NEVER))
 
 
-def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
-    """See `outrider.kernels.race_sample.guess`."""
-    draws.check(logits)
-    racing = scores(logits, draws)
-    tokens, values = _best(racing, k)
-    return tokens, (values - _logsumexp(racing)).exp().masked_fill(tokens < 0, 0.0)
-
-
 def edited(logits: Tensor, draws: Draws) -> Tensor:
     """Float32 [n, V] logits after penalties and mask, before temperature and truncation; not to be written to."""
     changed = logits.float() if draws.penalties is None else penalised(logits.float(), draws.penalties)

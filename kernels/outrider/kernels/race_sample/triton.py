@@ -13,14 +13,13 @@ import triton
 import triton.language as tl
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.philox.triton import log_exponential, word, words
-from outrider.kernels.race_sample.draws import GREEDY_BELOW, MOST_GUESSES, MOST_TOP, Drawn, Draws
+from outrider.kernels.race_sample.draws import GREEDY_BELOW, Drawn, Draws
 from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, opened, scaled
-from outrider.kernels.race_sample.ranking.triton import Args, ranked
+from outrider.kernels.race_sample.ranking.triton import ranked
 from outrider.kernels.race_sample.truncation.triton import least_kept
 from torch import Tensor
 
 _FINISH = Config(warps=1, fused=False)
-_PLAIN: dict[str, bool | int] = {"SCALED": False, "MASKED": False, "TRUNCATED": False, "BLOCK": BLOCK}
 
 _GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
 _NOBODY = tl.constexpr(2**31 - 1)
@@ -130,26 +129,16 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
     launch(_finish, (rows,), {**found, "tokens": tokens, "blocks": blocks}, padded, _FINISH)
     if draws.top is None:
         return Drawn(tokens)
-    raw = {**args, "values": logits, "stride": logits.stride(0)}
-    top_tokens, top_logprobs, logprobs = ranked(raw, {**_PLAIN, "RACE": False}, draws.top, MOST_TOP, tokens)
+    top_tokens, top_logprobs, logprobs = ranked(logits, draws.top, tokens)
     return Drawn(tokens, logprobs, top_tokens, top_logprobs)
 
 
-def guess(logits: Tensor, draws: Draws, k: int) -> tuple[Tensor, Tensor]:
-    """See `outrider.kernels.race_sample.guess`."""
-    draws.check(logits)
-    args, constants = _prepared(logits, draws)
-    nothing = torch.empty(len(logits), dtype=torch.int32, device=logits.device)
-    tokens, confidences, _ = ranked(args, {**constants, "RACE": True}, k, MOST_GUESSES, nothing)
-    return tokens, confidences
-
-
-def _prepared(logits: Tensor, draws: Draws) -> tuple[Args, dict[str, bool | int]]:
+def _prepared(logits: Tensor, draws: Draws) -> tuple[dict[str, Tensor | int], dict[str, bool | int]]:
     """What a race over ``logits`` is launched with; they are copied only for penalties and truncation."""
     vocabulary = logits.shape[1]
     copied = draws.penalties is not None or draws.truncates
     values = scaled(logits, draws) if copied else logits
-    args = {
+    args: dict[str, Tensor | int] = {
         "values": values,
         "seeds": draws.seeds,
         "positions": draws.positions,
@@ -162,4 +151,4 @@ def _prepared(logits: Tensor, draws: Draws) -> tuple[Args, dict[str, bool | int]
         "masks": triton.cdiv(vocabulary, 32),
     }
     masked = draws.allowed is not None and not copied
-    return args, {**_PLAIN, "SCALED": copied, "MASKED": masked, "TRUNCATED": draws.truncates}
+    return args, {"SCALED": copied, "MASKED": masked, "TRUNCATED": draws.truncates, "BLOCK": BLOCK}

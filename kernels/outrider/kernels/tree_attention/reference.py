@@ -14,9 +14,6 @@ def tree_attention(
     layer: int,
     batch: RaggedBatch,
     scale: float,
-    *,
-    window: int = 0,
-    soft_cap: float = 0.0,
 ) -> Tensor:
     """Attention of [rows, heads, head_dim] queries over what each row sees: float64 [rows, heads, head_dim].
 
@@ -26,8 +23,6 @@ def tree_attention(
         layer: index of the layer.
         batch: the step.
         scale: of the scores.
-        window: how many positions a row sees, itself included (Child et al. 2019, "Sparse transformers"); 0 for all.
-        soft_cap: scores become cap * tanh(score / cap) (Gemma 2, 2024); 0 leaves them.
     """
     out = torch.empty(queries.shape, dtype=torch.float64, device=queries.device)
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
@@ -37,11 +32,11 @@ def tree_attention(
             path = (1 << node + 1) - 1 if tree is None else tree.paths[node]
             seen = slots[: sequence.context]
             seen += [slots[sequence.context + j] for j in range(sequence.nodes) if path >> j & 1]
-            out[start + row] = _attend(queries[start + row], pool, layer, seen[-window:], scale, soft_cap)
+            out[start + row] = _attend(queries[start + row], pool, layer, seen, scale)
     return out
 
 
-def _attend(query: Tensor, pool: KvPool, layer: int, seen: list[int], scale: float, soft_cap: float) -> Tensor:
+def _attend(query: Tensor, pool: KvPool, layer: int, seen: list[int], scale: float) -> Tensor:
     rows = pool.data[layer, seen].double()
     if pool.scales is not None:
         rows *= pool.scales[layer, seen, :, :, None]
@@ -49,6 +44,4 @@ def _attend(query: Tensor, pool: KvPool, layer: int, seen: list[int], scale: flo
     group = query.shape[0] // pool.kv_heads
     keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
     scores = torch.einsum("hd,shd->hs", query.double(), keys) * scale
-    if soft_cap:
-        scores = soft_cap * (scores / soft_cap).tanh()
     return torch.einsum("hs,shd->hd", scores.softmax(-1), values)

@@ -19,7 +19,6 @@ FAR, CAUSAL, PATH, BITS = range(4)
 """Kinds of items: positions that all rows share; near positions by position, by a row's path, by nodes' bits."""
 FOLDED_FROM = 128
 """Rows of a sequence from which on one program takes all far spans of some rows: there are programs enough."""
-_LEAST_WINDOW = 2 * MOST_NODES
 _ALIGNMENT = 4
 
 Item = tuple[int, int, int, int, int, int, int, int]
@@ -51,12 +50,10 @@ class Layout:
     Attributes:
         block: rows of a sequence that one program takes.
         by_path: whether near positions of a tree are gathered row by row, so that its shape changes no bits.
-        window: positions that a row sees, itself included; 0 for all.
     """
 
     block: int
     by_path: bool
-    window: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +156,12 @@ def _cut(batch: RaggedBatch, index: int, layout: Layout) -> _Cut:
     spans = span(far)
     cut = _Cut([], [], spans, counts)
     folds = sequence.rows >= FOLDED_FROM
-    seen_from = max(int(positions.min()) - layout.window + 1, 0) if layout.window else 0
     for width in map(int, np.unique(spans)):
-        begin = seen_from // width * width
-        ends = np.where((spans == width) & (far > begin), far, begin)
-        counts += np.minimum(-(-(ends - begin) // width), 1 if folds else MOST_NODES)
+        ends = np.where(spans == width, far, 0)
+        counts += np.minimum(-(-ends // width), 1 if folds else MOST_NODES)
         for row, rows in _blocks(sequence.rows, layout.block):
             end = int(ends[row : row + rows].max())
-            chunks = [(begin, end)] if folds else [(b, min(b + width, end)) for b in range(begin, end, width)]
+            chunks = [(0, end)] if folds else [(b, min(b + width, end)) for b in range(0, end, width)]
             work = cut.folded if folds else cut.items
             work += [(index, start + row, rows, *c, width, FAR, i) for i, c in enumerate(chunks) if c[0] < c[1]]
     cut.items.extend(_near(index, start, sequence, positions, far, batch.trees[index], layout))
@@ -184,7 +179,7 @@ def _near(
 ) -> Iterator[Item]:
     """The near positions of a sequence's rows."""
     chain = tree is None or sequence.nodes == 1
-    by_path = not chain and (layout.by_path or 0 < layout.window < _LEAST_WINDOW)
+    by_path = not chain and layout.by_path
     kind = CAUSAL if chain else PATH if by_path else BITS
     for row, rows in _blocks(sequence.rows, 1 if by_path else layout.block):
         begin, last = int(far[row : row + rows].min()), int(positions[row : row + rows].max())

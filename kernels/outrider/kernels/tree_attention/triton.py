@@ -30,13 +30,6 @@ _PRODUCT = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16
 
 
 @triton.jit
-def _tanh(x):
-    decay = tl.exp2(tl.abs(x) * -2.8853900817779268)
-    size = (1 - decay) / (1 + decay)
-    return tl.where(x < 0, -size, size)
-
-
-@triton.jit
 def _fold(top, total, sums, next_top, next_total, next_sums):
     """Joins two partial softmax sums, the second behind the first."""
     joint = tl.maximum(top, next_top)
@@ -58,10 +51,9 @@ def _values(place, inside, PRODUCT: tl.constexpr, KIND: tl.constexpr):
 @triton.jit
 def _span(
     q, visible_from, visible_to, ancestors, path, kv, scales, pages, begin, end, context, path_from, tree_from, head,
-    page_count, cap,
+    page_count,
     GROUP_ROWS: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr, KV_HEADS: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, KIND: tl.constexpr, CAPPED: tl.constexpr, PRODUCT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    BLOCK_D: tl.constexpr, KIND: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The partial softmax sum of rows [GROUP_ROWS] over positions ``begin`` to ``end - 1``."""
     top = tl.full([GROUP_ROWS], float("-inf"), tl.float32)
@@ -83,8 +75,6 @@ def _span(
         scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
         if KIND:
             scores *= (tl.load(scales + slot * 2 * KV_HEADS + head, inside, other=0.0) * unit(KIND))[None, :]
-        if CAPPED:
-            scores = cap * _tanh(scores / cap)
         seen = (position[None, :] >= visible_from[:, None]) & (position[None, :] <= visible_to[:, None])
         in_tree = inside & (position >= tree_from)
         bit = (ancestors[:, None] >> tl.where(in_tree, depth, 0)[None, :].to(tl.int64)) & 1
@@ -106,10 +96,10 @@ def _span(
 @triton.jit(do_not_specialize=["most_pages", "page_count", "row_count"])
 def _attend(
     queries, kv, scales, items, positions, spans, starts, counts, ancestors, paths, contexts, pages,
-    sums_out, stats_out, most_pages, page_count, row_count, cap,
+    sums_out, stats_out, most_pages, page_count, row_count,
     GROUP_ROWS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
-    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, CAPPED: tl.constexpr,
-    WINDOW: tl.constexpr, FOLDS: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
+    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr,
+    FOLDS: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
     MOST_NODES: tl.constexpr,
 ):  # fmt: skip
     item = items + tl.program_id(0) * ITEM
@@ -129,8 +119,6 @@ def _attend(
     far_end = tl.maximum(position - (MOST_NODES - 1), 0) // UNIT * UNIT
     visible_from = tl.where(kind == FAR, begin, far_end)
     visible_to = tl.where(kind == FAR, tl.minimum(end, far_end) - 1, position)
-    if WINDOW:
-        visible_from = tl.maximum(visible_from, position - WINDOW + 1)
     bits = tl.load(ancestors + row)
     element = tl.arange(0, BLOCK_D)
     query = (row.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
@@ -147,14 +135,14 @@ def _attend(
         for start in range(begin, end, span):
             next_top, next_total, next_sums = _span(
                 q, tl.maximum(visible_from, start), visible_to, bits, path, kv, scales, own, start,
-                tl.minimum(start + span, end), context, path_from, tree_from, head, page_count, cap,
-                GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, CAPPED, PRODUCT, PRECISION,
+                tl.minimum(start + span, end), context, path_from, tree_from, head, page_count,
+                GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
             )  # fmt: skip
             top, total, sums = _fold(top, total, sums, next_top, next_total, next_sums)
     else:
         top, total, sums = _span(
             q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, path_from, tree_from, head,
-            page_count, cap, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, CAPPED, PRODUCT, PRECISION,
+            page_count, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
         )  # fmt: skip
     last = tl.load(counts + row) - 1
     partial = tl.load(starts + row) + tl.where(kind == FAR, tl.load(item + 7), last)
@@ -209,8 +197,6 @@ class TritonPlan:
         heads: of the queries.
         dtype: of queries, products and result.
         strict: whether a tree's shape must not change its rows' bits.
-        window: positions that a row sees, itself included; 0 for all.
-        soft_cap: bound of the scores, as cap * tanh(score / cap); 0 for none.
 
     Raises:
         ValueError: a shape or dtype has no kernel.
@@ -224,17 +210,14 @@ class TritonPlan:
         dtype: torch.dtype,
         *,
         strict: bool = True,
-        window: int = 0,
-        soft_cap: float = 0.0,
     ) -> None:
         check_attention(pool, heads, dtype)
         dim, group = pool.head_dim, heads // pool.kv_heads
         shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
-        self._tables = Tables.build(batch, Layout(shape.rows // group, strict, window), pool.pages)
+        self._tables = Tables.build(batch, Layout(shape.rows // group, strict), pool.pages)
         self.scale = dim**-0.5 * LOG2_E
         self._positions, self._pool, self._group = batch.positions, pool, group
         self._allocate(batch.rows, heads, dtype)
-        self._cap = soft_cap * LOG2_E
         self._config, self._folds = shape.config, shape.folds
         self._constants: dict[str, Any] = {
             "GROUP_ROWS": shape.rows,
@@ -246,8 +229,6 @@ class TritonPlan:
             "DIM": dim,
             "BLOCK_D": max(triton.next_power_of_2(dim), 16),
             "KIND": kind(pool.dtype),
-            "CAPPED": soft_cap > 0,
-            "WINDOW": window,
             "PRODUCT": _PRODUCT[product_dtype(dtype)],
             "PRECISION": "ieee" if dim > 128 else "tf32x3",
             "ITEM": ITEM,
@@ -314,6 +295,5 @@ class TritonPlan:
             "most_pages": t.pages.shape[1],
             "page_count": pool.pages,
             "row_count": len(self.out),
-            "cap": self._cap,
         }
         launch(_attend, (len(items), pool.kv_heads), args, {**self._constants, "FOLDS": folds}, self._config)

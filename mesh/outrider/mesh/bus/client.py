@@ -13,8 +13,8 @@ import nats.errors
 from nats.js import JetStreamContext
 from outrider.mesh.bus.direct import DirectClient, Listening, Take
 from outrider.mesh.bus.outbox import Outbox, Outgoing
-from outrider.mesh.bus.subscription import Attached, Callback, Message, Subscription
-from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, Unavailable
+from outrider.mesh.bus.subscription import Attached, Callback, Subscription
+from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
 
@@ -39,7 +39,7 @@ _errors = counter("bus_errors", "Errors that NATS or its client reported.", ["er
 
 
 class Bus:
-    """Publish, subscribe and request over core NATS; it reconnects for ever.
+    """Publish and subscribe over core NATS; it reconnects for ever.
 
     `publish` never waits: while the broker does not keep up, messages go to a bounded outbox that one task empties, and
     the oldest give way when it stays away. Subscriptions outlive any connection.
@@ -101,13 +101,13 @@ class Bus:
         self._wake.set()
 
     async def subscribe(self, subject: str, callback: Callback, queue: str = "") -> Subscription:
-        """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until unsubscribed.
+        """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until the bus closes.
 
         Members of one ``queue`` share the messages between them. On return the broker knows of the interest,
         unless it is away; then it will when it is back.
         """
         self._check(subject)
-        subscription = Subscription(self, subject, callback, queue)
+        subscription = Subscription(subject, callback, queue)
         await self.adopt(subscription)
         return subscription
 
@@ -137,25 +137,6 @@ class Bus:
     def forget(self, listener: Attached) -> None:
         """Leaves ``listener`` out of later connections."""
         self._attached.pop(listener, None)
-
-    async def request(self, subject: str, data: bytes, timeout: float) -> Message:
-        """One answer to ``data``.
-
-        `Unavailable` when nobody listens or the broker is away, `DeadlineExceeded` after ``timeout`` seconds,
-        `InvalidRequest` for more bytes than the broker takes.
-        """
-        self._check(subject, data)
-        if not self.connected:
-            raise Unavailable("NATS is not connected")
-        try:
-            answer = await self._client.request(subject, data, timeout, headers=current_headers())
-        except nats.errors.NoRespondersError:
-            raise Unavailable(f"nobody answers on {subject}") from None
-        except nats.errors.TimeoutError:
-            raise DeadlineExceeded(f"no answer on {subject} within {timeout:g} s") from None
-        except nats.errors.Error as error:
-            raise Unavailable("NATS is not connected") from error
-        return Message(answer.subject, answer.data, answer.reply, answer.headers)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
         """JetStream over the connection of now, each call of which may take ``timeout`` seconds."""

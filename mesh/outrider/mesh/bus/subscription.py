@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-import nats.errors
 from nats.aio.msg import Msg
 from outrider.mesh.bus.direct import DirectClient
 from outrider.mesh.telemetry import continued, get_logger, tracing
-
-if TYPE_CHECKING:
-    from outrider.mesh.bus.client import Bus
 
 _log = get_logger("bus")
 
@@ -47,34 +42,18 @@ class Subscription:
     logged and costs only the message.
     """
 
-    def __init__(self, bus: Bus, subject: str, callback: Callback, queue: str) -> None:
+    def __init__(self, subject: str, callback: Callback, queue: str) -> None:
         self.subject = subject
         self.queue = queue
-        self._bus = bus
         self._callback = callback
         self._client: DirectClient | None = None
-        self._inner: Any = None
 
     async def attach(self, client: DirectClient) -> None:
         """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
         if self._client is client:
             return
         self._client = client
-        self._inner = await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
-
-    async def unsubscribe(self) -> None:
-        """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
-        self._bus.forget(self)
-        with suppress(nats.errors.Error):
-            if self._inner is not None:
-                await self._inner.unsubscribe()
-
-    async def drain(self) -> None:
-        """Takes no more messages and returns when those that arrived have been handled."""
-        self._bus.forget(self)
-        with suppress(nats.errors.Error):
-            if self._inner is not None:
-                await self._inner.drain()
+        await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
 
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)

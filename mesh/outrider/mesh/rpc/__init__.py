@@ -2,8 +2,7 @@
 
 from outrider.mesh.rpc.calling import ask, close_channels
 from outrider.mesh.rpc.client import channel
-from outrider.mesh.rpc.handlers import remaining
 from outrider.mesh.rpc.server import Server
 from outrider.mesh.rpc.sockets import local_target, new_socket
 
-__all__ = ["Server", "ask", "channel", "close_channels", "local_target", "new_socket", "remaining"]
+__all__ = ["Server", "ask", "channel", "close_channels", "local_target", "new_socket"]

@@ -15,15 +15,6 @@ from outrider.mesh.telemetry import continued, get_logger, tracing
 _log = get_logger("rpc")
 
 
-def remaining(context: Context, default: float | None = None) -> float | None:
-    """Seconds that the caller will still wait: the ``timeout`` of calls made on its behalf; never negative.
-
-    ``default`` where the caller set no deadline.
-    """
-    left = context.time_remaining()
-    return default if left is None else max(0.0, left)
-
-
 def guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
     """``handler`` with its errors mapped and its span opened; ``method`` is `/package.Service/Method`."""
     behaviour = _behaviour(handler)

@@ -35,16 +35,6 @@ class Chat:
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        add_generation_prompt: bool,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Text of a chat; `TextError` when the template refuses it."""
-        return self._rendered(messages, tools, add_generation_prompt, variables)[1]
-
     def parts(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -111,19 +111,6 @@ class Tokenizer:
         encoder = self._parsing if parse_special else self._plain
         return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
 
-    def apply_chat_template(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Text of a chat by the model's template, which may read ``variables`` too.
-
-        `TextError` when there is none or it refuses.
-        """
-        return self._chat_or_error().render(messages, tools, add_generation_prompt, variables)
-
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -133,7 +120,7 @@ class Tokenizer:
     ) -> list[int]:
         """Ids of a chat: the template's special tokens are special, such names in a message are plain text.
 
-        `TextError` as `apply_chat_template`.
+        `TextError` when there is no template or it refuses the chat.
         """
         return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt, variables))
 

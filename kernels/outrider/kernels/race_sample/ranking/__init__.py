@@ -1,1 +1,1 @@
-"""ranking: the largest of a row, and their shares of the whole."""
+"""ranking: the largest logits of a row, and their log-probabilities."""

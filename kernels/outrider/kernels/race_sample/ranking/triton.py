@@ -1,69 +1,34 @@
-"""The largest of a row in Triton: blocks of the vocabulary find theirs, and a program a row merges them."""
+"""The largest logits of a row in Triton: blocks of the vocabulary find theirs, and a program a row merges them."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from outrider.kernels.elementary.triton import exp, log
 from outrider.kernels.launch import Config, launch
-from outrider.kernels.philox.triton import log_exponential, words
-from outrider.kernels.race_sample.draws import GREEDY_BELOW
-from outrider.kernels.race_sample.logits.triton import CONFIG, divisor, opened
+from outrider.kernels.race_sample.draws import BROKEN_FROM, MOST_TOP
+from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG
 from torch import Tensor
-
-Args = Mapping[str, Tensor | int | float]
 
 _MERGE = Config(warps=4, fused=False)
 
-_GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
+_BROKEN_FROM = tl.constexpr(BROKEN_FROM)
 _NOBODY = tl.constexpr(2**31 - 1)
 _LEAST_TOTAL = tl.constexpr(1e-30)
 
 
-@triton.jit(do_not_specialize=["stride", "vocabulary", "blocks", "masks", "count"])
-def _tops(
-    values,
-    seeds,
-    positions,
-    temperatures,
-    allowed,
-    least,
-    peaks,
-    totals,
-    bests,
-    ids,
-    stride,
-    vocabulary,
-    blocks,
-    masks,
-    count,
-    RACE: tl.constexpr,
-    SCALED: tl.constexpr,
-    MASKED: tl.constexpr,
-    TRUNCATED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+@triton.jit(do_not_specialize=["stride", "vocabulary", "blocks", "count"])
+def _tops(logits, peaks, totals, bests, ids, stride, vocabulary, blocks, count, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    x = opened(value, row, block, vocabulary, allowed, least, masks, SCALED, MASKED, TRUNCATED, BLOCK)
-    broken = tl.max(x) == float("inf")
-    x = tl.where(x < float("inf"), x, float("-inf"))
-    if RACE:
-        temperature = tl.load(temperatures + row)
-        if not SCALED:
-            x = tl.math.div_rn(x, divisor(temperature))
-        if temperature >= _GREEDY_BELOW:
-            drawn = words(tl.load(seeds + row), tl.load(positions + row), block * BLOCK, BLOCK)
-            x -= log_exponential(drawn)
+    x = tl.load(logits + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
+    sound = x < _BROKEN_FROM
+    x = tl.where(sound, x, float("-inf"))
     peak = tl.max(x)
     total = tl.sum(tl.where(x > float("-inf"), exp(x - tl.where(peak > float("-inf"), peak, 0.0)), 0.0))
-    tl.store(peaks + row * blocks + block, tl.where(broken, float("inf"), peak))
+    tl.store(peaks + row * blocks + block, tl.where(tl.min(sound.to(tl.int32)) == 0, float("inf"), peak))
     tl.store(totals + row * blocks + block, total)
     first = (row * blocks + block) * count
     for place in range(count):
@@ -76,19 +41,18 @@ def _tops(
 
 @triton.jit(do_not_specialize=["stride", "blocks", "count"])
 def _merge(
-    values,
+    logits,
     drawn,
     peaks,
     totals,
     bests,
     ids,
     tokens,
-    shares,
     logprobs,
+    drawn_logprobs,
     stride,
     blocks,
     count,
-    RACE: tl.constexpr,
     BLOCKS: tl.constexpr,
     CANDIDATES: tl.constexpr,
 ):
@@ -109,45 +73,39 @@ def _merge(
         best = tl.max(value)
         found = best > float("-inf")
         token = tl.min(tl.where(value == best, entry, _NOBODY))
-        share = tl.where(found, best, norm) - norm
-        if RACE:
-            share = exp(share)
-        share = tl.where(found, share, 0.0 if RACE else float("-inf"))
         tl.store(tokens + row * count + place, tl.where(found, token, -1))
-        tl.store(shares + row * count + place, share)
+        tl.store(logprobs + row * count + place, tl.where(found, best - norm, float("-inf")))
         value = tl.where(entry == token, float("-inf"), value)
-    if not RACE:
-        token = tl.load(drawn + row)
-        logit = tl.load(values + row * stride + tl.maximum(token, 0)).to(tl.float32)
-        tl.store(logprobs + row, tl.where(token >= 0, logit - norm, float("-inf")))
+    token = tl.load(drawn + row)
+    logit = tl.load(logits + row * stride + tl.maximum(token, 0)).to(tl.float32)
+    tl.store(drawn_logprobs + row, tl.where(token >= 0, logit - norm, float("-inf")))
 
 
-def ranked(args: Args, constants: Mapping[str, Any], k: int, most: int, drawn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The k largest of each row, best first, and their shares.
+def ranked(logits: Tensor, k: int, drawn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The k largest logits of each row, best first and the lowest id first on a tie, as log-probabilities.
 
     Args:
-        args: of `_tops`, but for what it writes.
-        constants: of `_tops`; with ``RACE`` scores are ranked and shares told, without it logits and logarithms.
-        k: tokens a row, up to ``most``, for which kernels are compiled.
-        most: see above.
-        drawn: int32 [n], tokens whose logarithms are also told where logits are ranked.
+        logits: float32, bfloat16 or float16 [n, V], as the model gave them.
+        k: tokens a row, 0 to `MOST_TOP`; one compilation serves every k.
+        drawn: int32 [n], the drawn tokens; -1 for none.
 
     Returns:
-        Tokens int32 [n, k], -1 for none; shares or their logarithms, float32 [n, k]; logarithms of ``drawn``,
+        Tokens int32 [n, k], -1 for none; their log-probabilities, float32 [n, k]; log-probabilities of ``drawn``,
         float32 [n].
     """
-    rows, blocks, device = len(drawn), int(args["blocks"]), drawn.device
+    (rows, vocabulary), device = logits.shape, logits.device
+    blocks = triton.cdiv(vocabulary, BLOCK)
     found = {
         "peaks": torch.empty(rows, blocks, device=device),
         "totals": torch.empty(rows, blocks, device=device),
         "bests": torch.empty(rows, blocks, k, device=device),
         "ids": torch.empty(rows, blocks, k, dtype=torch.int32, device=device),
     }
-    launch(_tops, (rows, blocks), {**args, **found, "count": k}, constants, CONFIG)
+    read = {"logits": logits, "stride": logits.stride(0), "blocks": blocks, "count": k}
+    launch(_tops, (rows, blocks), {**read, **found, "vocabulary": vocabulary}, {"BLOCK": BLOCK}, CONFIG)
     tokens = torch.empty(rows, k, dtype=torch.int32, device=device)
-    shares, logarithms = torch.empty(rows, k, device=device), torch.empty(rows, device=device)
-    told = {"drawn": drawn, "tokens": tokens, "shares": shares, "logprobs": logarithms}
-    merged = {name: args[name] for name in ("values", "stride", "blocks")}
-    padded = {"BLOCKS": triton.next_power_of_2(blocks), "CANDIDATES": triton.next_power_of_2(blocks * most)}
-    launch(_merge, (rows,), {**merged, **found, **told, "count": k}, {"RACE": constants["RACE"], **padded}, _MERGE)
-    return tokens, shares, logarithms
+    logprobs, drawn_logprobs = torch.empty(rows, k, device=device), torch.empty(rows, device=device)
+    told = {"drawn": drawn, "tokens": tokens, "logprobs": logprobs, "drawn_logprobs": drawn_logprobs}
+    padded = {"BLOCKS": triton.next_power_of_2(blocks), "CANDIDATES": triton.next_power_of_2(blocks * MOST_TOP)}
+    launch(_merge, (rows,), {**read, **found, **told}, padded, _MERGE)
+    return tokens, logprobs, drawn_logprobs

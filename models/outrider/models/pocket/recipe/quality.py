@@ -83,17 +83,3 @@ def head_runs(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] =
             totals[k] += int(hits[..., :k].any(-1).long().cumprod(0).sum())
         count += length
     return {k: total / count for k, total in totals.items()}
-
-
-@torch.no_grad()
-def complete(model: Llama, prompt: list[int], count: int, temperature: float = 0.0, seed: int = 0) -> list[int]:
-    """`count` ids after `prompt`, greedy at temperature 0; without a cache, for samples in the card."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = list(prompt)
-    for _ in range(count):
-        scores = model(torch.tensor([ids]))[0, -1].float()
-        if temperature:
-            ids.append(int(torch.multinomial((scores / temperature).softmax(-1), 1, generator=generator)))
-        else:
-            ids.append(int(scores.argmax()))
-    return ids[len(prompt) :]
