@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := wire mesh kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
-CLIENT := clients/python/outrider_client/grpc
+CLIENT := clients/python/outrider_client
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check bench kernels-report kernels-bench contract chaos attack typescript clients-check pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack typescript clients-check pocket wheel clean
 
 setup: .venv/.installed
 
@@ -44,14 +44,24 @@ types: dev
 
 proto: dev
 	$(PROTOC) --python_out=wire --pyi_out=wire --grpc_python_out=wire proto/outrider/v1/*.proto
-	$(PROTOC) --include_imports --descriptor_set_out=$(CLIENT)/inference.binpb outrider/v1/inference.proto
+	$(PROTOC) --include_imports --descriptor_set_out=$(CLIENT)/grpc/inference.binpb outrider/v1/inference.proto
 
 proto-check: dev
 	rm -rf build/wire && mkdir -p build/wire
 	$(PROTOC) --python_out=build/wire --pyi_out=build/wire --grpc_python_out=build/wire proto/outrider/v1/*.proto
 	diff -r -x __pycache__ -x py.typed build/wire/outrider/v1 wire/outrider/v1
 	$(PROTOC) --include_imports --descriptor_set_out=build/wire/inference.binpb outrider/v1/inference.proto
-	cmp build/wire/inference.binpb $(CLIENT)/inference.binpb
+	cmp build/wire/inference.binpb $(CLIENT)/grpc/inference.binpb
+
+# The Python client without asyncio, from the one with it.
+client-sync: dev
+	$(BIN)/python clients/python/generate.py $(CLIENT)
+
+client-sync-check: dev
+	rm -rf build/client && mkdir -p build/client
+	cp -r $(CLIENT)/_async build/client
+	$(BIN)/python clients/python/generate.py build/client
+	diff -r -x __pycache__ build/client/_sync $(CLIENT)/_sync
 
 bench: setup
 	$(BIN)/outrider bench $(ARGS)

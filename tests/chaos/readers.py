@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections import defaultdict
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from httpx_sse import EventSource, ServerSentEvent
 from outrider_client import AsyncClient
 
 from tests.chaos.journeys import Journey
@@ -54,12 +54,14 @@ class Answer:
 async def by_client(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
     """The answer as the Python client reads it; its user does nothing about what happens to the mesh."""
     answer, turned = Answer(), [*urls[number % len(urls) :], *urls[: number % len(urls)]]
-    async with AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S) as client:
-        client._http.event_hooks = {"request": [journey.asks], "response": [journey.hears]}
-        async with client.stream(**question.body) as stream:
-            async for chunk in stream:
-                answer.take(msgspec.to_builtins(chunk))
-                journey.moved(stream.id)
+    http = httpx.AsyncClient(event_hooks={"request": [journey.asks], "response": [journey.hears]})
+    async with (
+        AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
+        client.stream(**question.body) as stream,
+    ):
+        async for chunk in stream:
+            answer.take(msgspec.to_builtins(chunk))
+            journey.moved(stream.id)
     assert answer.usage, "the stream ended before its end"
     return answer
 
@@ -116,20 +118,17 @@ class _ByHand:
         await asyncio.sleep(0.2)
 
     async def _read(self, response: httpx.Response) -> None:
-        waiting = b""
-        async for data in response.aiter_bytes():
-            *events, waiting = (waiting + data).split(b"\n\n")
-            for event in events:
-                self._take(dict(line.split(b": ", 1) for line in event.split(b"\n")))
-                if self.done:
-                    return
+        async for event in EventSource(response).aiter_sse():
+            self._take(event)
+            if self.done:
+                return
         raise httpx.RemoteProtocolError("the stream broke off")
 
-    def _take(self, event: dict[bytes, bytes]) -> None:
+    def _take(self, event: ServerSentEvent) -> None:
         self._since = time.monotonic()
         self._journey.moved(self._request)
-        if event[b"data"] == b"[DONE]":
+        if event.data == "[DONE]":
             self.done = self._last.endswith(":usage")
-        elif b'"service_unavailable_error"' not in event[b"data"]:
-            self.answer.take(json.loads(event[b"data"]))
-        self._last = event[b"id"].decode()
+        elif '"service_unavailable_error"' not in event.data:
+            self.answer.take(event.json())
+        self._last = event.id or self._last

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+from httpx_sse import ServerSentEvent
 from outrider_client import (
     AsyncClient,
     BadRequestError,
@@ -16,7 +18,7 @@ from outrider_client import (
     ResponseEvent,
     ServiceUnavailableError,
 )
-from outrider_client.responses.reading import ResponseReading
+from outrider_client.reading import ResponseReading
 
 from tests.gateway.stack import CONTEXT, Stack
 from tests.gateway.streaming import Gateway
@@ -117,10 +119,10 @@ def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
 def test_a_failure_that_may_pass_leaves_the_stream_where_it_was() -> None:
     reading = ResponseReading.of("a", {})
     reading.connected(httpx.Response(200, headers={"x-request-id": "7", "content-type": "text/event-stream"}))
-    told = b'data: {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}\n\n'
-    broken = b'data: {"type": "error", "sequence_number": 4, "code": "service_unavailable_error", "message": "b"}\n\n'
-    event, error = reading.take(told + broken + told[:20])
-    assert isinstance(event, ResponseEvent)
-    assert isinstance(error, ServiceUnavailableError)
+    told = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}
+    broken = {"type": "error", "sequence_number": 5, "code": "service_unavailable_error", "message": "b"}
+    assert reading.take(ServerSentEvent(data=msgspec.json.encode(told).decode())) == ResponseEvent(**told)
+    with pytest.raises(ServiceUnavailableError):
+        reading.take(ServerSentEvent(data=msgspec.json.encode(broken).decode()))
     assert not reading.done
     assert reading.ask.path == "/v1/responses/resp_7?stream=true&starting_after=4"

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
+from outrider.wire import frames
 from outrider.wire.frames import Finish, Frame, encode_frame
 from outrider_client import (
     AsyncClient,
@@ -22,6 +24,7 @@ from outrider_client import (
     NotFoundError,
 )
 from outrider_client import nats as over_nats
+from outrider_client.nats import frames as client_frames
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
@@ -180,3 +183,26 @@ async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_nats.
     with pytest.raises(GatewayError, match="the stream was cancelled") as caught:
         [chunk async for chunk in stream]
     assert isinstance(caught.value, CancelledError)
+
+
+_MIRRORED = [
+    (frames.Frame, client_frames.Frame),
+    (frames.Usage, client_frames.Cost),
+    (frames.Likelihood, client_frames.Likelihood),
+    (frames.Alternative, client_frames.Likely),
+    (frames.Draft, client_frames.Tree),
+]
+
+
+@pytest.mark.parametrize(("there", "here"), _MIRRORED, ids=lambda kind: kind.__name__)
+def test_the_client_reads_every_field_of_a_frame(there: type[msgspec.Struct], here: type[msgspec.Struct]) -> None:
+    told, read = ([(f.name, f.default) for f in msgspec.structs.fields(kind)] for kind in (there, here))
+    assert told == read
+
+
+def test_a_frame_of_a_verifier_is_the_same_frame_in_the_client() -> None:
+    draft = frames.Draft(0, [1, 2], [b"a", b"\xff"], [-1, 0], ["model", "ngram"], [0])
+    likely = frames.Likelihood(-0.5, b"a", [frames.Alternative(1, -0.5, b"a")])
+    usage = frames.Usage(3, 1, 1, 1, 1, steps=1, lossy=True, emitted=0)
+    told = encode_frame(Frame("r", 0, [1], ["a"], ["model"], Finish.STOP, usage, "why", [likely], "v", [draft]))
+    assert msgspec.msgpack.encode(client_frames.read_frame(told)) == told

@@ -30,7 +30,7 @@ async def test_raw_responses_have_the_id_that_errors_and_streams_bear_too(client
     answer = raw.parse()
     assert raw.headers["content-type"] == "application/json"
     assert answer.id == f"chatcmpl-{raw.headers['x-request-id']}"
-    assert answer._request_id == raw.request_id == raw.headers["x-request-id"]
+    assert answer._request_id == raw.request_id == raw.headers["x-request-id"]  # noqa: SLF001 - as OpenAI's documentation has it
     streaming = client.completions.with_streaming_response
     async with streaming.create(model=MODEL, prompt="def f(", max_tokens=3, stream=True) as response:
         lines = [line async for line in response.iter_lines()]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx
 import pytest
 from outrider_client import AsyncClient, Client, RateLimitError, UnreadableAnswerError
 
@@ -78,3 +79,18 @@ async def test_an_hour_is_not_waited_for(url: str) -> None:
         with pytest.raises(RateLimitError) as raised:
             await waiting.models()
     assert (raised.value.retry_after, Proxy.answers) == (3600.0, 2)
+
+
+async def test_requests_go_through_the_client_of_httpx_that_is_given(url: str) -> None:
+    sent: list[httpx.Request] = []
+
+    async def note(request: httpx.Request) -> None:
+        sent.append(request)
+
+    http = httpx.AsyncClient(event_hooks={"request": [note]})
+    async with AsyncClient(url, api_key="key", timeout=7, http_client=http) as client:
+        with pytest.raises(RateLimitError):
+            await client.models()
+    assert [request.headers["authorization"] for request in sent] == ["Bearer key"]
+    assert sent[0].extensions["timeout"]["read"] == 7
+    assert http.is_closed

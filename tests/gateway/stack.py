@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from httpx_sse import EventSource, ServerSentEvent
 from outrider.mesh.addresses import hold_port
 
 from tests.broker import Broker
@@ -108,13 +109,12 @@ def stack(directory: Path, logs: Path, *, stores: bool = False) -> Iterator[Stac
 
 async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The JSON events of a stream; it must end with [DONE]."""
-    waiting, last = b"", b""
-    async for data in response.aiter_bytes():
-        *lines, waiting = (waiting + data).split(b"\n\n")
-        for last in lines:
-            if not last.startswith(b"data: [DONE]\nid: "):
-                yield json.loads(last.partition(b"\n")[0].removeprefix(b"data: "))
-    assert last.startswith(b"data: [DONE]\nid: ")
+    event = ServerSentEvent()
+    async for event in EventSource(response).aiter_sse():
+        if event.data != "[DONE]":
+            yield event.json()
+    assert event.data == "[DONE]"
+    assert event.id
 
 
 class Streamed:

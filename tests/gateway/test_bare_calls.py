@@ -10,6 +10,7 @@ import grpc
 import httpx
 import openai
 import pytest
+from httpx_sse import EventSource
 from outrider.gateway.doors.openai.bodies import read_chat
 from outrider.gateway.doors.responses.body import read_response
 from outrider.models.text import Tokenizer
@@ -99,9 +100,8 @@ async def test_a_stream_tells_the_call_before_its_end_and_goes_on_in_the_same_pi
         async with httpx.AsyncClient(base_url=bare.url, timeout=120) as http:
             async with http.stream("POST", "/v1/chat/completions", json=body) as response:
                 request = response.headers["x-request-id"]
-                lines = [line async for line in response.aiter_lines() if line]
-            told = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-            ids = [line.removeprefix("id: ") for line in lines if line.startswith("id")]
+                sent = [event async for event in EventSource(response).aiter_sse()]
+            told, ids = [event.json() for event in sent[:-1]], [event.id for event in sent]
             deltas = [chunk["choices"][0]["delta"] for chunk in told]
             assert not any(delta.get("content") for delta in deltas)
             assert [chunk["choices"][0]["finish_reason"] for chunk in told][-2:] == [None, "tool_calls"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from itertools import chain
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from httpx_sse import EventSource
 from outrider.gateway.doors.openai.bodies import read_completion
 from outrider.gateway.doors.schema.logprobs import token_name
 from outrider.mesh.errors import InvalidRequest
@@ -112,8 +112,7 @@ async def test_a_response_tells_them_with_each_delta_and_in_the_end(http: httpx.
     body = {"input": BEGINNING, "temperature": 0, "max_output_tokens": 30, "ignore_eos": True, "coalesce": False}
     asked = body | {"return_drafts": True, "stream": True}
     async with http.stream("POST", "/v1/responses", json=asked) as response:
-        lines = (await response.aread()).decode().splitlines()
-    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+        events = [event.json() async for event in EventSource(response).aiter_sse()]
     deltas = [event["outrider"] for event in events if event["type"] == "response.output_text.delta"]
     last = events[-1]["response"]["outrider"]
     assert [draft for delta in deltas for draft in delta["drafts"]] == last["drafts"]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from httpx_sse import EventSource
 from outrider.gateway.doors.openai.bodies import read_chat, read_completion
 from outrider.gateway.doors.responses.body import read_response
 from outrider.gateway.doors.schema.ignored import told
@@ -204,8 +205,8 @@ def test_the_last_chunks_of_a_stream_and_of_its_resumption_name_it(
     assert streamed.headers["x-outrider-ignored"] == "keep_alive"
     again = http.get(f"/v1/streams/{streamed.headers['x-request-id']}")
     for answer in (streamed, again):
-        lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
-        extras = [json.loads(line).get("outrider", {}) for line in lines]
+        *chunks, _ = EventSource(answer).iter_sse()
+        extras = [chunk.json().get("outrider", {}) for chunk in chunks]
         assert [extra.get("ignored") for extra in extras][-2:] == [["keep_alive"], ["keep_alive"]]
 
 

@@ -15,7 +15,7 @@ from outrider.wire.tenants import Limits
 
 from tests.gateway.desk import Desk, error_of, headers_of
 from tests.gateway.raw import Raw
-from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 from tests.gateway.streaming import Gateway
 from tests.text.makers import byte_level
 
@@ -68,9 +68,8 @@ async def test_a_stream_tells_each_answer_by_its_index(http: httpx.AsyncClient, 
     asked: Any = ASKED | {"prompt": TEXTS, "n": 2, "echo": True, "stream": True}
     asked["stream_options"] = {"include_usage": True}
     async with http.stream("POST", "/v1/completions", json=asked) as response:
-        lines = [line.removeprefix("data: ") async for line in response.aiter_lines() if line.startswith("data: {")]
+        *chunks, last = [chunk async for chunk in events(response)]
     texts = [""] * 6
-    *chunks, last = map(json.loads, lines)
     for chunk in chunks:
         [choice] = chunk["choices"]
         texts[choice["index"]] += choice["text"]

@@ -10,6 +10,7 @@ import grpc
 import httpx
 import openai
 import pytest
+from httpx_sse import EventSource
 from outrider.models.text import Tokenizer
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
@@ -160,14 +161,13 @@ async def test_a_stream_that_is_taken_up_again_goes_on_in_the_same_pieces(
     async with httpx.AsyncClient(base_url=calling.url, timeout=60) as http:
         async with http.stream("POST", "/v1/chat/completions", json=body) as response:
             request = response.headers["x-request-id"]
-            lines = [line async for line in response.aiter_lines() if line]
-        told = [line for line in lines if line.startswith("data")]
-        ids = [line.removeprefix("id: ") for line in lines if line.startswith("id")]
+            sent = [event async for event in EventSource(response).aiter_sse()]
+        told, ids = [event.json() for event in sent[:-1]], [event.id for event in sent]
         for place in range(0, len(ids) - 1, 7):
             headers = {"last-event-id": ids[place]}
             async with http.stream("GET", f"/v1/streams/{request}", headers=headers) as response:
                 rest = [event async for event in events(response)]
-            assert rest == [json.loads(line.removeprefix("data: ")) for line in told[place + 1 : -1]]
+            assert rest == told[place + 1 :]
 
 
 async def test_a_chat_goes_on_with_what_was_called_and_what_came_of_it(client: openai.AsyncOpenAI, mark: int) -> None:

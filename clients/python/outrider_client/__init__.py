@@ -1,8 +1,11 @@
 """Outrider's client: `Client`, `AsyncClient`, what they return, and what they raise (see `outrider_client.errors`)."""
 
-from outrider_client.aio import AsyncClient
-from outrider_client.aio_streams import AsyncStream
-from outrider_client.client import Client
+from outrider_client._async.client import AsyncClient
+from outrider_client._async.responses import AsyncResponseStream
+from outrider_client._async.streams import AsyncStream
+from outrider_client._sync.client import Client
+from outrider_client._sync.responses import ResponseStream
+from outrider_client._sync.streams import Stream
 from outrider_client.errors import (
     AuthenticationError,
     BadRequestError,
@@ -19,16 +22,20 @@ from outrider_client.errors import (
     ServiceUnavailableError,
     UnreadableAnswerError,
 )
-from outrider_client.responses import (
-    AsyncResponseStream,
+from outrider_client.types import (
+    Answer,
+    Choice,
+    Chunk,
+    Delta,
+    Detail,
+    Message,
+    Model,
     OutputItem,
     Response,
     ResponseEvent,
-    ResponseStream,
     ResponseUsage,
+    Usage,
 )
-from outrider_client.streams import Stream
-from outrider_client.types import Answer, Choice, Chunk, Delta, Detail, Message, Model, Usage
 
 __all__ = [
     "Answer",

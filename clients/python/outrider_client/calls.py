@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
-from outrider_client.errors import (
-    RETRYABLE,
-    ConnectionFailedError,
-    GatewayError,
-    NotFoundError,
-    error_of_answer,
-    error_of_event,
-    unreadable,
-)
-from outrider_client.sse import Parser
-from outrider_client.types import Chunk, Failure
+from outrider_client.errors import RETRYABLE, ConnectionFailedError, GatewayError, error_of_answer, unreadable
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, Any]]
+Input = str | Sequence[Mapping[str, Any]]
 CONTINUE = {"x-outrider-on-disconnect": "continue"}
 """Has a gateway go on with a stream whose connection broke."""
 
@@ -32,8 +23,8 @@ PATIENCE_S = 60.0
 """How long a ``Retry-After`` may be to be kept to, unless a client is told otherwise."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
-_DONE = b"[DONE]"
 _STREAM = "text/event-stream"
+_RESPONSES = "/v1/responses"
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -45,14 +36,37 @@ class Ask(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-def generation(prompt: str | Sequence[int] | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Ask:
-    """The request for a completion of ``prompt``, or for an answer to ``messages``."""
+def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that are not None."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def body(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked: ``parameters`` and either ``prompt`` or ``messages``; `TypeError` for both, or neither."""
     if (prompt is None) == (messages is None):
         raise TypeError("give either a prompt or messages")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    if messages is None:
-        return Ask("POST", "/v1/completions", msgspec.json.encode({"prompt": prompt, **given}))
-    return Ask("POST", "/v1/chat/completions", msgspec.json.encode({"messages": messages, **given}))
+    return given({"prompt": prompt, "messages": messages, **parameters})
+
+
+def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Ask:
+    """The request for a completion of ``prompt``, or for an answer to ``messages``."""
+    path = "/v1/completions" if messages is None else "/v1/chat/completions"
+    return Ask("POST", path, msgspec.json.encode(body(prompt, messages, parameters)))
+
+
+def stream_end(request_id: str) -> Ask:
+    """The request that ends a stream."""
+    return Ask("DELETE", f"/v1/streams/{request_id}")
+
+
+def response_creation(said: Input, parameters: Mapping[str, Any]) -> Ask:
+    """The request for a response to ``said``."""
+    return Ask("POST", _RESPONSES, msgspec.json.encode(given({"input": said, **parameters})))
+
+
+def response_ask(response_id: str, method: str = "GET", more: str = "") -> Ask:
+    """A request about a stored response; ``more`` follows its id in the path."""
+    return Ask(method, f"{_RESPONSES}/{response_id}{more}")
 
 
 def refused(response: httpx.Response) -> GatewayError:
@@ -63,7 +77,7 @@ def refused(response: httpx.Response) -> GatewayError:
     )
 
 
-def decoded(data: bytes, kind: type[T]) -> T:
+def decoded(data: bytes | str, kind: type[T]) -> T:
     """The JSON of an answer; `UnreadableAnswerError` where it is none, or something else."""
     try:
         return msgspec.json.decode(data, type=kind)
@@ -135,93 +149,3 @@ class Attempts:
     def _backoff(self) -> float:
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         return random.uniform(longest / 2, longest)
-
-
-class Source(Protocol[T_co]):
-    """One stream across all its connections, whatever it is of."""
-
-    id: str
-    done: bool
-
-    @property
-    def ask(self) -> Ask:
-        """The request that goes on with the stream, or begins it."""
-
-    @property
-    def end(self) -> Ask | None:
-        """The request that ends it, if it is to be ended."""
-
-    def connected(self, response: httpx.Response) -> bool:
-        """Whether a gateway has answered with a stream, or its end."""
-
-    def ended(self) -> None:
-        """The gateway has said all that it had to say."""
-
-    def refused(self, error: GatewayError) -> bool:
-        """Whether to begin again."""
-
-    def take(self, data: bytes) -> Iterator[T_co | GatewayError]:
-        """What ``data`` brings. An error is the last; where it may pass, the stream can be asked for again."""
-
-
-class Reading:
-    """One stream across all its connections: what to ask next, and what came."""
-
-    def __init__(self, ask: Ask | None, request_id: str = "", last_event_id: str = "") -> None:
-        self._ask, self.id, self.last_event_id = ask, request_id, last_event_id
-        self._heard = ask is None
-        self._parser = Parser()
-        self.done = False
-
-    @property
-    def ask(self) -> Ask:
-        """The request that goes on with the stream, or begins it."""
-        if not self.id:
-            assert self._ask is not None
-            return self._ask
-        return Ask("GET", f"/v1/streams/{self.id}", headers=self._last)
-
-    @property
-    def end(self) -> Ask:
-        """The request that ends it."""
-        return Ask("DELETE", f"/v1/streams/{self.id}")
-
-    def connected(self, response: httpx.Response) -> bool:
-        """Whether a gateway has answered with a stream, or its end; what was left half said is then forgotten."""
-        if response.status_code != 204 and not is_stream(response):
-            return False
-        self.id = self.id or response.headers.get("x-request-id", "")
-        self.done = response.status_code == 204
-        self._parser = Parser()
-        return True
-
-    def ended(self) -> None:
-        """The gateway has said all that it had to say; the last of it should have been ``[DONE]``."""
-
-    def refused(self, error: GatewayError) -> bool:
-        """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
-        if not isinstance(error, NotFoundError) or self._heard or not self.id:
-            return False
-        self.id = ""
-        return True
-
-    def take(self, data: bytes) -> Iterator[Chunk | GatewayError]:
-        """What ``data`` brings, of which only what was taken counts as had. An error is the last; where it may pass,
-        the stream can be asked for again.
-        """
-        for event in self._parser.feed(data):
-            self._heard = True
-            self.last_event_id = event.id or self.last_event_id
-            if event.data == _DONE:
-                self.done = True
-            elif (error := decoded(event.data, Failure).error) is not None:
-                failure = error_of_event(error, self.id)
-                self.done = not isinstance(failure, RETRYABLE)
-                yield failure
-                return
-            else:
-                yield decoded(event.data, Chunk)
-
-    @property
-    def _last(self) -> dict[str, str]:
-        return {"last-event-id": self.last_event_id} if self.last_event_id else {}

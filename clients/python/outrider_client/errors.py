@@ -183,9 +183,10 @@ def error_of_status(
     return _make(status, told, request_id, retry_after)
 
 
-def unreadable(data: bytes) -> UnreadableAnswerError:
+def unreadable(data: bytes | str) -> UnreadableAnswerError:
     """The error of an answer that holds ``data`` where a gateway's would hold something else."""
-    shown = data[:_SHOWN].decode("utf-8", "replace")
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    shown = text[:_SHOWN]
     return UnreadableAnswerError(f"the answer is not a gateway's, which may be due to a proxy: {shown!r}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from httpx_sse import EventSource
 
 CONNECT_S = 5.0
 
@@ -179,6 +180,6 @@ def _require_ok(response: httpx.Response) -> None:
 
 def _chunks(response: httpx.Response) -> Iterator[_Chunk]:
     decoder = msgspec.json.Decoder(_Chunk)
-    for line in response.iter_lines():
-        if line.startswith("data: {"):
-            yield decoder.decode(line[6:])
+    for event in EventSource(response).iter_sse():
+        if event.data.startswith("{"):
+            yield decoder.decode(event.data)

@@ -1,6 +1,6 @@
 """The clients over gRPC; they need the extra ``grpc``. Their errors and types are those of `outrider_client`."""
 
-from outrider_client.grpc.aio import AsyncClient, AsyncStream
-from outrider_client.grpc.client import Client, Stream
+from outrider_client._async.grpc import AsyncClient, AsyncStream
+from outrider_client._sync.grpc import Client, Stream
 
 __all__ = ["AsyncClient", "AsyncStream", "Client", "Stream"]

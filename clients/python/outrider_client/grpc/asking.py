@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sys import byteorder
 from typing import Any
 
-from outrider_client.calls import Messages
+from outrider_client.calls import Messages, Prompt, body
 from outrider_client.grpc.methods import METHODS
 
 _UNSIGNED = (1 << 64) - 1
@@ -24,21 +24,18 @@ _GRAMMARS = {"regex": "regex", "grammar": "context_free"}
 _ANY_OBJECT = '{"type":"object"}'
 
 
-def generation(prompt: str | Sequence[int] | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Any:
+def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Any:
     """The request for a completion of ``prompt``, or for an answer to ``messages``.
 
     Parameters are those of the HTTP API; `TypeError` or `ValueError` for one that cannot be said over gRPC.
     """
-    if (prompt is None) == (messages is None):
-        raise TypeError("give either a prompt or messages")
-    given = {name: value for name, value in parameters.items() if value is not None}
-    request = METHODS["Generate"].request()
+    given, request = body(prompt, messages, parameters), METHODS["Generate"].request()
     if messages is not None:
-        request.messages_json = json.dumps(list(messages))
-    elif isinstance(prompt, str):
-        request.text = prompt
+        request.messages_json = json.dumps(list(given.pop("messages")))
+    elif isinstance(said := given.pop("prompt"), str):
+        request.text = said
     else:
-        request.ids = _packed(prompt or [])
+        request.ids = _packed(said)
     for name in _PLAIN:
         if name in given:
             setattr(request, name, given.pop(name))

@@ -13,11 +13,11 @@ from outrider_client.types import (
     CompletionDetails,
     Delta,
     Detail,
-    Draft,
     Message,
     PromptDetails,
     Usage,
-    token_name,
+    draft,
+    logprob_entry,
 )
 
 _LOST = ("UNAVAILABLE", "UNKNOWN", "INTERNAL", "CANCELLED", "DEADLINE_EXCEEDED")
@@ -59,13 +59,7 @@ def _choice(told: Any, chat: bool, whole: bool) -> Choice:
 
 
 def _logprob(entry: Any) -> dict[str, Any]:
-    logprob = entry.logprob if entry.HasField("logprob") else None
-    top = [_token(other.data, other.logprob) for other in entry.top]
-    return {**_token(entry.data, logprob), "top_logprobs": top}
-
-
-def _token(data: bytes, logprob: float | None) -> dict[str, Any]:
-    return {"token": data.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(data)}
+    return logprob_entry(entry, entry.logprob if entry.HasField("logprob") else None)
 
 
 def _detail(told: Any) -> Detail:
@@ -75,22 +69,11 @@ def _detail(told: Any) -> Detail:
         tokens=list(told.tokens),
         texts=list(told.texts),
         guessed_by=list(told.guessed_by),
-        drafts=[_draft(tree) for tree in told.drafts],
+        drafts=[draft(tree) for tree in told.drafts],
         steps=told.detail.steps if ended else None,
         seed=told.detail.seed if ended else None,
         verifier=told.detail.verifier if ended else None,
         lossy=told.detail.lossy,
-    )
-
-
-def _draft(told: Any) -> Draft:
-    return Draft(
-        first_index=told.first_index,
-        tokens=list(told.tokens),
-        texts=[token_name(data) for data in told.data],
-        parents=list(told.parents),
-        guessed_by=list(told.guessed_by),
-        accepted=list(told.accepted),
     )
 
 

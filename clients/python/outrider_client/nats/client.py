@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import nats
@@ -14,10 +13,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages
+from outrider_client._async.blocks import AsyncBlock
+from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt, body
 from outrider_client.errors import BadRequestError, ConnectionFailedError, GatewayError, error_of_answer
-from outrider_client.nats.stream import AsyncStream, Body
-from outrider_client.nats.whole import whole
+from outrider_client.nats.stream import AsyncStream, Body, whole
 from outrider_client.types import Answer
 
 _CODE, _NOBODY = "nats-service-error-code", "503"
@@ -33,7 +32,7 @@ class _Models(msgspec.Struct):
     models: list[str]
 
 
-class AsyncClient:
+class AsyncClient(AsyncBlock):
     """Asks whatever gateways there are on NATS; tasks of one event loop may share one.
 
     Its errors are those of `outrider_client.errors`.
@@ -67,20 +66,12 @@ class AsyncClient:
         self._joining = asyncio.Lock()
         self._prefix = ""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Leaves NATS."""
         if self._client.is_connected or self._client.is_reconnecting:
             await self._client.close()
 
-    async def complete(self, prompt: str | Sequence[int], **parameters: Any) -> Answer:
+    async def complete(self, prompt: Prompt, **parameters: Any) -> Answer:
         """A completion."""
         return await whole(self.stream(prompt, **parameters), chat=False)
 
@@ -89,13 +80,10 @@ class AsyncClient:
         return await whole(self.stream(messages=messages, **parameters), chat=True)
 
     def stream(
-        self, prompt: str | Sequence[int] | None = None, *, messages: Messages | None = None, **parameters: Any
+        self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> AsyncStream:
         """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
-        if (prompt is None) == (messages is None):
-            raise TypeError("give either a prompt or messages")
-        said: Body = {"messages": messages} if messages is not None else {"prompt": prompt}
-        return AsyncStream(self, {**said, **{name: value for name, value in parameters.items() if value is not None}})
+        return AsyncStream(self, body(prompt, messages, parameters))
 
     def resume(self, request_id: str, from_index: Sequence[int] = (0,)) -> AsyncStream:
         """A stream that another process had begun, from an index of each choice on."""

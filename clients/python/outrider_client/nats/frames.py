@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Any
 
 import msgspec
 
@@ -13,10 +14,10 @@ from outrider_client.types import (
     Chunk,
     CompletionDetails,
     Detail,
-    Draft,
     PromptDetails,
     Usage,
-    token_name,
+    draft,
+    logprob_entry,
 )
 
 _LEAST = -(1 << 31)
@@ -172,7 +173,7 @@ class Choices:
             tokens=frame.tokens,
             texts=frame.texts,
             guessed_by=frame.guessed_by,
-            drafts=[_draft(tree) for tree in frame.drafts or []],
+            drafts=[draft(tree) for tree in frame.drafts or []],
             seed=self.taken.seed if cost is not None and self.taken is not None and place == 0 else None,
             steps=None if cost is None else cost.steps + bisect_left(self._starts[place], cost.emitted),
             verifier=frame.verifier,
@@ -212,21 +213,7 @@ def _from(frame: Frame, index: int) -> Frame:
     )
 
 
-def _draft(tree: Tree) -> Draft:
-    texts = [token_name(data) for data in tree.data]
-    return Draft(tree.first_index, tree.tokens, texts, tree.parents, tree.guessed_by, tree.accepted)
-
-
-def _logprobs(frame: Frame) -> dict[str, object] | None:
-    """As chats have them."""
+def _logprobs(frame: Frame) -> dict[str, Any] | None:
     if frame.likelihoods is None:
         return None
-    content = [
-        {**_token(entry.data, entry.logprob), "top_logprobs": [_token(one.data, one.logprob) for one in entry.top]}
-        for entry in frame.likelihoods
-    ]
-    return {"content": content}
-
-
-def _token(data: bytes, logprob: float | None) -> dict[str, object]:
-    return {"token": data.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(data)}
+    return {"content": [logprob_entry(entry, entry.logprob) for entry in frame.likelihoods]}

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from outrider_client._async.blocks import AsyncBlock
 from outrider_client.errors import ConflictError, GatewayError, OutriderClientError
 from outrider_client.nats.frames import Choices, Gap, Taken
-from outrider_client.types import Chunk
+from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, Message, Usage
 
 if TYPE_CHECKING:
     from outrider_client.nats.client import AsyncClient
@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 _taken = msgspec.json.Decoder(Taken).decode
 
 
-class AsyncStream:
+class AsyncStream(AsyncBlock):
     """Chunks of one answer, whichever gateways and verifiers bring them; to be iterated once.
 
     ``id`` and ``next`` are what another process needs to `AsyncClient.resume`. Leaving the block, or `close`, ends a
@@ -57,14 +57,6 @@ class AsyncStream:
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         return self._chunks
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Stops reading, and has the gateway stop generating, if it can be reached."""
@@ -143,3 +135,58 @@ class AsyncStream:
 
     async def _on_frame(self, message: Msg) -> None:
         self._news.put_nowait((None, message.data))
+
+
+async def whole(stream: AsyncStream, *, chat: bool) -> Answer:
+    """A stream's chunks as one answer, which is there when the stream has ended."""
+    parts: dict[int, list[Chunk]] = {}
+    async with stream:
+        async for chunk in stream:
+            parts.setdefault(chunk.choices[0].index, []).append(chunk)
+    chunks = [parts[place] for place in sorted(parts)]
+    details = [_detail([chunk.outrider or Detail() for chunk in each]) for each in chunks]
+    last = chunks[0][-1]
+    return msgspec.structs.replace(
+        last,
+        choices=[_choice(each, chat) for each in chunks],
+        usage=_usage([each[-1].usage or Usage(0, 0, 0) for each in chunks]),
+        outrider=details[0] if len(details) == 1 else Detail(choices=details),
+    )
+
+
+def _choice(chunks: Sequence[Chunk], chat: bool) -> Choice:
+    text, last = "".join(chunk.text for chunk in chunks), chunks[-1].choices[0]
+    told = [entry for chunk in chunks for entry in (chunk.choices[0].logprobs or {}).get("content", [])]
+    return msgspec.structs.replace(
+        last,
+        text=None if chat else text,
+        message=Message(content=text) if chat else None,
+        logprobs={"content": told} if told else None,
+    )
+
+
+def _detail(parts: Sequence[Detail]) -> Detail:
+    return msgspec.structs.replace(
+        parts[-1],
+        first_index=parts[0].first_index,
+        tokens=[token for part in parts for token in part.tokens],
+        texts=[text for part in parts for text in part.texts],
+        guessed_by=[name for part in parts for name in part.guessed_by],
+        drafts=[draft for part in parts for draft in part.drafts],
+    )
+
+
+def _usage(parts: Sequence[Usage]) -> Usage:
+    """What all choices have cost: one prompt, and what each generated."""
+    first, generated = parts[0], sum(part.completion_tokens for part in parts)
+    details = [part.completion_tokens_details for part in parts]
+    return Usage(
+        first.prompt_tokens,
+        generated,
+        first.prompt_tokens + generated,
+        first.prompt_tokens_details,
+        CompletionDetails(
+            sum(each.accepted_prediction_tokens for each in details),
+            sum(each.rejected_prediction_tokens for each in details),
+        ),
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import msgspec
+from httpx_sse import EventSource, ServerSentEvent
 
 PATIENCE_S = 60.0
 """A stream of which nothing is heard for so long hangs."""
@@ -133,23 +133,20 @@ class _Reader:
 
     async def _listen(self, response: httpx.Response) -> None:
         self.last_said = "the stream is silent"
-        waiting = b""
-        async for data in response.aiter_bytes():
-            *events, waiting = (waiting + data).split(b"\n\n")
-            for event in events:
-                self._take(dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line))
-                if self._done:
-                    return
+        async for event in EventSource(response).aiter_sse():
+            self._take(event)
+            if self._done:
+                return
         raise httpx.RemoteProtocolError("the stream broke off")
 
-    def _take(self, event: dict[bytes, bytes]) -> None:
-        if event[b"data"] == b"[DONE]":
+    def _take(self, event: ServerSentEvent) -> None:
+        if event.data == "[DONE]":
             self._done = True
-        elif b'"service_unavailable_error"' in event[b"data"]:
-            self.last_said = event[b"data"].decode()
+        elif '"service_unavailable_error"' in event.data:
+            self.last_said = event.data
         else:
-            self._add(json.loads(event[b"data"]))
-        self._last = event[b"id"].decode() if b"id" in event else self._last
+            self._add(event.json())
+        self._last = event.id or self._last
 
     def _add(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):

@@ -1,8 +1,8 @@
 """OpenAI's Responses API: `Responses` and `AsyncResponses` are ``responses`` of the clients."""
 
-from outrider_client.responses.aio import AsyncResponses, AsyncResponseStream
-from outrider_client.responses.client import Responses, ResponseStream
-from outrider_client.responses.types import OutputItem, OutputPart, Response, ResponseEvent, ResponseUsage
+from outrider_client._async.responses import AsyncResponses, AsyncResponseStream
+from outrider_client._sync.responses import Responses, ResponseStream
+from outrider_client.types import OutputItem, OutputPart, Response, ResponseEvent, ResponseUsage
 
 __all__ = [
     "AsyncResponseStream",

@@ -1,0 +1,195 @@
+"""The client over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from outrider_client._async.blocks import AsyncBlock
+from outrider_client._async.streams import AsyncStreamOf
+from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt
+from outrider_client.errors import OutriderClientError
+from outrider_client.grpc.asking import completion, generation, lingering
+from outrider_client.grpc.channels import open_async_channel
+from outrider_client.grpc.course import Course
+from outrider_client.grpc.methods import METHODS
+from outrider_client.grpc.telling import failure, id_of, whole
+from outrider_client.types import Answer, Chunk
+
+
+class AsyncCalls:
+    """Calls one of several gateways, and the next one where a gateway fails.
+
+    The arguments are those of `outrider_client.grpc.Client`.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        *,
+        api_key: str | None,
+        timeout: float,
+        max_retries: int,
+        retry_after_s: float,
+        resume_s: float,
+        credentials: grpc.ChannelCredentials | None,
+    ) -> None:
+        self._gateways, self._timeout = Gateways(addresses), timeout
+        self._retries, self._patience_s, self.resume_s = max_retries, retry_after_s, resume_s
+        self._credentials = credentials
+        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else ()
+        self._channels: dict[str, Any] = {}
+
+    def attempts(self) -> Attempts:
+        """When to try again after failures of one request or stream."""
+        return Attempts(self._gateways, self._retries, self._patience_s)
+
+    async def send(self, name: str, request: Any) -> Any:
+        """The answer of the method ``name``, tried again where that may help.
+
+        The errors are those of `outrider_client.errors`.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return await self.call(name, request, self._timeout)
+            except grpc.RpcError as error:
+                await asyncio.sleep(attempts.pause(failure(error) or error))
+
+    def call(self, name: str, request: Any, timeout: float | None = None) -> Any:
+        """A call of the method ``name`` at the gateway in use; it may end in `grpc.RpcError`."""
+        method, address = METHODS[name], self._gateways.address
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_async_channel(address, self._credentials)
+        make = channel.unary_stream if method.streams else channel.unary_unary
+        call = make(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        return call(request, timeout=timeout, metadata=self._metadata)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+
+class AsyncClient(AsyncBlock):
+    """Asks gateways over gRPC. Threads may share a `Client`, tasks of one event loop an `AsyncClient`.
+
+    Its methods and errors are those of the clients over HTTP.
+
+    Args:
+        addresses: ``host:port`` of one gateway or several of one mesh; where one fails, the next is asked.
+        api_key: sent as a bearer token.
+        timeout: seconds that an answer which is no stream may take.
+        max_retries: further attempts after a connection that failed, and after errors that may pass.
+        retry_after_s: the longest time that a gateway may ask to wait for, in seconds; beyond it the error is raised.
+        resume_s: seconds without any success after which a stream that broke is given up.
+        credentials: of TLS, where something before the gateways speaks it.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str] = "127.0.0.1:8081",
+        *,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        retry_after_s: float = PATIENCE_S,
+        resume_s: float = 30.0,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self._calls = AsyncCalls(
+            addresses,
+            api_key=api_key,
+            timeout=timeout,
+            max_retries=max_retries,
+            retry_after_s=retry_after_s,
+            resume_s=resume_s,
+            credentials=credentials,
+        )
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._calls.close()
+
+    async def complete(self, prompt: Prompt, **parameters: Any) -> Answer:
+        """A completion."""
+        return whole(await self._calls.send("Complete", completion(generation(prompt, None, parameters))), chat=False)
+
+    async def chat(self, messages: Messages, **parameters: Any) -> Answer:
+        """An answer to a chat."""
+        return whole(await self._calls.send("Complete", completion(generation(None, messages, parameters))), chat=True)
+
+    def stream(
+        self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
+    ) -> AsyncStream:
+        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        return AsyncStream(self._calls, Course(lingering(generation(prompt, messages, parameters))))
+
+    def resume(self, request_id: str, from_index: Sequence[int] = ()) -> AsyncStream:
+        """A stream that another process had begun, from an index of each choice on, or from its beginning."""
+        return AsyncStream(self._calls, Course(None, request_id, from_index))
+
+    async def cancel(self, request_id: str) -> None:
+        """Ends a stream for all its readers."""
+        await self._calls.send("Cancel", METHODS["Cancel"].request(request_id=request_id))
+
+    async def models(self) -> list[str]:
+        """Names of what is served."""
+        return list((await self._calls.send("ListModels", METHODS["ListModels"].request())).models)
+
+    async def tokenize(self, text: str, model: str = "") -> list[int]:
+        """Token ids of a text."""
+        request = METHODS["Tokenize"].request(text=text, model=model)
+        return list((await self._calls.send("Tokenize", request)).tokens)
+
+    async def detokenize(self, tokens: Sequence[int], model: str = "") -> str:
+        """The text of token ids."""
+        request = METHODS["Detokenize"].request(tokens=tokens, model=model)
+        return str((await self._calls.send("Detokenize", request)).text)
+
+
+class AsyncStream(AsyncStreamOf[Chunk]):
+    """Chunks of one answer; ``id`` and ``next`` are what another process needs to resume it."""
+
+    _reading: Course
+
+    def __init__(self, calls: AsyncCalls, course: Course) -> None:
+        self._calls, self._attempts = calls, calls.attempts()
+        super().__init__(course)
+
+    @property
+    def next(self) -> list[int]:
+        """Index of the next token of each choice."""
+        return list(self._reading.next)
+
+    async def _end(self) -> None:
+        with suppress(OutriderClientError):
+            await self._calls.send("Cancel", METHODS["Cancel"].request(request_id=self.id))
+
+    async def _read(self) -> AsyncGenerator[Chunk, None]:
+        course = self._reading
+        while not course.done:
+            method, request = course.ask
+            call = self._calls.call(method, request)
+            try:
+                course.id = course.id or id_of(await call.initial_metadata())
+                async for told in call:
+                    self._attempts.succeeded(self._calls.resume_s)
+                    yield course.take(told)
+                course.done = True
+            except grpc.RpcError as error:
+                said = failure(error)
+                if not course.again(method, said):
+                    await asyncio.sleep(self._attempts.pause(said or error))
+            finally:
+                call.cancel()

@@ -1,0 +1,69 @@
+"""Requests over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+import httpx
+
+from outrider_client.calls import Ask, Attempts, Gateways, decoded, refused
+from outrider_client.errors import GatewayError
+
+T = TypeVar("T")
+
+
+class AsyncTransport:
+    """Sends requests to one of several gateways, and to the next one where a gateway fails.
+
+    The arguments are those of `outrider_client.Client`.
+    """
+
+    def __init__(
+        self,
+        base_urls: str | Sequence[str],
+        *,
+        api_key: str | None,
+        timeout: float,
+        max_retries: int,
+        retry_after_s: float,
+        resume_s: float,
+        http_client: httpx.AsyncClient | None,
+    ) -> None:
+        self._gateways, self._timeout = Gateways(base_urls), timeout
+        self._retries, self._patience_s, self.resume_s = max_retries, retry_after_s, resume_s
+        self._headers = {"content-type": "application/json"}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self._http = http_client or httpx.AsyncClient()
+
+    def attempts(self) -> Attempts:
+        """When to try again after failures of one request or stream."""
+        return Attempts(self._gateways, self._retries, self._patience_s)
+
+    async def call(self, ask: Ask, kind: type[T]) -> T:
+        """The answer to ``ask``, tried again where that may help; its errors are those of `outrider_client.errors`."""
+        return decoded((await self.send(ask)).content, kind)
+
+    async def send(self, ask: Ask) -> httpx.Response:
+        """The response to ``ask``, as `call`, but not decoded."""
+        attempts = self.attempts()
+        while True:
+            try:
+                response = await self.send_once(ask)
+                if response.is_success:
+                    return response
+                raise refused(response)
+            except (httpx.TransportError, GatewayError) as error:
+                await asyncio.sleep(attempts.pause(error))
+
+    async def send_once(self, ask: Ask, *, stream: bool = False) -> httpx.Response:
+        """Whatever the gateway in use responds, its body unread where it is to ``stream``; `httpx.TransportError`."""
+        url, headers = self._gateways.url(ask), {**self._headers, **ask.headers}
+        request = self._http.build_request(ask.method, url, content=ask.body, headers=headers, timeout=self._timeout)
+        return await self._http.send(request, stream=stream)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
