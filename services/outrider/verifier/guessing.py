@@ -23,7 +23,7 @@ from outrider.verifier.budget import Calibrator, CostCurve, Pace
 from outrider.verifier.counts import Counts
 from outrider.verifier.going_rate import GoingRate
 from outrider.verifier.own_drafters import OwnDrafter
-from outrider.verifier.purchase import Prospect, Purchased, Terms, best_purchase
+from outrider.verifier.purchase import Prospect, Purchase, Purchased, Terms
 from outrider.verifier.runner import Runner
 from outrider.verifier.scheduler import Plan, Scheduler
 from outrider.verifier.sequence import Sequence
@@ -46,7 +46,7 @@ class Guessing:
         self._own = {own.name: own for own in sorted(owned, key=attrgetter("priced"))}
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._purchase = best_purchase(self._calibrators)
+        self._purchase = Purchase(self._calibrators)
         self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
         self._others: dict[str, float] = {}
         self._bought: Counter[str] = Counter()
