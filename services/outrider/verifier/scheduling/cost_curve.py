@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ class CostCurve:
 
     rows: Sequence[int]
     seconds: Sequence[float]
-    _table: array[float] = field(default_factory=lambda: array("d"), init=False, repr=False, compare=False)
+    _table: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
     _least: dict[tuple[int, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _beside: dict[tuple[int, int, int], CostCurve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -72,11 +71,6 @@ class CostCurve:
         inner = [point for point in self.rows if prompts + rows < point < last]
         counts = [prompts + rows, *inner, *([last] if most > 0 else [])]
         return CostCurve([count - prompts for count in counts], [self(count) + alone for count in counts])
-
-    def table(self, rows: int, more: int) -> int:
-        """Address of float64 seconds of steps of ``rows`` rows and of up to so many ``more``; until the next call."""
-        self(rows + more)
-        return self._table.buffer_info()[0] + rows * self._table.itemsize
 
     def _cheapest(self, rows: int, most: int) -> float:
         """What a guess's row adds where that is least, beside the step without guesses."""

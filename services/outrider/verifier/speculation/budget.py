@@ -7,7 +7,6 @@ the probability that they are right; the first B are bought, with B the one that
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -102,18 +101,11 @@ class Calibrator:
 
     Confidences fall into bins by their odds; each bin starts from its own centre and learns from what the target said,
     older outcomes counting less.
-
-    Attributes:
-        address: where the float64 probabilities of the bins are, of those up to each of `EDGES` and of the last.
     """
 
     _hits: list[float] = field(default_factory=lambda: [_PRIOR * centre for centre in _CENTRES])
     _trials: list[float] = field(default_factory=lambda: [_PRIOR] * len(_CENTRES))
-    _rates: array[float] = field(default_factory=lambda: array("d", _CENTRES))
-    address: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.address = self._rates.buffer_info()[0]
+    _rates: list[float] = field(default_factory=lambda: list(_CENTRES))
 
     def __call__(self, confidence: float) -> float:
         """Probability that a guess of this confidence is right."""
@@ -161,7 +153,9 @@ def buy(
     spent: Counter[str] = Counter()
     for value, owner, node in ranked:
         parent = candidates[owner].parents[node]
-        if len(taken[owner]) >= caps[owner] or count >= limit or (parent >= 0 and parent not in taken[owner]):
+        if count >= limit:
+            break
+        if len(taken[owner]) >= caps[owner] or (parent >= 0 and parent not in taken[owner]):
             continue
         if tenants is not None:
             if spent[tenants[owner]] >= tenant_cap:

@@ -29,7 +29,7 @@ from outrider.verifier.speculation.budget import Calibrator, Pace
 from outrider.verifier.speculation.counts import Counts
 from outrider.verifier.speculation.going_rate import GoingRate
 from outrider.verifier.speculation.local_drafter import OwnDrafter
-from outrider.verifier.speculation.purchase import Prospect, Purchased, Terms, best_purchase
+from outrider.verifier.speculation.purchase import Prospect, Purchase, Purchased, Terms
 from outrider.verifier.speculation.worth import Prices, Worth, Yield
 from torch import Tensor
 
@@ -64,7 +64,7 @@ class Guessing:
         self._own = {own.name: own for own in sorted(owned, key=attrgetter("priced"))}
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-        self._purchase = best_purchase(self._calibrators)
+        self._purchase = Purchase(self._calibrators)
         self._pace, self._worth, self._rate = Pace(), worth, GoingRate(drafters)
         self._others: dict[str, float] = {}
         self._bought: Counter[str] = Counter()

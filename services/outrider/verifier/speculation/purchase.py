@@ -1,16 +1,15 @@
-"""What a step buys of the trees of its sequences: in compiled code, and in Python where there is none."""
+"""What a step buys of the trees of its sequences."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from outrider.kernels.native.merging import BoughtTree, Merging, native_merging
-from outrider.models.speculation import NO_GUESSES, DraftTree, MergedTree, merge
+from outrider.models.speculation import DraftTree, MergedTree, merge
 from outrider.verifier.scheduling.cost_curve import CostCurve
-from outrider.verifier.speculation.budget import EDGES, Calibrator, buy
+from outrider.verifier.speculation.budget import Calibrator, buy
 
 Calibrators = Mapping[tuple[str, bool], Calibrator]
 """By the drafter's name and whether the sequence is greedy; there is one for every drafter."""
@@ -72,22 +71,14 @@ class Purchased(NamedTuple):
     dead: list[tuple[int, DraftTree]]
 
 
-class Purchase(Protocol):
+class Purchase:
     """Chooses what a step verifies; see `outrider.verifier.speculation.budget`."""
-
-    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
-        """For all sequences that decode in the step."""
-        ...
-
-
-class PlainPurchase:
-    """As `CompiledPurchase`, which has to say the same."""
 
     def __init__(self, calibrators: Calibrators) -> None:
         self._calibrators = calibrators
 
     def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
-        """As `Purchase`."""
+        """For all sequences that decode in the step."""
         drafted: Counter[tuple[str, int]] = Counter()
         dead: list[tuple[int, DraftTree]] = []
         candidates = []
@@ -114,70 +105,3 @@ def _live(prospect: Prospect) -> Iterator[tuple[int, DraftTree]]:
     for place, tree in enumerate(prospect.trees):
         if (left := tree.after(prospect.tokens[tree.length :])) is not None:
             yield place, left
-
-
-class CompiledPurchase:
-    """All of it in one call of the library."""
-
-    def __init__(self, calibrators: Calibrators, merging: Merging) -> None:
-        self._calibrators, self._merging = calibrators, merging
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-
-    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
-        """As `Purchase`."""
-        tenants: dict[str, int] = {}
-        for prospect in prospects:
-            self._give(prospect, tenants.setdefault(prospect.tenant, len(tenants)))
-        rows, limit, least, cost, surcharge, tenant_cap = terms
-        seconds = cost.table(rows, max(limit, 0))
-        bought = self._merging.buy(seconds, least, surcharge, limit, len(tenants), tenant_cap)
-        names = self._names
-        drafted = Counter({(names[drafter], depth): number for drafter, depth, number in bought.cells})
-        for prospect in prospects:
-            if prospect.ready is not None:
-                drafted.update(zip(prospect.ready.drafters, prospect.ready.depths, strict=True))
-        trees = list(map(self._tree, prospects, bought.trees))
-        return Purchased(trees, drafted, _named(prospects, bought.dead) if bought.dead else [])
-
-    def _give(self, prospect: Prospect, tenant: int) -> None:
-        """Hands over what a sequence may buy."""
-        merging = self._merging
-        tokens, trees, depth, cap, greedy, _, ready = prospect
-        if ready is not None:
-            merging.ready(ready.parents, ready.values, cap, tenant)
-            return
-        merging.sequence(len(trees), depth, cap, tenant, greedy)
-        for tree in trees:
-            number = self._numbers.get(tree.drafter)
-            if number is None:
-                number = self._number(tree.drafter)
-            merging.tree(number, tree.tokens, tree.parents, tree.confidences, tokens[tree.length :])
-
-    def _number(self, drafter: str) -> int:
-        plain, greedy = (self._calibrators[drafter, greedy].address for greedy in (False, True))
-        number = self._numbers[drafter] = self._merging.drafter(plain, greedy)
-        self._names.append(drafter)
-        return number
-
-    def _tree(self, prospect: Prospect, bought: BoughtTree | None) -> MergedTree:
-        if bought is None:
-            return NO_GUESSES
-        tokens, parents, depths, drafters, firsts, nodes, values, confidences = bought
-        if prospect.ready is not None:
-            return prospect.ready.take(nodes)
-        name = self._names.__getitem__
-        by, first = list(map(name, drafters)), list(map(name, firsts))
-        return MergedTree(tokens, parents, values, depths, confidences, by, {}, first)
-
-
-def _named(prospects: Seq[Prospect], places: Seq[int]) -> list[tuple[int, DraftTree]]:
-    """Of the trees that were given, one sequence's after the other's, those at ``places``, each with its sequence."""
-    given = [(owner, tree) for owner, each in enumerate(prospects) if each.ready is None for tree in each.trees]
-    return [given[place] for place in places]
-
-
-def best_purchase(calibrators: Calibrators) -> Purchase:
-    """The compiled one where it can be had."""
-    merging = native_merging(EDGES)
-    return PlainPurchase(calibrators) if merging is None else CompiledPurchase(calibrators, merging)
