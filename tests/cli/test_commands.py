@@ -6,11 +6,7 @@ import sys
 
 import pytest
 
-CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
-
-
-def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=60)
+from tests.cli.commands import outrider
 
 
 def test_a_port_that_is_taken_is_one_sentence_and_exit_code_3():

@@ -7,7 +7,7 @@ from outrider.cli.stores.records import parse_span, with_changes
 from outrider.mesh.errors import ConfigError
 from outrider.wire.tenants import Limits
 
-from tests.cli.test_commands import outrider
+from tests.cli.commands import outrider
 
 
 def test_limits_are_set_changed_and_lifted_by_name():

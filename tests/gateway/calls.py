@@ -10,7 +10,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from tests.gateway.stack import CONTEXT
-from tests.text.makers import CORPUS, SPECIAL, byte_level, write
+from tests.models.text.makers import CORPUS, SPECIAL, byte_level, write
 from tests.toy_model import save_toy
 
 HERMES = (

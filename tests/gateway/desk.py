@@ -62,3 +62,10 @@ async def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response
 def error_of(caught: pytest.ExceptionInfo[openai.APIStatusError]) -> dict[str, Any]:
     assert isinstance(caught.value.body, dict)
     return caught.value.body
+
+
+async def shared_answers(url: str) -> float:
+    """Answers that a gateway gave to more than one request."""
+    async with httpx.AsyncClient() as http:
+        lines = (await http.get(f"{url}/metrics")).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("outrider_gateway_shared_answers_total"))

@@ -15,8 +15,8 @@ from outrider.mesh.addresses import hold_port
 
 from tests.broker import Broker
 from tests.latch import Latch
+from tests.models.text.makers import CHATML, byte_level, write
 from tests.processes import ServiceProcess
-from tests.text.makers import CHATML, byte_level, write
 from tests.toy_model import save_toy
 
 MODEL = "toy"

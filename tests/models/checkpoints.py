@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from outrider.models.llama import LlamaModel
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -22,7 +24,7 @@ from transformers import (
 VOCABULARY = 67
 CONTEXT = 512
 
-_SHAPE: dict[str, Any] = {
+SHAPE: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 48,
     "intermediate_size": 88,
@@ -55,13 +57,22 @@ FAMILIES: dict[str, tuple[type[PretrainedConfig], type[PreTrainedModel], dict[st
 }
 
 
+@dataclass(frozen=True)
+class Pair:
+    """transformers' model, and ours of the same directory."""
+
+    directory: Path
+    theirs: PreTrainedModel
+    ours: LlamaModel
+
+
 def save(
     family: str, directory: Path, dtype: torch.dtype = torch.float32, layers: int = 3, **changes: Any
 ) -> PreTrainedModel:
     """Writes a checkpoint of ``family`` and returns transformers' own model of it."""
     config_class, model_class, fields = FAMILIES[family]
     torch.manual_seed(len(family))
-    model = model_class(config_class(**_SHAPE | {"num_hidden_layers": layers} | fields)).eval()
+    model = model_class(config_class(**SHAPE | {"num_hidden_layers": layers} | fields)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.3 if weight.ndim == 1 else 0.15))

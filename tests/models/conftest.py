@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
 from outrider.kernels.launch import INTERPRETED
 from outrider.models.llama import LlamaModel
-from transformers import PreTrainedModel
 
 from tests.interpreting import change_the_language_once, multiply_in_one_order
-from tests.models.checkpoints import FAMILIES, save
-
-
-@dataclass(frozen=True)
-class Pair:
-    """transformers' model, and ours of the same directory."""
-
-    directory: Path
-    theirs: PreTrainedModel
-    ours: LlamaModel
+from tests.models.checkpoints import FAMILIES, Pair, save
 
 
 @pytest.fixture(scope="session", params=FAMILIES)

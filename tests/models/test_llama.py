@@ -12,8 +12,7 @@ from outrider.models.llama import LlamaModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from tests.models.checkpoints import CONTEXT, save, tokens
-from tests.models.conftest import Pair
+from tests.models.checkpoints import CONTEXT, Pair, save, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 _CLOSE = 1e-4

@@ -26,7 +26,7 @@ from outrider.models import native
 from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel, ModelError
 
-from tests.models.checkpoints import _SHAPE, FAMILIES, VOCABULARY, tokens
+from tests.models.checkpoints import FAMILIES, SHAPE, VOCABULARY, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 Load = Callable[..., LlamaModel]
@@ -62,7 +62,7 @@ def library(request: pytest.FixtureRequest) -> Iterator[ctypes.CDLL]:
 def _save(directory: Path, family: str = "llama 3", **changes: Any) -> Any:
     config_class, model_class, fields = FAMILIES[family]
     torch.manual_seed(1)
-    model = model_class(config_class(**_SHAPE | fields | {"intermediate_size": 96, "head_dim": 16} | changes)).eval()
+    model = model_class(config_class(**SHAPE | fields | {"intermediate_size": 96, "head_dim": 16} | changes)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.3 if weight.ndim == 1 else 0.1))

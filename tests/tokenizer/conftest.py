@@ -12,8 +12,8 @@ from outrider.mesh.rpc import channel, close_channels
 from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 
+from tests.models.text.makers import CHATML, byte_level, write
 from tests.processes import running
-from tests.text.makers import CHATML, byte_level, write
 
 
 @pytest.fixture(scope="session")

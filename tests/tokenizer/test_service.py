@@ -14,8 +14,8 @@ from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids, unpack_ids
 
+from tests.models.text.makers import CORPUS
 from tests.processes import running
-from tests.text.makers import CORPUS
 
 MESSAGES = [{"role": "user", "content": "def parse("}]
 

@@ -14,31 +14,13 @@ from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.outcome import Outcome
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.speculation.worth import Always, Worth
 
 from tests.toy_model import save_toy
-
-MakeEngine = Callable[..., Engine]
-
-ALWAYS_PAYS = CostCurve([1, 1000], [1.0, 1.0])
-
-
-class CheckedEngine(Engine):
-    """An engine whose pages are checked after everything that is done to it."""
-
-    def step(self) -> Outcome:
-        outcome = super().step()
-        self.scheduler.check()
-        return outcome
-
-    def cancel(self, request_id: str) -> bool:
-        found = super().cancel(request_id)
-        self.scheduler.check()
-        return found
+from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine
 
 
 @pytest.fixture

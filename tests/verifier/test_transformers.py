@@ -25,7 +25,7 @@ from outrider.verifier.decode.runner import Runner
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 
-from tests.verifier.conftest import ALWAYS_PAYS
+from tests.verifier.engines import ALWAYS_PAYS
 
 REAL = os.environ.get("TEST_MODEL")
 

@@ -1,0 +1,289 @@
+"""Rejection follows the target's law: exactly, over every draw of the guesses, and through the real engine; wrong
+rules do not."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from outrider.kernels.philox import log_exponentials
+from outrider.kernels.race_sample import Truncation
+from outrider.models.sampling import Dice, Sampling
+from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening, Proposal, VerifiedTree
+from outrider.models.speculation import eager_trees as drafter_module
+from outrider.models.speculation import proposals as proposals_module
+from outrider.models.speculation.model_drafter import ModelDrafter
+from outrider.models.speculation.proposals import own_seed
+from outrider.models.text import Tokenizer
+from outrider.verifier.acceptance import rejection
+from outrider.verifier.acceptance.rejection import Rejection, outcomes
+from outrider.verifier.requests.sequence import Request
+from torch import Tensor
+
+from tests.toy_model import save_toy
+from tests.verifier.drafters import EverythingDrafter
+from tests.verifier.engines import MakeEngine
+from tests.verifier.laws import PROMPT, TEMPERATURE, VOCABULARY, answers, chi_square, exact_law
+
+Rule = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+Told = list[tuple[list[int], Proposal]]
+
+either_way = pytest.mark.parametrize("replacement", [False, True])
+
+
+def distributions(seed: int) -> tuple[Tensor, Tensor]:
+    """A target's and a drafter's, as float32 values; some tokens have no chance under one of them."""
+    random = torch.Generator().manual_seed(seed)
+    p, q = (torch.randn(6, generator=random) * 1.5).softmax(-1), (torch.randn(6, generator=random) * 1.5).softmax(-1)
+    p[seed % 6], q[(seed + 2) % 6] = 0.0, 0.0
+    return (p / p.sum()).double(), (q / q.sum()).float().double()
+
+
+def orders(q: Tensor, guesses: int, replacement: bool) -> tuple[Tensor, Tensor]:
+    """Every draw of ``guesses`` from q, int64 [n, guesses], and its chance, float64 [n]."""
+    every = torch.tensor([*itertools.product(range(6), repeat=guesses)])
+    drawn = q[every]
+    before = 0 if replacement else drawn.cumsum(1) - drawn
+    chances = (drawn / (q.sum() - before).clamp(min=1e-300)).prod(1)
+    again = torch.tensor([len(set(order)) < guesses for order in every.tolist()])
+    return every, chances if replacement else chances.masked_fill(again, 0.0)
+
+
+def mean_law(rule: Rule, p: Tensor, q: Tensor, guesses: int, replacement: bool) -> Tensor:
+    """What the rule says on average over every draw of ``guesses`` from q."""
+    every, chances = orders(q, guesses, replacement)
+    there = chances > 0
+    count = int(there.sum())
+    said = rule(p.expand(count, -1), q.expand(count, -1), every[there], replacement)
+    return (chances[there, None] * said).sum(0)
+
+
+def error(rule: Rule, guesses: int, replacement: bool) -> float:
+    """Largest difference from the target's law over some distributions."""
+    pairs = [distributions(seed) for seed in range(12)]
+    return max(float((mean_law(rule, p, q, guesses, replacement) - p).abs().max()) for p, q in pairs)
+
+
+@either_way
+@pytest.mark.parametrize("guesses", [1, 2, 3, 4])
+def test_averaged_over_what_is_drawn_the_law_is_the_targets(guesses: int, replacement: bool) -> None:
+    assert error(outcomes, guesses, replacement) < 2e-7
+
+
+@either_way
+def test_a_rounded_q_breaks_the_law(replacement: bool) -> None:
+    def rounded(p: Tensor, q: Tensor, drawn: Tensor, replacement: bool) -> Tensor:
+        return outcomes(p, q.bfloat16().double(), drawn, replacement)
+
+    assert error(rounded, 2, replacement) > 1e-4
+
+
+@either_way
+def test_a_rest_that_is_not_normalised_breaks_the_law(monkeypatch: pytest.MonkeyPatch, replacement: bool) -> None:
+    monkeypatch.setattr(rejection, "_normalised", lambda weights, otherwise: weights)
+    assert error(outcomes, 2, replacement) > 1e-2
+
+
+@either_way
+def test_guesses_in_another_order_than_they_were_drawn_break_the_law(replacement: bool) -> None:
+    def likeliest_first(p: Tensor, q: Tensor, drawn: Tensor, replacement: bool) -> Tensor:
+        order = q.gather(1, drawn).argsort(1, descending=True)
+        return outcomes(p, q, drawn.gather(1, order), replacement)
+
+    assert error(likeliest_first, 2, replacement) > 1e-2
+
+
+@either_way
+def test_fewer_guesses_because_of_what_was_drawn_break_the_law(replacement: bool) -> None:
+    def only_sure(p: Tensor, q: Tensor, drawn: Tensor, replacement: bool) -> Tensor:
+        return outcomes(p, q, torch.where(q.gather(1, drawn) > 0.2, drawn, -1), replacement)
+
+    assert error(only_sure, 1, replacement) > 1e-2
+
+
+def test_guesses_without_replacement_that_are_taken_for_some_with_it_break_the_law() -> None:
+    assert error(lambda p, q, drawn, _: outcomes(p, q, drawn, replacement=True), 2, replacement=False) > 1e-2
+
+
+@either_way
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_decision_needs_other_dice_than_the_guesses(shared: bool, replacement: bool) -> None:
+    draws, logits = 4_000, torch.tensor([[1.0, 0.3, 0.0, -1.0], [0.0, 0.8, -0.5, 0.7]]).repeat_interleave(4_000, 1)
+    target, draft = (row.view(4, draws).mT for row in logits)
+    rolls = log_exponentials(5, torch.arange(draws), 4)
+    others = rolls if shared else log_exponentials(own_seed(5), torch.arange(draws), 4)
+    told = proposals_module.propose(draft, others, 2, replacement)
+    q = proposals_module.dense([proposal for _, proposal in told], 4, draft)
+    p = target.double().softmax(-1)
+    law = outcomes(p, q, torch.tensor([tokens for tokens, _ in told]), replacement)
+    counts = torch.bincount((law.log() - rolls).argmax(-1), minlength=4)
+    chi = float(((counts - p[0] * draws) ** 2 / (p[0] * draws)).sum())
+    assert (chi > 40) if shared else (chi < 16)  # 3 degrees of freedom: 16 is 1 in 1,000
+
+
+def test_a_token_that_is_drawn_again_is_a_guess_again() -> None:
+    logits, rolls = torch.tensor([[2.0, 0.0, -1.0]]).repeat(400, 1), Dice(3, 3)
+    noise = torch.stack([rolls.at(position) for position in range(400)])
+    told = proposals_module.propose(logits, noise, 2, replacement=True)
+    pairs = Counter(tuple(tokens) for tokens, _ in told)
+    q = torch.tensor(told[0][1].probabilities).tolist()
+    assert all(proposal.replacement and proposal.tokens == [0, 1, 2] for _, proposal in told)
+    expected = {(a, b): 400 * q[a] * q[b] for a in range(3) for b in range(3)}
+    assert sum((pairs[pair] - mean) ** 2 / mean for pair, mean in expected.items()) < 26  # 1 in 1,000
+
+
+class Eager(ModelDrafter):
+    """Drafts all there is to draft before each step."""
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        trees: dict[int, DraftTree] = {}
+        while improved := super().draft():
+            trees |= dict(improved)
+        return list(trees.items())
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> ModelDrafter:
+    directory = save_toy(tmp_path / "draft", VOCABULARY, seed=9)
+    options = {"children": 2, "ahead": 4, "least_value": 0.0, "rows": 512, "pages": 512, "page_size": 8}
+    fingerprint = Tokenizer.load(directory).fingerprint
+    return Eager(DrafterContext(fingerprint, VOCABULARY, 256, directory, dtype="float32", options=options))
+
+
+def law_statistic(
+    make_engine: MakeEngine,
+    draft: ModelDrafter,
+    replacement: bool,
+    truncation: Truncation = Truncation(),  # noqa: B008 - it is immutable
+    draws: int = 1_000,
+) -> tuple[float, float]:
+    """Chi-square of what the engine says for many seeds, and how high chance may take it."""
+    engine = make_engine(VOCABULARY, [draft], rule=Rejection({"replacement": replacement}))
+    dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(draws)]
+    requests = [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)]
+    law, said = exact_law(engine, truncation), answers(engine, requests)
+    assert engine.tally.accepted["model"] > draws / 10
+    statistic, degrees = chi_square(law, said)
+    return statistic, degrees + 5 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("replacement", "truncation"),
+    [(False, Truncation()), (False, Truncation(top_k=3, top_p=0.9)), (True, Truncation()), (True, Truncation(top_k=3))],
+)
+def test_three_tokens_have_the_targets_joint_distribution(
+    make_engine: MakeEngine, draft: ModelDrafter, replacement: bool, truncation: Truncation
+) -> None:
+    statistic, most = law_statistic(make_engine, draft, replacement, truncation, 1_500)
+    assert statistic < most
+
+
+def likeliest_first(told: Told) -> Told:
+    """Guesses in the order of their chances."""
+    chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in told]
+    return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(told, chances, strict=True)]
+
+
+def only_unsure(told: Told) -> Told:
+    """Guesses up to the first that the drafter holds likeliest."""
+    return [([*itertools.takewhile(lambda token: token != q.tokens[0], tokens)], q) for tokens, q in told]  # noqa: B023
+
+
+def of_another_q(told: Told) -> Told:
+    """Guesses that are said to come from the reversed distribution."""
+    return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in told]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "wrong", "draws"),
+    [
+        (False, likeliest_first, 500),
+        (False, of_another_q, 500),
+        (True, likeliest_first, 500),
+        (True, only_unsure, 5_000),
+        (True, of_another_q, 500),
+    ],
+)
+def test_a_drafter_that_does_not_tell_what_it_drew_from_breaks_the_law(
+    make_engine: MakeEngine,
+    draft: ModelDrafter,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Callable[[Told], Told],
+    replacement: bool,
+    draws: int,
+) -> None:
+    def propose(logits: Tensor, rolls: Tensor, children: int, replacement: bool) -> Told:
+        return wrong(proposals_module.propose(logits, rolls, children, replacement))
+
+    monkeypatch.setattr(drafter_module, "propose", propose)
+    statistic, most = law_statistic(make_engine, draft, replacement, draws=draws)
+    assert statistic > most
+
+
+def test_a_drafter_that_rolls_the_targets_dice_breaks_the_law(
+    make_engine: MakeEngine, draft: ModelDrafter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafter_module, "own_seed", lambda seed: seed)
+    statistic, most = law_statistic(make_engine, draft, replacement=False)
+    assert statistic > most
+
+
+@either_way
+def test_a_rest_that_is_not_normalised_breaks_the_law_in_the_engine(
+    make_engine: MakeEngine, draft: ModelDrafter, monkeypatch: pytest.MonkeyPatch, replacement: bool
+) -> None:
+    monkeypatch.setattr(rejection, "_normalised", lambda weights, otherwise: weights)
+    statistic, most = law_statistic(make_engine, draft, replacement)
+    assert statistic > most
+
+
+def test_guesses_drawn_the_other_way_are_not_used_and_counted(make_engine: MakeEngine) -> None:
+    engine, number = make_engine(VOCABULARY, rule=Rejection({"replacement": True})), 1
+    engine.submit(Request("r", "t", PROMPT, Sampling(1.0, seed=3), max_tokens=8))
+    engine.step()
+    for replacement in (False, True):
+        q = {-1: Proposal([0, 1], [0.5, 0.5], replacement)}
+        engine.offer(number, DraftTree(len(PROMPT) + 1, [1, 1], [-1, -1], [0.5, 0.3], "m", q), "there")
+    engine.step()
+    assert engine.tally.guesses.unusable == {"m": 1}
+    assert engine.tally.guessed == {"m": 2}
+
+
+def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeEngine) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], rule=Rejection({}))
+    engine.submit(Request("warm", "t", PROMPT, Sampling(1.0, seed=3), max_tokens=8))
+    while engine.busy:
+        engine.step()
+    assert engine.tally.guessed["everything"] == 0
+    assert engine.tally.guesses.unusable["everything"] > 3
+    engine.submit(Request("cold", "t", PROMPT, Sampling(), max_tokens=12))
+    while engine.busy:
+        engine.step()
+    assert engine.tally.accepted["everything"] > 3
+
+
+def test_confidences_say_nothing_of_what_was_drawn(draft: ModelDrafter) -> None:
+    shapes = set()
+    for seed in range(20):
+        draft.open(seed, Opening(PROMPT, Sampling(TEMPERATURE, Truncation(top_p=0.7), seed), 31, proposes=True))
+    for _, tree in draft.draft():
+        shapes.add((tuple(tree.parents), tuple(tree.confidences)))
+        assert tree.proposals.keys() == set(tree.parents)
+    assert len(shapes) == 1
+
+
+def test_values_never_rise_from_an_elder_sibling_or_a_parent() -> None:
+    tree = MergedTree([1, 2, 3, 4], [-1, -1, 0, 1], [0.3, 0.5, 0.2, 0.4], [1, 1, 2, 2], [0.5] * 4, ["m"] * 4)
+    tree.keep_order()
+    assert tree.values == [0.3, 0.3, 0.2, 0.3]
+
+
+def test_rows_without_proposals_are_left_to_the_targets_draw() -> None:
+    tree = MergedTree([1, 2], [-1, 0], [0.5, 0.5], [1, 2], [0.5] * 2, ["m"] * 2)
+    logits, sampling = torch.zeros(3, VOCABULARY), Sampling(1.0)
+    verified = VerifiedTree(tree, logits, sampling, Dice(0, VOCABULARY), 3, [3, 0, 2])
+    assert Rejection({}).decide(verified) == [3, 0, 2]

@@ -1,0 +1,309 @@
+"""Penalties, biases and bans: the joint law by enumeration, wrong rules, and the same tokens whatever is guessed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.race_sample import Truncation
+from outrider.kernels.race_sample import edited as edited_logits
+from outrider.models.sampling import Sampling, draws
+from outrider.models.speculation import MergedTree
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.logits.edits import EditBatch, Edits, History, _Table
+from outrider.verifier.logits.likelihood import score
+from outrider.verifier.requests.sequence import Request
+from outrider.wire.frames import Finish
+
+from tests.verifier.drafters import EverythingDrafter
+from tests.verifier.engines import MakeEngine, random_drafter, run, tokens, told
+from tests.verifier.laws import DRAWS, TEMPERATURE, answers, chi_square
+
+VOCABULARY, PROMPT = 4, [2]
+"""A prompt of one token: the first step has a tree already, so that its nodes lie two deep."""
+TRUNCATION = Truncation(top_p=0.92)
+EDITS = Edits(1.6, 0.9, 0.7, {0: 1.5, 3: -0.5}, ((2, 1), (3,) * 3), min_tokens=2)
+STOPS = frozenset({3})
+
+
+def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: Edits) -> torch.Tensor:
+    """One row of logits, changed entry by entry as the definitions say."""
+    said, held = Counter(answer), set(prompt) | set(answer)
+    row = logits.clone()
+    for token in range(len(row)):
+        if token in held:
+            penalty = edits.repetition_penalty
+            row[token] = row[token] / penalty if row[token] > 0 else row[token] * penalty
+        row[token] -= edits.frequency_penalty * said[token] + edits.presence_penalty * (said[token] > 0)
+        row[token] += edits.logit_bias.get(token, 0.0)
+    history = prompt + answer
+    for *before, last in edits.bad_words:
+        if history[len(history) - len(before) :] == before:
+            row[last] = -torch.inf
+    if len(answer) < edits.min_tokens:
+        row[list(STOPS)] = -torch.inf
+    return row
+
+
+def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
+    """Probability of every answer of up to three tokens, from the target's logits one sequence at a time."""
+    model, sampling, law = engine._runner.model, Sampling(TEMPERATURE, TRUNCATION), Counter[tuple[int, ...]]()
+    for answer in itertools.product(range(VOCABULARY), repeat=3):
+        ids = PROMPT + list(answer)
+        with torch.inference_mode():
+            batch = RaggedBatch.build([SequenceRows(len(ids), 0, [0, 1], None)], 8, device="cpu")
+            rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(2, 8)))[:3]
+        shares = [
+            sampling.shape(edited(row, PROMPT, list(answer[:at]), EDITS)[None])[0].double().softmax(-1)[answer[at]]
+            for at, row in enumerate(rows)
+        ]
+        law[answer] = float(torch.stack(shares).prod())
+    return dict(law)
+
+
+def follows_the_law(engine: Engine) -> bool:
+    dice = [Sampling(TEMPERATURE, TRUNCATION, seed * 7919) for seed in range(DRAWS)]
+    requests = [
+        Request(f"r{seed}", "t", PROMPT, each, 3, stop_ids=STOPS, edits=EDITS) for seed, each in enumerate(dice)
+    ]
+    statistic, degrees = chi_square(exact_law(engine), answers(engine, requests))
+    return statistic < degrees + 5 * (2 * degrees) ** 0.5
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_the_joint_law_is_that_of_the_edited_target(make_engine: MakeEngine, depth: int) -> None:
+    assert follows_the_law(
+        make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, depth)] if depth else [], guesses=2_000)
+    )
+
+
+def one_token_a_step(history: History, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+    flat = MergedTree(guesses.tokens, [-1] * len(guesses))
+    RIGHT(history, batch, row, flat)
+
+
+def missing_at_guesses(history: History, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+    RIGHT(history, batch, row, MergedTree())
+
+
+RIGHT = History.edit
+
+
+@pytest.mark.parametrize("wrong", [one_token_a_step, missing_at_guesses])
+def test_edits_that_forget_the_nodes_own_path_break_the_law(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, wrong: object
+) -> None:
+    monkeypatch.setattr(History, "edit", wrong)
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)], guesses=2_000))
+
+
+def test_tokens_that_are_counted_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = _Table.count
+    monkeypatch.setattr(_Table, "count", lambda table, said: right(table, said * 2))
+    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)]))
+
+
+def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
+    """Requests with everything at once, in many combinations."""
+    dice, made = random.Random(7), []
+    for index in range(count):
+        edits = Edits(
+            dice.choice([1.0, 1.3, 0.8]),
+            dice.choice([0.0, 0.6]),
+            dice.choice([0.0, -0.4, 1.0]),
+            {dice.randrange(vocabulary): dice.uniform(-4, 4) for _ in range(dice.choice([0, 5]))},
+            tuple(tuple(dice.choices(range(vocabulary), k=dice.randint(1, 2))) for _ in range(dice.choice([0, 40]))),
+            dice.choice([0, 0, 9]),
+        )
+        sampling = Sampling(dice.choice([0.0, 0.9]), Truncation(top_p=dice.choice([1.0, 0.9])), dice.getrandbits(64))
+        prompt = dice.choices(range(vocabulary), k=dice.randint(1, 30))
+        made.append(
+            Request(
+                f"r{index}",
+                "t",
+                prompt,
+                sampling,
+                max_tokens,
+                stop_ids=frozenset(dice.sample(range(vocabulary), 2)),
+                edits=edits,
+                logprobs=dice.choice([None, 0, 3, 20]),
+                echo=dice.random() < 0.5,
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize("kind", ["random", "everything"])
+def test_edited_tokens_and_their_likelihoods_are_the_same_whatever_is_guessed(
+    make_engine: MakeEngine, kind: str
+) -> None:
+    wanted, plain = mixed(40, 50), make_engine(50)
+    alone = {request.id: told(run(plain, [request])[request.id]) for request in wanted}
+    drafter = random_drafter() if kind == "random" else EverythingDrafter(50, 1)
+    engine = make_engine(50, [drafter], pages=48 if kind == "everything" else 256, prefill_rows=17)
+    together = run(engine, wanted)
+    assert {name: told(frames) for name, frames in together.items()} == alone
+    assert engine.tally.accepted[drafter.name] > (100 if kind == "everything" else 0)
+
+
+def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihoods(make_engine: MakeEngine) -> None:
+    engine = make_engine(50, [EverythingDrafter(50, 1)])
+    for cut, request in enumerate(mixed(24, 50)):
+        whole = [frame for frame in run(engine, [request])[request.id] if frame.first_index >= 0]
+        ids, likely, finish = told(whole)
+        if cut >= len(ids):
+            continue
+        fields = {name: getattr(request, name) for name in Request.__slots__}
+        rest = run(engine, [Request(**fields | {"emitted": ids[:cut]})])[request.id]
+        if cut:
+            assert rest[0].first_index == cut
+        ours = [frame for frame in rest if frame.first_index >= 0]
+        assert told(ours) == (ids[cut:], likely[cut:] if likely else [], finish)
+
+
+def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
+    engine = make_engine(50)
+    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, edits=Edits(1.7))])["r"])
+    model, history = engine._runner.model, [4, 7, 4]
+    for token in said:
+        with torch.inference_mode():
+            batch = RaggedBatch.build([SequenceRows(len(history), 0, [0, 1, 2], None)], 8, device="cpu")
+            logits = model.logits(model.forward(torch.tensor(history), batch, model.new_pool(3, 8)))[-1]
+        assert token == int(edited(logits, history, [], Edits(1.7)).argmax())
+        history.append(token)
+
+
+def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_the_answer(
+    make_engine: MakeEngine,
+) -> None:
+    free = tokens(run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 30)])["r"])
+    everything = frozenset(range(50)) - {free[0]}
+    for least in (0, 5, 30):
+        request = Request("r", "t", [4], Sampling(1.0, seed=3), 30, stop_ids=everything, edits=Edits(min_tokens=least))
+        frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
+        said = tokens(frames)
+        assert all(token == free[0] for token in said[:least])
+        assert (len(said), frames[-1].finish) == ((30, Finish.LENGTH) if least == 30 else (len(said), Finish.STOP))
+        assert all(token not in everything for token in said[: max(least, len(said) - 1)])
+
+
+def test_a_stop_string_inside_the_least_length_is_text(make_engine: MakeEngine) -> None:
+    free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
+    texts = [text for frame in free for text in frame.texts]
+    request = Request(
+        "r", "t", [4], Sampling(1.0, seed=3), 20, stop=texts[2:3] + texts[9:10], edits=Edits(min_tokens=8)
+    )
+    frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
+    end = next(place for place, text in enumerate(texts) if place >= 8 and text in (texts[2], texts[9]))
+    assert tokens(frames) == tokens(free)[: end + 1]
+    assert "".join(text for frame in frames for text in frame.texts) == "".join(texts[:end])
+    assert frames[-1].finish is Finish.STOP
+
+
+def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: MakeEngine) -> None:
+    edits = Edits(bad_words=tuple((4, token) for token in range(50)), logit_bias={4: 100.0})
+    engine = make_engine(50, [EverythingDrafter(50, 1)])
+    frames = run(engine, [Request("r", "t", [1], Sampling(1.0), 20, edits=edits)])["r"]
+    assert tokens(frames) == [4]
+    assert frames[-1].finish is Finish.REFUSED
+    assert frames[-1].error is not None
+    assert "bad_words" in frames[-1].error
+    assert engine.scheduler.pages.available == 256
+
+
+def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeEngine) -> None:
+    prompt, engine = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], make_engine(50, [EverythingDrafter(50, 1)], prefill_rows=4)
+    run(engine, [Request("warm", "t", prompt, Sampling(), 4)])
+    edits = Edits(2.0, 1.0, 1.0, {3: 5.0})
+    asked = Request("r", "t", prompt, Sampling(1.5, seed=1), 8, edits=edits, logprobs=4, echo=True)
+    frames = run(engine, [asked])["r"]
+    ids, likely, _ = told(frames)
+    assert isinstance(likely, list)
+    assert frames[0].first_index == -10
+    assert ids[:10] == prompt
+    assert len(likely) == len(ids) == 18
+    model = engine._runner.model
+    with torch.inference_mode():
+        batch = RaggedBatch.build([SequenceRows(18, 0, [0, 1, 2], None)], 8, device="cpu")
+        rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).double().log_softmax(-1)
+    assert likely[0].logprob is None
+    for place in range(1, 18):
+        best = rows[place - 1].topk(4)
+        assert likely[place].logprob == pytest.approx(rows[place - 1, ids[place]].item(), abs=2e-6)
+        assert [entry.token for entry in likely[place].top] == best.indices.tolist()
+        assert [entry.logprob for entry in likely[place].top] == pytest.approx(best.values.tolist(), abs=2e-6)
+        assert likely[place].data == f"<{ids[place]}>".encode()
+
+
+def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> None:
+    for prompt in ([7], [7, 8, 9]):
+        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, logprobs=0, echo=True)])["r"]
+        ids, likely, finish = told(frames)
+        assert (ids, finish) == (prompt, Finish.LENGTH)
+        assert isinstance(likely, list)
+        assert [entry.logprob is None for entry in likely] == [True] + [False] * (len(prompt) - 1)
+        assert frames[-1].usage is not None
+        assert frames[-1].usage.completion_tokens == 0
+
+
+def test_repetition_and_bad_words_are_those_of_transformers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
+    generator = torch.Generator().manual_seed(1)
+    prompt, answer, words = [5, 9, 9, 31], [7, 7, 2, 40], ((7, 2, 40, 3), (40, 11), (12,), (9, 40))
+    logits = torch.randn(3, 50, generator=generator) * 4
+    tree = MergedTree()
+    for token, parent in [(3, -1), (9, -1)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    batch = EditBatch(50)
+    history = History(Edits(1.37, bad_words=words), prompt + answer, len(prompt), frozenset())
+    history.edit(batch, 0, tree)
+    penalty = RepetitionPenaltyLogitsProcessor(1.37)
+    banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
+    for row, path in enumerate(([], [3], [9])):
+        ids = torch.tensor([prompt + answer + path])
+        asked = draws([(Sampling(), range(3))], penalties=batch.penalties(3, logits.device))
+        assert torch.equal(edited_logits(logits, asked)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
+
+
+@pytest.mark.parametrize("kind", ["id", "string"])
+@pytest.mark.parametrize("most", [7, 8, 9])
+def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accepted_run(
+    make_engine: MakeEngine, kind: str, most: int
+) -> None:
+    free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
+    ids, text = tokens(free), [text for frame in free for text in frame.texts]
+    assert ids.index(ids[7]) == 7
+    ends = {"stop_ids": frozenset({ids[7]})} if kind == "id" else {"stop": [text[7]]}
+    engine = make_engine(50, [EverythingDrafter(50, 1)])
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, logprobs=0, **ends)])["r"]
+    said, likely, finish = told(frames)
+    assert (said, finish) == (ids[: min(most, 8)], Finish.LENGTH if most < 8 else Finish.STOP)
+    assert isinstance(likely, list)
+    assert len(likely) == len(said) == engine.tally.tokens
+    assert frames[-1].usage is not None
+    assert frames[-1].usage.completion_tokens == len(said)
+    assert frames[-1].usage.accepted_tokens == sum(name != "" for frame in frames for name in frame.guessed_by)
+
+
+def test_a_rows_likelihoods_are_the_same_to_the_bit_in_any_company() -> None:
+    logits = torch.randn(37, 1013, generator=torch.Generator().manual_seed(2)) * 5
+    logits[3, 100:140] = logits[3].amax()
+    ids = list(range(37))
+    together = score(logits, ids, 20)
+    assert together[3].top[:3] == [
+        (100, together[3].top[0][1]),
+        (101, together[3].top[0][1]),
+        (102, together[3].top[0][1]),
+    ]
+    wide = torch.zeros(37, 1021)
+    wide[:, 3:1016] = logits
+    for row in ids:
+        assert score(logits[row : row + 1].clone(), [row], 20) == [together[row]]
+        assert score(wide[row : row + 1, 3:1016], [row], 20) == [together[row]]

@@ -1,0 +1,314 @@
+"""Structured output: valid whatever the model would say, and the same whatever is guessed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from outrider.mesh.errors import InvalidRequest
+from outrider.models.llama import LlamaModel
+from outrider.models.pages import PageTable
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import Drafter, DrafterContext, DraftTree, MergedTree, Opening
+from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.text import Tokenizer
+from outrider.v1 import sampling_pb2 as pb
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Runner
+from outrider.verifier.logits.edits import EditBatch, Edits
+from outrider.verifier.logits.grammar import Grammars, Guide
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.wire.frames import Finish
+
+from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
+from tests.toy_model import save_toy
+from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, run, told
+
+EOS, WRONG = 0, 7
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "size": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kinds": {"type": "array", "items": {"enum": ["red", "green", None]}, "maxItems": 3},
+    },
+    "required": ["name", "size", "kinds"],
+    "additionalProperties": False,
+}
+GRAMMARS = {
+    "schema": pb.Grammar(json_schema=json.dumps(SCHEMA)),
+    "regex": pb.Grammar(regex=r"[a-c]{2,5}-(é|ü)\d?"),
+    "choice": pb.Grammar(choice=pb.Choices(texts=["yes", "no", 'no "way"', "nö"])),
+    "lark": pb.Grammar(context_free='start: sum\nsum: NUMBER ("+" NUMBER)~1..3\nNUMBER: /[0-9]{1,3}/\n'),
+    "gbnf": pb.Grammar(context_free='root ::= pair{1,3}\npair ::= "(" [a-z] ")"\n'),
+}
+
+
+def fits(kind: str, text: str) -> bool:
+    if kind == "schema":
+        value = json.loads(text)
+        kinds = all(entry in ("red", "green", None) for entry in value["kinds"])
+        return kinds and len(value["name"]) <= 6 and 0 <= value["size"] <= 99 and len(value) == 3
+    if kind == "choice":
+        return text in GRAMMARS["choice"].choice.texts
+    patterns = {
+        "regex": r"[a-c]{2,5}-(é|ü)\d?",
+        "lark": r"\d{1,3}(\+\d{1,3}){1,3}",
+        "gbnf": r"(\([a-z]\)){1,3}",
+    }
+    return re.fullmatch(patterns[kind], text) is not None
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made, path = byte_level(), tmp_path_factory.mktemp("models")
+    save_toy(path, (made.get_vocab_size() // 32 + 1) * 32, context=512)  # whole words of a mask, some ids without text
+    config = (path / "config.json").read_text()
+    write(path, made)
+    (path / "config.json").write_text(config)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(directory: Path) -> LlamaModel:
+    return LlamaModel.load(directory, dtype="float32", determinism="strict")
+
+
+@pytest.fixture(scope="module")
+def grammars(directory: Path, model: LlamaModel) -> Grammars:
+    return Grammars(directory / "tokenizer.json", model.config.vocab_size, frozenset({EOS}))
+
+
+Make = Callable[..., Engine]
+
+
+@pytest.fixture
+def make(directory: Path, model: LlamaModel) -> Make:
+    def build(*drafters: Drafter, pages: int = 256) -> Engine:
+        scheduler = Scheduler(Limits(64, 999, 64, 512, 63, 8, 512), PageTable(pages), b"toy")
+        answers = Answers(Tokenizer.load(directory))
+        return CheckedEngine(Runner(model, pages, 8), scheduler, ALWAYS_PAYS, answers, drafters)
+
+    return build
+
+
+@pytest.fixture
+def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
+    """Many prompts, temperatures and grammars, some with penalties, bans and log-probabilities."""
+    dice, made = random.Random(3), []
+    for index in range(50):
+        kind = list(GRAMMARS)[index % len(GRAMMARS)]
+        edits = dice.choice([Edits(), Edits(), Edits(1.2, 0.3, 0.2, {50: 2.0}, ((60,), (61, 62)))])
+        made.append(
+            Request(
+                f"{kind}-{index}",
+                "t",
+                dice.choices(range(1, model.config.vocab_size), k=dice.randint(1, 20)),
+                Sampling(dice.choice([0.0, 0.8, 1.5]), seed=dice.getrandbits(64)),
+                200,
+                stop_ids=frozenset({EOS}),
+                edits=edits,
+                logprobs=dice.choice([None, 2]),
+                grammar=grammars.compile(GRAMMARS[kind]),
+            )
+        )
+    return made
+
+
+class Copier:
+    """Knows the answers, and guesses something else beside each of their tokens."""
+
+    name, context_length = "copier", 512
+
+    def __init__(self, answers: list[list[int]]) -> None:
+        self._answers = dict(enumerate(answers, start=1))
+        self._spans: dict[int, tuple[int, int]] = {}
+
+    def open(self, session: int, opening: Opening) -> None:
+        self._spans[session] = (len(opening.tokens), len(opening.tokens))
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        self._spans[session] = (self._spans[session][0], length + len(tokens))
+
+    def close(self, session: int) -> None:
+        self._spans.pop(session, None)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        return [(session, self._tree(session, *span)) for session, span in self._spans.items()]
+
+    def _tree(self, session: int, start: int, length: int) -> DraftTree:
+        tree = MergedTree()
+        for depth, token in enumerate(self._answers[session][length - start :][:6], start=1):
+            above = len(tree) - 2 if tree.tokens else -1
+            tree.append(token, above, 0.9, depth, 0.9, self.name)
+            tree.append(WRONG, above, 0.9, depth, 0.9, self.name)
+        return DraftTree(length, tree.tokens, tree.parents, tree.confidences, self.name)
+
+
+def test_answers_are_what_they_have_to_be_and_the_same_whatever_is_guessed(
+    make: Make, model: LlamaModel, wanted: list[Request]
+) -> None:
+    plain = make()
+    alone = {request.id: run(plain, [request])[request.id] for request in wanted}
+    for name, frames in alone.items():
+        text = "".join(text for frame in frames for text in frame.texts)
+        assert frames[-1].finish is Finish.STOP
+        assert fits(name.partition("-")[0], text), text
+    expected = {name: told(frames) for name, frames in alone.items()}
+    copier = Copier([ids for ids, _, _ in expected.values()])
+    for drafter in (RandomDrafter(DrafterContext("", model.config.vocab_size, 512)), copier):
+        engine = make(drafter, pages=60)
+        assert {name: told(frames) for name, frames in run(engine, wanted).items()} == expected
+    tally = engine.tally
+    assert tally.accepted["copier"] > 0.5 * tally.tokens
+    assert tally.guessed["copier"] < 1.5 * tally.accepted["copier"]
+
+
+def test_a_structured_answer_goes_on_elsewhere_where_it_was_left(make: Make, wanted: list[Request]) -> None:
+    engine = make()
+    for cut, request in enumerate(wanted[:20]):
+        ids, _, finish = told(run(engine, [request])[request.id])
+        emitted = ids[: min(cut, len(ids) - 1)]
+        rest = run(engine, [replace(request, emitted=emitted)])[request.id]
+        assert (emitted + told(rest)[0], told(rest)[2]) == (ids, finish)
+
+
+def test_a_grammar_that_is_forgotten_at_guesses_is_seen(
+    make: Make, wanted: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, right = make(), Guide.edit
+    alone = {request.id: told(run(plain, [request])[request.id]) for request in wanted}
+    monkeypatch.setattr(Guide, "edit", lambda guide, batch, row, guesses: right(guide, batch, row, MergedTree()))
+    engine = make(Copier([ids for ids, _, _ in alone.values()]))
+    assert {name: told(frames) for name, frames in run(engine, wanted).items()} != alone
+
+
+def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, directory: Path) -> None:
+    ids = Tokenizer.load(directory).encode
+    a, b, wrong = ids("a")[0], ids("b")[0], ids("z")[0]
+    guide = grammars.compile(pb.Grammar(regex="(ab|ba)b")).guide([5, 5], 2, frozenset({EOS}))
+    tree = MergedTree()
+    for token, parent in [(wrong, -1), (a, -1), (a, 1), (b, 1), (b, 0), (b, 3), (EOS, 5), (b, -1), (a, 7)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    kept = guide.prune(tree)
+    assert (kept.tokens, kept.parents) == ([a, b, b, b, a], [-1, 0, 1, -1, 3])
+    ending = grammars.compile(pb.Grammar(regex="(ab|ba)b")).guide([5, 5], 2, frozenset({EOS, b}))
+    assert ending.prune(tree).tokens == [a]
+    batch = EditBatch(381)
+    guide.edit(batch, 4, kept)
+    allowed = batch._allowed
+    assert sorted(allowed) == [4, 5, 6, 7, 8, 9]
+
+    def may(row: int, token: int) -> bool:
+        return bool(allowed[row][token // 8] >> token % 8 & 1)
+
+    assert [may(row, a) for row in range(4, 10)] == [True, False, False, False, True, False]
+    assert [may(row, b) for row in range(4, 10)] == [True, True, True, False, False, True]
+    assert [may(row, EOS) for row in range(4, 10)] == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("grammar", "message"),
+    [
+        (pb.Grammar(json_schema='{"type": "nothing"}'), "cannot be compiled"),
+        (pb.Grammar(json_schema="{"), "cannot be compiled"),
+        (pb.Grammar(regex="("), "unclosed group"),
+        (pb.Grammar(context_free="start: nobody"), "nobody"),
+        (pb.Grammar(context_free='root ::= ("a"'), "Expected ')'"),
+        (pb.Grammar(choice=pb.Choices()), "at least one text"),
+        (pb.Grammar(), "at least one text"),
+        (pb.Grammar(regex="a" * (256 << 10)), "over the limit of 262144"),
+    ],
+)
+def test_a_grammar_that_cannot_be_compiled_is_refused(grammars: Grammars, grammar: pb.Grammar, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)) as caught:
+        grammars.compile(grammar)
+    assert caught.value.param == "grammar"
+
+
+def test_a_model_that_cannot_be_guided_refuses_a_grammar(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammar = GRAMMARS["choice"]
+    with pytest.raises(InvalidRequest, match="end-of-text id"):
+        Grammars(directory / "tokenizer.json", 381, frozenset()).compile(grammar)
+    write(tmp_path, word_piece())
+    with pytest.raises(InvalidRequest, match="another kind of tokenizer"):
+        Grammars(tmp_path / "tokenizer.json", 200, frozenset({1})).compile(grammar)
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(InvalidRequest, match="not installed"):
+        Grammars(directory / "tokenizer.json", 381, frozenset({EOS})).compile(grammar)
+
+
+def test_a_grammar_knows_the_spaces_and_bytes_of_sentencepiece(tmp_path: Path) -> None:
+    made = byte_fallback()
+    write(tmp_path, made)
+    guide = (
+        Grammars(tmp_path / "tokenizer.json", made.get_vocab_size(), frozenset({2}))
+        .compile(pb.Grammar(regex=" ?é!"))
+        .guide([], 0, frozenset({2}))
+    )
+    ids = Tokenizer.load(tmp_path).encode("é!", add_special=False)
+    tree = MergedTree()
+    for depth, token in enumerate(ids, start=1):
+        tree.append(token, depth - 2, 0.5, depth, 0.5, "d")
+    assert guide.prune(tree).tokens == ids
+
+
+def test_a_grammar_that_becomes_too_complex_ends_its_request_and_no_other(
+    make: Make, grammars: Grammars, model: LlamaModel
+) -> None:
+    deep = pb.Grammar(regex="x{3}((a{1,100}b?){1,100}c?){1,100}")
+    plain = Request("plain", "t", [5, 6], Sampling(0.0, seed=1), 20)
+    alone = told(run(make(), [plain])["plain"])
+    guided = replace(plain, id="deep", max_tokens=400, stop_ids=frozenset({EOS}), grammar=grammars.compile(deep))
+    said = run(make(RandomDrafter(DrafterContext("", model.config.vocab_size, 512))), [plain, guided])
+    assert told(said["plain"]) == alone
+    end = said["deep"][-1]
+    assert end.finish is Finish.REFUSED
+    assert end.error is not None
+    assert end.error.startswith("the grammar is too complex to be followed: lexer error: too many expressions")
+    assert grammars.known(deep) is None
+
+
+def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_there(
+    grammars: Grammars, directory: Path
+) -> None:
+    ids = Tokenizer.load(directory).encode
+    a, b = ids("a")[0], ids("b")[0]
+    tree = MergedTree()
+    for token, parent in [(b, -1), (a, 0), (a, -1)]:
+        tree.append(token, parent, 0.5, 1, 0.5, "d")
+    tokens = [5]
+    message = pb.Grammar(regex="aac*|ba{1000000}")
+    guide = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
+    first, second = EditBatch(381), EditBatch(381)
+    guide.edit(first, 0, tree)
+    assert (sorted(first._allowed), first._hopeless) == ([0, 1, 3], [2])
+    tokens.append(a)
+    assert len(guide.prune(tree)) == 0
+    guide.edit(second, 0, MergedTree())
+    assert second._hopeless == [0]
+    assert guide.failure is not None
+    anew = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
+    anew.edit(second, 1, MergedTree())
+    assert second._allowed[1][a // 8] >> a % 8 & 1
+
+
+def test_guesses_are_as_many_as_there_is_time_for_their_masks(grammars: Grammars, directory: Path) -> None:
+    guide = grammars.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
+    tree, a = MergedTree(), Tokenizer.load(directory).encode("a")[0]
+    for depth in range(1, 9):
+        tree.append(a, depth - 2, 0.5, depth, 0.5, "d")
+    assert guide.prune(tree) is tree
+    guide._mask_s = 0.005
+    kept = guide.prune(tree)
+    assert (kept.tokens, kept.parents) == ([a] * 4, [-1, 0, 1, 2])

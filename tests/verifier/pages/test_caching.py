@@ -1,0 +1,337 @@
+"""The engine and pages that come from elsewhere: the same tokens, whoever computed what they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+import pytest
+import torch
+from outrider.kernels.pool import KvPool
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry, State
+from outrider.mesh.rpc import close_channels
+from outrider.models.sampling import Sampling
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.page_cache import NoCache
+from outrider.verifier.pages.cached_pages import (
+    CachedPages,
+    Offered,
+    Prompt,
+    Wanted,
+    copy_pages,
+    page_bytes,
+    to_bytes,
+    write_page,
+)
+from outrider.verifier.pages.handover import gives
+from outrider.verifier.pages.page_server import Handed, HandedPages
+from outrider.verifier.pages.peers import Peers
+from outrider.verifier.pages.shards import SEGMENT, instances_of
+from outrider.verifier.pages.transfer import TransferTime
+from outrider.verifier.requests.sequence import Request, Sequence
+from outrider.wire.frames import Finish, Frame
+from outrider.wire.pages import page_key
+
+from tests.verifier.engines import MakeEngine
+from tests.waiting import eventually
+
+PROMPT = [index * 7 % 50 for index in range(45)]
+
+
+class Shelf:
+    """A link to a dictionary: pages arrive when the test says so."""
+
+    def __init__(self) -> None:
+        self.pages: dict[bytes, bytes] = {}
+        self.wanted: list[Wanted] = []
+        self.left: list[int] = []
+
+    def fetch(self, wanted: Wanted) -> bool:
+        self.wanted.append(wanted)
+        return True
+
+    def leave(self, number: int) -> None:
+        self.left.append(number)
+
+    def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
+        return [index for index in range(first, len(hashes)) if hashes[index] not in self.pages]
+
+    def offer(self, offered: Offered) -> None:
+        for place, index in enumerate(offered.indices):
+            self.pages[offered.hashes[index]] = to_bytes(offered.copies, place)
+
+    def found(self, wanted: Wanted) -> list[bytes]:
+        return [self.pages[each] for each in wanted.hashes[wanted.here :] if each in self.pages]
+
+
+def attach(engine: Engine, shelf: Shelf) -> CachedPages:
+    cache = engine.cache = CachedPages(engine._runner.pool, engine.scheduler, shelf)
+    return cache
+
+
+def arrive(engine: Engine, shelf: Shelf) -> None:
+    assert isinstance(engine.cache, CachedPages)
+    for wanted in shelf.wanted:
+        engine.cache.arrive(wanted, shelf.found(wanted))
+        engine.cache.ended(wanted)
+        engine.resume(wanted.number)
+    shelf.wanted.clear()
+
+
+def request(name: str, prompt: Seq[int] = PROMPT, tenant: str = "t", temperature: float = 1.0) -> Request:
+    return Request(name, tenant, list(prompt), Sampling(temperature, seed=5), 30)
+
+
+def finish(engine: Engine) -> dict[str, list[Frame]]:
+    frames: dict[str, list[Frame]] = {}
+    while engine.busy or engine.has_news:
+        for asked, frame in engine.step().frames:
+            frames.setdefault(asked.id, []).append(frame)
+    return frames
+
+
+def said(frames: Seq[Frame]) -> list[int]:
+    return [token for frame in frames for token in frame.tokens]
+
+
+def reused(frames: Seq[Frame]) -> int:
+    usage = frames[-1].usage
+    assert usage is not None
+    return usage.cached_tokens
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_answer_is_the_same_on_fetched_pages(make_engine: MakeEngine, shelf: Shelf, temperature: float) -> None:
+    plain, first, second = (make_engine() for _ in range(3))
+    plain.submit(request("a", temperature=temperature))
+    expected = said(finish(plain)["a"])
+    for engine in (first, second):
+        attach(engine, shelf)
+        engine.submit(request("a", temperature=temperature))
+        assert not engine.busy
+        arrive(engine, shelf)
+        frames = finish(engine)["a"]
+        assert said(frames) == expected
+        assert reused(frames) == (0 if engine is first else 40)
+    assert len(shelf.pages) == (45 + 30 - 2) // 8
+
+
+def test_a_page_that_was_changed_would_be_told_by_the_answer(make_engine: MakeEngine, shelf: Shelf) -> None:
+    """What the other tests compare does depend on the pages."""
+    first, second = make_engine(), make_engine()
+    for engine in (first, second):
+        attach(engine, shelf)
+        engine.submit(request("a"))
+        arrive(engine, shelf)
+        frames = finish(engine)["a"]
+        if engine is first:
+            expected = said(frames)
+            shelf.pages = {name: bytes(len(data)) for name, data in shelf.pages.items()}
+    assert said(frames) != expected
+
+
+def test_others_go_on_while_one_waits_for_pages_and_it_keeps_its_place(make_engine: MakeEngine, shelf: Shelf) -> None:
+    engine = make_engine(running=1)
+    attach(engine, shelf)
+    engine.submit(request("waits"))
+    engine.submit(request("short", prompt=[1, 2]))
+    engine.submit(request("later", prompt=[2, 3]))
+    assert not finish_one(engine, "waits")
+    arrive(engine, shelf)
+    assert said(finish(engine)["waits"])
+
+
+def finish_one(engine: Engine, name: str) -> bool:
+    """Whether ``name`` was among what is said until nobody goes on."""
+    frames = finish(engine)
+    assert {"short", "later"} <= frames.keys()
+    return name in frames
+
+
+def test_a_request_may_be_cancelled_while_it_waits_for_pages(make_engine: MakeEngine, shelf: Shelf) -> None:
+    engine = make_engine(waiting=1)
+    attach(engine, shelf)
+    engine.submit(request("a"))
+    assert engine.cancel("a")
+    assert finish(engine)["a"][-1].finish is Finish.CANCELLED
+    assert shelf.left == [1]
+    arrive(engine, shelf)
+    assert not engine.busy
+    assert engine.load == 0
+    assert engine.scheduler.pages.available == engine.scheduler.pages.total
+    engine.submit(request("b"))
+
+
+def test_pages_for_which_there_is_no_room_are_computed(make_engine: MakeEngine, shelf: Shelf) -> None:
+    first, second = make_engine(), make_engine(pages=12)
+    attach(first, shelf)
+    first.submit(request("a"))
+    arrive(first, shelf)
+    expected = said(finish(first)["a"])
+    attach(second, shelf)
+    second.submit(request("other", prompt=[3] * 60))
+    arrive(second, shelf)
+    second.step()
+    second.submit(request("a"))
+    arrive(second, shelf)
+    assert said(finish(second)["a"]) == expected
+
+
+def test_no_more_is_fetched_at_a_time_than_there_is_room_for(make_engine: MakeEngine, shelf: Shelf) -> None:
+    engine = make_engine(pages=12)
+    attach(engine, shelf)
+    for number in range(4):
+        engine.submit(request(f"r{number}", prompt=[number] * 45))
+    assert [len(wanted.hashes) for wanted in shelf.wanted] == [5, 5, 2]
+    engine.cancel("r0")
+    engine.submit(request("again"))
+    assert len(shelf.wanted[-1].hashes) == 5
+    arrive(engine, shelf)
+    assert len(finish(engine)) == 5
+
+
+def test_nothing_is_asked_where_nothing_could_be_reused(make_engine: MakeEngine, shelf: Shelf) -> None:
+    engine = make_engine()
+    attach(engine, shelf)
+    engine.submit(request("short", prompt=[1] * 8))
+    assert not shelf.wanted
+    assert engine.busy
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8])
+def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
+    pool = KvPool(3, 4, 8, 2, 16, dtype)
+    for part in (pool.data, pool.scales):
+        if part is not None:
+            part.copy_(torch.randint(-100, 100, part.shape).to(part.dtype))
+    stored = to_bytes(copy_pages(pool, [0, 1]), 1)
+    assert len(stored) == page_bytes(pool)
+    write_page(pool, 3, stored)
+    copies = copy_pages(pool, [3, 2])
+    assert to_bytes(copies, 0) == stored
+    assert to_bytes(copies, 1) != stored
+
+
+def test_a_third_instance_takes_about_a_third_of_the_pages_and_moves_no_others() -> None:
+    chains = [[page_key(b"f", "t", bytes([chain, page])) for page in range(4 * SEGMENT)] for chain in range(100)]
+    before = [instances_of(chain, ["one", "two"]) for chain in chains]
+    after = [instances_of(chain, ["three", "two", "one"]) for chain in chains]
+    pairs = [pair for left, right in zip(before, after, strict=True) for pair in zip(left, right, strict=True)]
+    moved = [pair for pair in pairs if pair[0] != pair[1]]
+    assert 0.2 < len(moved) / len(pairs) <= 0.4
+    assert {right for _, right in moved} == {"three"}
+    assert 0.4 < sum(left == "one" for left, _ in pairs) / len(pairs) < 0.6
+
+
+def test_transfers_are_predicted_as_they_were_measured_and_forgotten_in_time() -> None:
+    now = [0.0]
+    transfer = TransferTime(lambda: now[0])
+    assert transfer.seconds(1000) == 0
+    transfer.measured(1000, asking=0.5, fetching=1.0)
+    assert transfer.seconds(2000) == pytest.approx(2.5)
+    now[0] = 29.0
+    transfer.measured(1000, asking=0.5, fetching=0.1)
+    assert 0.5 < transfer.seconds(2000) < 2.5
+    now[0] = 60.0
+    assert transfer.seconds(2000) == 0
+
+
+def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_well(
+    make_engine: MakeEngine, shelf: Shelf
+) -> None:
+    engine = make_engine(prefill_rows=16)
+    engine.submit(request("before", prompt=PROMPT[:20]))
+    finish(engine)
+    cache = engine.cache = HandedPages(NoCache(), engine._runner.pool)
+    handed: list[Handed | None] = []
+    engine.submit(replace(request("a"), max_tokens=1, handed=True))
+    cache.expect("a", 1, handed.append)
+    engine.step()
+    assert [each and len(each.hashes) for each in handed] == [3]
+    assert finish(engine)
+    assert [each and len(each.hashes) for each in handed] == [3, 1, None]
+    again: list[Handed | None] = []
+    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, handed=True))
+    cache.expect("b", 1, again.append)
+    finish(engine)
+    assert [each and len(each.hashes) for each in again] == [4, None]
+    hashes = [digest for each in handed if each for digest in each.hashes]
+    pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
+    other = make_engine()
+    attach(other, shelf)
+    other.submit(request("a"))
+    assert shelf.wanted[0].hashes[1:] == hashes
+    assert shelf.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)
+    arrive(other, shelf)
+    finish(other)
+    assert [shelf.pages[digest] for digest in hashes] == pages
+
+
+def test_a_request_whose_pages_are_handed_over_asks_nobody_else_to_compute_them(
+    make_engine: MakeEngine, shelf: Shelf
+) -> None:
+    engine = make_engine()
+    attach(engine, shelf)
+    engine.submit(replace(request("a"), handed=True))
+    assert shelf.wanted[0].prompt is None
+
+
+def test_computing_here_costs_more_the_more_sequences_it_holds_up(make_engine: MakeEngine) -> None:
+    engine = make_engine(prefill_rows=64)
+    sequence = Sequence.start(request("new"), 99, None)
+
+    def price() -> float:
+        return engine.estimate.held_up(engine.scheduler, sequence, 40)
+
+    idle = price()
+    assert idle == pytest.approx(40 * engine.estimate.row_s)
+    engine.submit(request("queued"))
+    assert price() == pytest.approx(85 * engine.estimate.row_s)
+    engine.step()
+    assert price() == pytest.approx(80 * engine.estimate.row_s)
+
+
+@pytest.mark.parametrize(
+    ("role", "taker", "whether"),
+    [
+        ("prefill", "decode", True),
+        ("prefill", "both", True),
+        ("both", "decode", True),
+        ("both", "both", False),
+        ("decode", "both", False),
+        ("decode", "prefill", False),
+        ("prefill", "prefill", False),
+        ("None", "decode", False),
+    ],
+)
+def test_a_verifier_gives_to_those_that_are_less_for_prompts(role: str, taker: str, whether: bool) -> None:
+    assert gives(role, taker) is whether
+
+
+async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_one_that_claims_it(bus: Bus) -> None:
+    reader = Registry(bus, "verifier", "sharing")
+    await reader.start()
+    claims = {"a": {"shard": "old"}, "b": {"shard": "old"}, "c": {}}
+    announced = [Registry(bus, "kvcache", name, lambda told=told: told) for name, told in claims.items()]
+    for each in announced:
+        each.address = "127.0.0.1:1"
+        await each.start()
+        each.set_state(State.READY)
+    peers = Peers(reader, shared=True, sockets=True, changed=lambda: None)
+    peers.start()
+    await eventually(lambda: {"old", "b", "c"} <= set(peers.instances))
+    assert "a" not in peers.instances
+    found = peers.able("old")
+    assert found is not None
+    assert found.member.instance == "a"
+    announced[0].leave()
+    await eventually(lambda: (peer := peers.able("old")) is not None and peer.member.instance == "b")
+    for each in (reader, *announced):
+        each.leave()
+    await close_channels()

@@ -1,0 +1,288 @@
+"""Drafters that lose time are paused and tried again; the others are always asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from outrider.models.sampling import Sampling
+from outrider.models.speculation import DraftTree, Opening
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.runner import Drawn, Runner, Work
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.speculation import guessing
+from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
+
+from tests.verifier.drafters import EverythingDrafter
+from tests.verifier.engines import MakeEngine
+
+ONE, MANY = 1, 4
+"""Sizes of steps: bits of the number of sequences."""
+PRICES = Prices(token=1.0, row=0.1, step=1.0)
+GOOD, BAD, SLOW = Yield(8, 2, 0.0), Yield(8, 0, 0.8), Yield(4, 1, 2.0)
+CHEAP, WRONG = Yield(0, 0, 0.001), Yield(8, 0, 0.001)
+
+
+def asked_steps(worth: Worth, done: Yield, steps: int, others: bool = False) -> list[bool]:
+    """Whether the drafter was asked, step by step, where it always does what it has ``done``."""
+    found = []
+    for _ in range(steps):
+        found.append("d" not in worth.quiet(ONE, {"d"}))
+        worth.step(ONE, {"d": done} if found[-1] else {}, PRICES, others)
+    return found
+
+
+@pytest.mark.parametrize("done", [GOOD, CHEAP, WRONG])
+def test_a_drafter_that_pays_or_costs_next_to_nothing_is_always_asked(done: Yield) -> None:
+    assert all(asked_steps(Worth(), done, 8000))
+
+
+@pytest.mark.parametrize("done", [BAD, SLOW])
+def test_trials_of_a_drafter_that_does_not_pay_lose_a_small_part_of_the_time(done: Yield) -> None:
+    asked = asked_steps(Worth(), done, 20_000)
+    lost = sum(asked) * (done.bought * PRICES.row + done.drafting - done.accepted * PRICES.token)
+    assert 0.25 * REGRET < lost / len(asked) < 2 * REGRET
+    assert asked.index(False) < 10
+    assert any(asked[10:])
+
+
+def test_what_loses_little_is_tried_again_the_sooner() -> None:
+    gaps = []
+    for drafting in (0.02, 0.5):
+        asked = asked_steps(Worth(), Yield(0, 0, drafting), 5000)
+        first = asked.index(False)
+        gaps.append(asked.index(True, first) - first)
+    assert gaps[0] < 0.1 * gaps[1]
+
+
+def test_a_drafter_is_judged_apart_for_steps_of_another_size() -> None:
+    worth = Worth()
+    asked_steps(worth, BAD, 50)
+    assert worth.quiet(ONE, {"d"}) == {"d"}
+    assert not worth.quiet(MANY, {"d"})
+
+
+def test_one_that_has_become_good_is_asked_again_for_good() -> None:
+    worth = Worth()
+    assert not all(asked_steps(worth, BAD, 200))
+    asked = asked_steps(worth, GOOD, 3000)
+    assert all(asked[asked.index(True) :])
+
+
+def test_one_that_was_held_up_once_is_not_paused_for_it() -> None:
+    worth = Worth()
+    for step in range(300):
+        worth.step(ONE, {"d": Yield(8, 2, 50.0 if step % 40 == 20 else 0.1)}, PRICES, others=False)
+        assert not worth.quiet(ONE, {"d"})
+
+
+def test_windows_show_what_steps_take_without_a_drafter_elsewhere_and_cost_little() -> None:
+    worth, plain, asked = Worth(), 0, 0
+    for _ in range(60_000):
+        plain += worth.is_plain(ONE, {"d"})
+        chosen = {"d", "own"} - worth.quiet(ONE, {"d", "own"})
+        asked += chosen == {"d", "own"}
+        assert chosen in (set(), {"d", "own"})
+        worth.step(ONE, dict.fromkeys(chosen, GOOD), PRICES, others="d" in chosen)
+    assert plain >= 12
+    assert asked > 0.98 * 60_000
+
+
+def test_there_are_no_windows_without_a_drafter_elsewhere() -> None:
+    worth = Worth()
+    assert all(asked_steps(worth, GOOD, 5000, others=False))
+    assert worth.is_plain(ONE, set())
+    assert not worth.is_plain(ONE, {"another"})
+
+
+class Clock:
+    """The time as the engine sees it: only what a test spends goes by, however slow the machine is."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, seconds: float) -> None:
+        """Lets time go by."""
+        self.now += seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture
+def step_s() -> float:
+    """Seconds that the target takes for a step."""
+    return 0.001
+
+
+@pytest.fixture(autouse=True)
+def told_time(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    """The engine reads `CLOCK`."""
+    run = Runner.run
+
+    def spending(self: Runner, works: Sequence[Work]) -> list[Drawn]:
+        CLOCK.spend(step_s)
+        return run(self, works)
+
+    monkeypatch.setattr(Runner, "run", spending)
+    monkeypatch.setattr(guessing, "perf_counter", CLOCK)
+    monkeypatch.setattr(time, "perf_counter", CLOCK)
+
+
+class Slow(EverythingDrafter):
+    """Takes its time, for all guesses there are or for none."""
+
+    name = "slow"
+
+    pause = 0.002
+
+    def __init__(self, vocabulary: int, right: bool) -> None:
+        super().__init__(vocabulary if right else 0, 1)
+        self.calls = 0
+        self.openings: list[Opening] = []
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.openings.append(opening)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.calls += 1
+        CLOCK.spend(self.pause)
+        return super().draft()
+
+
+def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
+    said: dict[str, list[int]] = {}
+    for name in names:
+        engine.submit(Request(name, "t", [1, 2, 3], Sampling(1.0, seed=len(said)), 240))
+        while engine.busy:
+            for request, frame in engine.step().frames:
+                said.setdefault(request.id, []).extend(frame.tokens)
+    return said
+
+
+def test_the_engine_pauses_a_drafter_that_only_costs_time(make_engine: MakeEngine) -> None:
+    slow, names = Slow(50, right=False), ["a", "b", "c"]
+    engine = make_engine(50, [slow], judged=True)
+    said = answer(engine, names)
+    assert engine.tally.steps > 600
+    assert 5 < slow.calls < 60
+    assert engine.guessing.quiet == {"slow"}
+    assert said == answer(make_engine(50), names)
+
+
+@pytest.mark.parametrize("step_s", [0.004])
+def test_the_engine_goes_on_asking_a_drafter_that_saves_more_time_than_it_takes(make_engine: MakeEngine) -> None:
+    right = Slow(50, right=True)
+    right.pause = 0.0002
+    engine = make_engine(50, [right], judged=True)
+    answer(engine, ["a", "b"])
+    assert right.calls > 0.8 * engine.tally.steps
+
+
+class Copyist(Slow):
+    """Has guesses, all of them right, only for requests whose prompt begins with 7, and costs next to nothing."""
+
+    name = "copyist"
+
+    pause = 0.000005
+
+    def __init__(self) -> None:
+        super().__init__(50, right=True)
+        self.copies: set[int] = set()
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        if opening.tokens[0] == 7:
+            self.copies.add(session)
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        return [(session, tree) for session, tree in super().draft() if session in self.copies]
+
+
+@pytest.mark.parametrize("step_s", [0.004])
+def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(make_engine: MakeEngine) -> None:
+    steps = []
+    for stories in (6, 0):
+        engine = make_engine(50, [Copyist()], judged=True)
+        answer(engine, [f"story {number}" for number in range(stories)])
+        before = engine.tally.steps
+        engine.submit(Request("edit", "t", [7, 2, 3], Sampling(0.7, seed=5), 100))
+        while engine.busy:
+            engine.step()
+        steps.append(engine.tally.steps - before)
+    assert steps[0] == steps[1] < 60
+
+
+def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
+    cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
+    engine = make_engine(50, [dear, cheap], judged=True)
+    answer(engine, ["a", "b", "c"])
+    assert engine.guessing.quiet == {"slow"}
+    assert engine.tally.accepted[cheap.name] > 100
+
+
+def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
+    slow = Slow(50, right=False)
+    engine = make_engine(50, [slow], judged=True)
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, drafters=frozenset({"another"})))
+    while engine.busy:
+        engine.step()
+    assert not engine.guessing.quiet
+    assert slow.openings == []
+
+
+def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(make_engine: MakeEngine) -> None:
+    slow = Slow(50, right=True)
+    engine = make_engine(50, [slow], judged=True)
+    engine.submit(Request("a", "red", [1, 2, 3], Sampling(), 6, emitted=[4, 5]))
+    [opening] = slow.openings
+    assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
+
+
+class Told(Slow):
+    """Notes what it is told of sequences."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        super().__init__(50, right=False)
+        self.commits = 0
+        self.texts: dict[int, list[int]] = {}
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.texts[session] = list(opening.tokens)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        super().commit(session, length, tokens)
+        self.commits += 1
+        assert length == len(self.texts[session])
+        self.texts[session].extend(tokens)
+
+
+def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(make_engine: MakeEngine) -> None:
+    told = Told()
+    engine = make_engine(50, [told], judged=True)
+    said = answer(engine, ["a", "b", "c"])
+    assert 3 <= told.commits < 0.3 * engine.tally.steps
+    assert [text[3:] for text in told.texts.values()] == list(said.values())
+
+
+@pytest.mark.parametrize("step_s", [0.004])
+def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(make_engine: MakeEngine) -> None:
+    slow = Slow(50, right=False)
+    engine = make_engine(50, [slow], judged=True, running=8)
+    calls = []
+    for batch in range(2):
+        for number in range(8):
+            prompt = [1 + (number + place) % 40 for place in range(40)]
+            engine.submit(Request(f"{batch} {number}", "t", prompt, Sampling(1.0, seed=number), 12 + number))
+        while engine.busy:
+            engine.step()
+        calls.append(slow.calls)
+    assert calls[0] > 0
+    assert calls[1] - calls[0] < 6
