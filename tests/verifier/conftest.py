@@ -8,19 +8,19 @@ from pathlib import Path
 from sys import maxsize
 
 import pytest
+from outrider.kernels.pool import KvPool
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.runner import Runner
+from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
-from outrider.verifier.speculation.worth import Always, Worth
+from outrider.verifier.speculation.worth import Worth
 
 from tests.toy_model import save_toy
-from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine
+from tests.verifier.engines import ALWAYS_PAYS, MakeEngine, build_engine
 
 
 @pytest.fixture
@@ -47,6 +47,8 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         clock: Callable[[], float] = time.monotonic,
         judged: bool = False,
         pinned: int = 0,
+        cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> Engine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
@@ -55,7 +57,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         context = model.config.context_length
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
-        runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Always())
+        tokenizer, worth = Tokenizer.load(directory), Worth() if judged else None
+        return build_engine(model, tokenizer, scheduler, drafters, cost, rule, worth, cache, timer)
 
     return make

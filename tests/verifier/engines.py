@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Truncation
+from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext
+from outrider.models.speculation import Acceptance, Drafter, DrafterContext
 from outrider.models.speculation.random_drafter import RandomDrafter
+from outrider.models.text import Tokenizer
+from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.outcome import Outcome
-from outrider.verifier.decode.runner import Drawn, Work
+from outrider.verifier.decode.page_cache import PageCache
+from outrider.verifier.decode.runner import Drawn, Runner, Work
 from outrider.verifier.requests import sequence
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.estimate import Estimate
+from outrider.verifier.scheduling.scheduler import Scheduler
+from outrider.verifier.speculation.guessing import Guessing, TargetView
+from outrider.verifier.speculation.worth import Always, Worth
 from outrider.wire.frames import Frame
 
 VOCABULARY = 50
@@ -33,10 +43,29 @@ class CheckedEngine(Engine):
         self.scheduler.check()
         return outcome
 
-    def cancel(self, request_id: str) -> bool:
-        found = super().cancel(request_id)
+    def cancel(self, request_id: str, reason: str | None = None) -> bool:
+        found = super().cancel(request_id, reason)
         self.scheduler.check()
         return found
+
+
+def build_engine(
+    model: LlamaModel,
+    tokenizer: Tokenizer,
+    scheduler: Scheduler,
+    drafters: Sequence[Drafter] = (),
+    cost: CostCurve = ALWAYS_PAYS,
+    rule: Acceptance | None = None,
+    worth: Worth | None = None,
+    cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
+    timer: Callable[[], float] = time.perf_counter,
+) -> Engine:
+    """An engine over ``model`` whose drafters are asked at every step, unless ``worth`` decides."""
+    runner = Runner(model, scheduler.pages.total, scheduler.limits.page_size, rule)
+    view = TargetView(runner.rule, model.config.vocab_size, runner.hidden)
+    guessing = Guessing(view, scheduler, cost, drafters, worth or Always(), timer)
+    pages = None if cache is None else cache(runner.pool, scheduler)
+    return CheckedEngine(runner, scheduler, guessing, Estimate(cost), Answers(tokenizer), pages, timer)
 
 
 def random_drafter() -> RandomDrafter:
@@ -97,13 +126,13 @@ def told(frames: list[Frame]) -> tuple[list[int], object, object]:
 def watch(engine: Engine) -> list[Rows]:
     """From now on, every step's rows by request, and whether they are a prompt's."""
     seen: list[Rows] = []
-    runs = engine._runner.run
+    runs = engine.runner.run
 
     def watched(works: Sequence[Work]) -> list[Drawn]:
         seen.append({work.sequence.request.id: (len(work.tokens), work.guesses is None) for work in works})
         return runs(works)
 
-    engine._runner.run = watched  # type: ignore[method-assign]
+    engine.runner.run = watched  # type: ignore[method-assign]
     return seen
 
 

@@ -20,6 +20,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.rpc.methods import Methods
 from outrider.verifier.service import VerifierService
 from outrider.verifier.settings import VerifierSettings
 from outrider.wire.ids import pack_ids
@@ -30,7 +31,7 @@ LENGTH = 40
 """Tokens of an answer."""
 
 
-class Verifier(VerifierService):
+class CountedMethods(Methods):
     """Counts the calls of `Submit` that have ended, whichever way."""
 
     ended = 0
@@ -39,13 +40,18 @@ class Verifier(VerifierService):
         try:
             return await super().Submit(message, context)
         finally:
-            self.ended += 1
+            CountedMethods.ended += 1
+
+
+class Verifier(VerifierService):
+    methods = CountedMethods
 
 
 class Inside:
     """The running verifier, and a stub that calls it."""
 
     def __init__(self, service: Verifier, server: Server) -> None:
+        self._before = CountedMethods.ended
         self.service, self.lanes = service, f"{server.host}:{server.lane_port}"
         self.address = f"{server.host}:{server.port}"
         self.stub = VerifierStub(channel(self.address))
@@ -53,11 +59,13 @@ class Inside:
     @property
     def engine(self) -> Engine:
         """The engine, to be touched where `hold` holds it."""
-        return self.service._engine
+        return self.service.engine
 
     def sequence(self, name: str) -> Sequence:
         """What answers a request, to be touched in the engine's thread."""
-        return self.engine._sequences[self.engine._by_request[name]]
+        found = self.engine.sequence(name)
+        assert found is not None
+        return found
 
     @contextmanager
     def hold(self, first: Callable[[], object] = lambda: None) -> Iterator[None]:
@@ -68,7 +76,7 @@ class Inside:
             held.set()
             released.wait()
 
-        self.service._thread.post(wait)
+        self.service.inbox.post(wait)
         first()
         held.wait(30)
         try:
@@ -78,12 +86,17 @@ class Inside:
 
     async def posted(self, calls: int) -> None:
         """Returns when so many calls wait for a thread that is held, beside looks for announcements."""
-        inbox, look = self.service._thread._inbox, self.service._look
-        await eventually(lambda: sum(action != look for action in list(inbox)) >= calls)
+        service = self.service
+        await eventually(lambda: sum(each != service.estimate_queue for each in service.inbox.pending) >= calls)
+
+    @property
+    def submissions(self) -> int:
+        """Calls of `Submit` that have ended."""
+        return CountedMethods.ended - self._before
 
     async def ended(self, calls: int) -> None:
         """Returns when so many calls of `Submit` have ended."""
-        await eventually(lambda: self.service.ended >= calls)
+        await eventually(lambda: self.submissions >= calls)
 
 
 def asked(name: str, lease_ms: int = 0, tokens: int = LENGTH) -> pb.SubmitRequest:

@@ -17,7 +17,7 @@ VOCABULARY, PROMPT, DRAWS, TEMPERATURE = 4, [1, 2, 0], 2_500, 1.3
 
 def exact_law(engine: Engine, truncation: Truncation) -> dict[tuple[int, ...], float]:
     """Probability of every three tokens, from the target's own logits one sequence at a time."""
-    model = engine._runner.model
+    model = engine.runner.model
     sampling = Sampling(TEMPERATURE, truncation)
     law = {}
     for tokens in itertools.product(range(VOCABULARY), repeat=3):

@@ -19,13 +19,10 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext
 from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.decode.answer import Answers
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.runner import Runner
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 
-from tests.verifier.engines import ALWAYS_PAYS
+from tests.verifier.engines import build_engine
 
 REAL = os.environ.get("TEST_MODEL")
 
@@ -36,7 +33,7 @@ def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
     config = model.config
     drafter = NgramDrafter(DrafterContext(tokenizer.fingerprint, config.vocab_size, config.context_length))
     scheduler = Scheduler(Limits(16, 64, 256, 64, 31, 16, config.context_length), PageTable(1024), b"")
-    engine = Engine(Runner(model, 1024, 16), scheduler, ALWAYS_PAYS, Answers(tokenizer), [drafter])
+    engine = build_engine(model, tokenizer, scheduler, [drafter])
     eos = frozenset(config.eos_token_ids)
     for index, prompt in enumerate(ids):
         engine.submit(Request(str(index), "t", prompt, Sampling(), most, stop_ids=eos))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from outrider.mesh.telemetry import counter
+from outrider.mesh.worker import Inbox, Worker
 from outrider.models.speculation import Drafter, DraftTree, ReadingDrafter
 
 _HIDDEN = counter("spec_hidden_drafting_seconds", "Time of drafting that no step waits for.", ["drafter"])
@@ -16,8 +15,8 @@ _DRAFTED = counter(
 )
 
 
-class DrafterThread(threading.Thread):
-    """Drafts for as long as the drafter finds something to do; sleeps otherwise.
+class DrafterThread(Worker):
+    """Drafts for as long as the drafter finds something to do.
 
     Args:
         drafter: touched by this thread only, once started.
@@ -33,25 +32,18 @@ class DrafterThread(threading.Thread):
         failed: Callable[[BaseException], None],
         drafted: Callable[[float, float, list[tuple[int, DraftTree]]], None] = lambda began, took, trees: None,
     ) -> None:
-        super().__init__(name="drafter", daemon=True)
-        self._drafter, self._deliver, self._failed, self._drafted = drafter, deliver, failed, drafted
-        self._inbox: deque[Callable[[Drafter], None]] = deque()
-        self._wake = threading.Event()
-        self._stopping = False
+        super().__init__("drafter", Inbox(), failed)
+        self._drafter, self._deliver, self._drafted = drafter, deliver, drafted
 
     def post(self, action: Callable[[Drafter], None]) -> None:
-        """Has ``action`` run in the drafter's thread before its next round."""
-        self._inbox.append(action)
-        self._wake.set()
+        """Runs ``action`` in the drafter's thread before its next round."""
+        self._inbox.post(lambda: action(self._drafter))
 
-    def stop(self) -> None:
-        """Ends the thread after the round it is in."""
-        self._stopping = True
-        self._wake.set()
-
-    @property
-    def _reading(self) -> bool:
-        return isinstance(self._drafter, ReadingDrafter) and self._drafter.reading
+    def turn(self) -> bool:
+        """One round of drafting; whether the drafter made trees or still reads a prompt."""
+        if trees := self._draft():
+            self._deliver(trees)
+        return bool(trees) or (isinstance(self._drafter, ReadingDrafter) and self._drafter.reading)
 
     def _draft(self) -> list[tuple[int, DraftTree]]:
         began = time.perf_counter()
@@ -61,18 +53,3 @@ class DrafterThread(threading.Thread):
         _DRAFTED.labels(self._drafter.name).inc(sum(len(tree.tokens) for _, tree in trees))
         self._drafted(began, took, trees)
         return trees
-
-    def run(self) -> None:
-        """The thread's body."""
-        try:
-            while not self._stopping:
-                self._wake.clear()
-                while self._inbox:
-                    self._inbox.popleft()(self._drafter)
-                trees = self._draft()
-                if trees:
-                    self._deliver(trees)
-                elif not self._inbox and not self._reading:
-                    self._wake.wait()
-        except BaseException as error:
-            self._failed(error)

@@ -1,4 +1,4 @@
-"""All that a verifier decides with, made of its settings: the model, its pages, and the engine over them."""
+"""All that a verifier decides with, made of its settings: the model, its pages, scheduling and speculation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.grammar import Grammars
 from outrider.verifier.requests.conversion import Served
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.speculation.guessing import Guessing, TargetView
 from outrider.verifier.speculation.plugins import make_drafters, make_rule
 from outrider.verifier.speculation.worth import Always, Worth
 
@@ -42,6 +46,7 @@ class Target:
         room: most tokens of a sequence.
         token_s: seconds that a token of a prompt takes, as measured.
         drafters: names that requests may ask for; more may become known.
+        cost: seconds of a step by rows, as measured.
     """
 
     directory: Path
@@ -55,7 +60,10 @@ class Target:
     served: Served
     pages: PageTable
     runner: Runner
-    engine: Engine
+    scheduler: Scheduler
+    cost: CostCurve
+    estimate: Estimate
+    guessing: Guessing
 
     @classmethod
     def load(cls, settings: VerifierSettings) -> Target:
@@ -81,7 +89,7 @@ class Target:
 
     @classmethod
     def over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
-        """An engine over a model that is loaded, the tokenizer of which is ``tokenizer``, both from ``directory``."""
+        """The target over a model that is loaded, whose tokenizer is ``tokenizer``, both from ``directory``."""
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         known = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
@@ -92,6 +100,7 @@ class Target:
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
         scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
+        view = TargetView(runner.rule, config.vocab_size, runner.hidden)
         worth = Always() if settings.asking == "always" else Worth()
         return cls(
             directory=directory,
@@ -105,8 +114,16 @@ class Target:
             served=served,
             pages=pages,
             runner=runner,
-            engine=Engine(runner, scheduler, cost, Answers(tokenizer), drafters, worth),
+            scheduler=scheduler,
+            cost=cost,
+            estimate=Estimate(cost),
+            guessing=Guessing(view, scheduler, cost, drafters, worth),
         )
+
+    def engine(self, cache: PageCache | None = None) -> Engine:
+        """An engine that decides with all of this, and reports its pages to ``cache``; there may be one."""
+        answers = Answers(self.tokenizer)
+        return Engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
 
 
 def _room(model: LlamaModel, settings: VerifierSettings) -> int:

@@ -114,7 +114,7 @@ async def test_a_stream_that_is_taken_up_at_a_verifier_without_the_request_is_su
     ):
         member = await reader.member("ghostly")
         whole = await alone(reader, member)
-        verifier.service._log.open("haunted")
+        verifier.service.log.open("haunted")
         stream = reader.stream("haunted", member)
         await stream.attach(nothing_logged, member)
         assert await read(stream) == whole
@@ -131,7 +131,7 @@ async def test_a_stream_leaves_a_verifier_whose_engine_gives_no_sign_of_life(sha
         with stuck.hold():
             opening = asyncio.create_task(stream.open())
             await stuck.posted(1)
-            stuck.service._thread.post(lambda: park(stuck, "left"))
+            stuck.service.inbox.post(lambda: park(stuck, "left"))
         await opening
         async with inside(shared_nats, model, "well"):
             await reader.member("well")
@@ -148,11 +148,11 @@ async def test_a_verifier_that_has_the_request_already_is_followed_at_once(share
         with verifier.hold():
             opening = asyncio.create_task(first.open())
             await verifier.posted(1)
-            verifier.service._thread.post(lambda: park(verifier, "twice"))
+            verifier.service.inbox.post(lambda: park(verifier, "twice"))
         await opening
         await second.open()
         await eventually(lambda: second._follower is not None)
-        verifier.service._thread.post(lambda: verifier.engine.resume(verifier.sequence("twice").number))
+        verifier.service.inbox.post(lambda: verifier.engine.scheduler.resume(verifier.sequence("twice")))
         assert await read(second) == whole
         await first.close(cancel=False)
 
@@ -168,7 +168,7 @@ async def test_a_request_waits_for_a_verifier_that_answers_again_after_one_submi
         assert reader.settings.place_s == usual.place_s
         member = await reader.member("pauses")
         whole = await alone(reader, member)
-        before = verifier.service.ended
+        before = verifier.submissions
         stream = reader.stream("paused", member)
         with verifier.hold():
             opening = asyncio.create_task(stream.open())

@@ -8,7 +8,7 @@ import pytest
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
 from outrider.verifier.acceptance.accept import Accepted, walk
-from outrider.verifier.decode import engine as engine_module
+from outrider.verifier.decode import commits
 from outrider.verifier.decode import runner as runner_module
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Request
@@ -70,7 +70,7 @@ def test_taking_the_drafters_word_breaks_the_law(make_engine: MakeEngine, monkey
             return walk(guesses, parents, drawn)
         return Accepted([0, 1], [guesses[0], drawn[1]])
 
-    monkeypatch.setattr(engine_module, "walk", credulous)
+    monkeypatch.setattr(commits, "walk", credulous)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
 
 
@@ -79,5 +79,5 @@ def test_reading_the_row_before_breaks_the_law(make_engine: MakeEngine, monkeypa
         right = walk(guesses, parents, drawn)
         return Accepted(right.rows, [*right.tokens[:-1], drawn[max(right.rows[-1] - 1, 0)]])
 
-    monkeypatch.setattr(engine_module, "walk", shifted)
+    monkeypatch.setattr(commits, "walk", shifted)
     assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))

@@ -166,7 +166,7 @@ def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
 ) -> None:
     engine = make_engine(VOCABULARY, [random_drafter()])
     poison = Request("poison", "t", [1, 2, 3], Sampling(), 24)
-    engine._sequences[engine_number(engine, poison)].rules.append(Broken())
+    started(engine, poison).rules.append(Broken())
     frames = run(engine, requests(24))
     [last] = frames.pop("poison")
     assert last.finish is Finish.ERROR
@@ -178,15 +178,17 @@ def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: Mak
     engine = make_engine(VOCABULARY)
     for number in range(20):
         request = Request(f"r{number}", "t", [1, 2, 3], Sampling(), 24)
-        engine._sequences[engine_number(engine, request)].rules.append(Broken())
+        started(engine, request).rules.append(Broken())
     with pytest.raises(ArithmeticError):
         run(engine, [])
 
 
-def engine_number(engine: Engine, request: Request) -> int:
-    """Submits a request and returns its sequence's number."""
+def started(engine: Engine, request: Request) -> Sequence:
+    """Submits a request and returns its sequence."""
     engine.submit(request)
-    return engine._by_request[request.id]
+    sequence = engine.sequence(request.id)
+    assert sequence is not None
+    return sequence
 
 
 class Watcher(EverythingDrafter):
@@ -276,7 +278,7 @@ def test_drafters_see_the_hidden_state_that_decided_the_newest_token(make_engine
     watcher = Watcher()
     engine = make_engine(VOCABULARY, [watcher], prefill_rows=8, guesses=4000)
     run(engine, [Request("r", "t", list(range(prompt)), Sampling(1.0, seed=2), 12)])
-    model = engine._runner.model
+    model = engine.runner.model
     assert len(watcher.seen) > 3
     for tokens_so_far, hidden in watcher.seen:
         before = tokens_so_far[:-1]

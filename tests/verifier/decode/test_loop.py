@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from outrider.mesh.worker import Inbox
 from outrider.models.sampling import Sampling
 from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.verifier.decode.outcome import Outcome
@@ -15,10 +16,11 @@ from tests.verifier.engines import MakeEngine
 
 def test_a_call_whose_caller_has_left_is_not_made_and_ends_nothing(make_engine: MakeEngine) -> None:
     failures: list[BaseException] = []
-    thread = EngineThread(make_engine(), lambda outcome: None, failures.append)
+    inbox = Inbox()
+    thread = EngineThread(make_engine(), inbox, lambda outcome: None, failures.append)
     made: list[str] = []
-    left = thread.call(lambda: made.append("left"))
-    waited = thread.call(lambda: made.append("waited"))
+    left = inbox.call(lambda: made.append("left"))
+    waited = inbox.call(lambda: made.append("waited"))
     assert left.cancel()
     thread.start()
     waited.result(30)
@@ -29,12 +31,13 @@ def test_a_call_whose_caller_has_left_is_not_made_and_ends_nothing(make_engine: 
 
 def test_a_call_that_fails_tells_its_caller_alone(make_engine: MakeEngine) -> None:
     failures: list[BaseException] = []
-    thread = EngineThread(make_engine(), lambda outcome: None, failures.append)
+    inbox = Inbox()
+    thread = EngineThread(make_engine(), inbox, lambda outcome: None, failures.append)
 
     def fail() -> None:
         raise ValueError("no such thing")
 
-    failed, next_one = thread.call(fail), thread.call(lambda: 1)
+    failed, next_one = inbox.call(fail), inbox.call(lambda: 1)
     thread.start()
     with pytest.raises(ValueError, match="no such thing"):
         failed.result(30)
@@ -54,9 +57,10 @@ def test_drafters_elsewhere_hear_of_a_request_before_the_target_reads_its_prompt
             ended.set()
 
     failures: list[BaseException] = []
+    inbox = Inbox()
     engine = make_engine()
-    thread = EngineThread(engine, deliver, failures.append)
-    thread.call(lambda: engine.submit(Request("r", "t", [1, 2, 3], Sampling(), 4)))
+    thread = EngineThread(engine, inbox, deliver, failures.append)
+    inbox.call(lambda: engine.submit(Request("r", "t", [1, 2, 3], Sampling(), 4)))
     thread.start()
     assert ended.wait(30)
     thread.stop()

@@ -52,7 +52,7 @@ def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: Ed
 
 def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
     """Probability of every answer of up to three tokens, from the target's logits one sequence at a time."""
-    model, sampling, law = engine._runner.model, Sampling(TEMPERATURE, TRUNCATION), Counter[tuple[int, ...]]()
+    model, sampling, law = engine.runner.model, Sampling(TEMPERATURE, TRUNCATION), Counter[tuple[int, ...]]()
     for answer in itertools.product(range(VOCABULARY), repeat=3):
         ids = PROMPT + list(answer)
         with torch.inference_mode():
@@ -169,7 +169,7 @@ def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihood
 def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
     engine = make_engine(50)
     said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, edits=Edits(1.7))])["r"])
-    model, history = engine._runner.model, [4, 7, 4]
+    model, history = engine.runner.model, [4, 7, 4]
     for token in said:
         with torch.inference_mode():
             batch = RaggedBatch.build([SequenceRows(len(history), 0, [0, 1, 2], None)], 8, device="cpu")
@@ -227,7 +227,7 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
     assert frames[0].first_index == -10
     assert ids[:10] == prompt
     assert len(likely) == len(ids) == 18
-    model = engine._runner.model
+    model = engine.runner.model
     with torch.inference_mode():
         batch = RaggedBatch.build([SequenceRows(18, 0, [0, 1, 2], None)], 8, device="cpu")
         rows = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8))).double().log_softmax(-1)

@@ -19,9 +19,7 @@ from outrider.models.speculation import Drafter, DrafterContext, DraftTree, Merg
 from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
-from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.edits import EditBatch, Edits
 from outrider.verifier.logits.grammar import Grammars, Guide
 from outrider.verifier.requests.sequence import Request
@@ -30,7 +28,7 @@ from outrider.wire.frames import Finish
 
 from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
 from tests.toy_model import save_toy
-from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, run, told
+from tests.verifier.engines import build_engine, run, told
 
 EOS, WRONG = 0, 7
 SCHEMA = {
@@ -94,8 +92,7 @@ Make = Callable[..., Engine]
 def make(directory: Path, model: LlamaModel) -> Make:
     def build(*drafters: Drafter, pages: int = 256) -> Engine:
         scheduler = Scheduler(Limits(64, 999, 64, 512, 63, 8, 512), PageTable(pages), b"toy")
-        answers = Answers(Tokenizer.load(directory))
-        return CheckedEngine(Runner(model, pages, 8), scheduler, ALWAYS_PAYS, answers, drafters)
+        return build_engine(model, Tokenizer.load(directory), scheduler, drafters)
 
     return build
 

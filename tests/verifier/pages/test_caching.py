@@ -30,6 +30,7 @@ from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.shards import SEGMENT, instances_of
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.verifier.requests.sequence import Request, Sequence
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 
@@ -46,6 +47,11 @@ class Shelf:
         self.pages: dict[bytes, bytes] = {}
         self.wanted: list[Wanted] = []
         self.left: list[int] = []
+        self.engine_pages: CachedPages | None = None
+
+    def attach(self, pool: KvPool, scheduler: Scheduler) -> CachedPages:
+        self.engine_pages = CachedPages(pool, scheduler, self)
+        return self.engine_pages
 
     def fetch(self, wanted: Wanted) -> bool:
         self.wanted.append(wanted)
@@ -65,17 +71,12 @@ class Shelf:
         return [self.pages[each] for each in wanted.hashes[wanted.here :] if each in self.pages]
 
 
-def attach(engine: Engine, shelf: Shelf) -> CachedPages:
-    cache = engine.cache = CachedPages(engine._runner.pool, engine.scheduler, shelf)
-    return cache
-
-
-def arrive(engine: Engine, shelf: Shelf) -> None:
-    assert isinstance(engine.cache, CachedPages)
+def arrive(shelf: Shelf) -> None:
+    """Lets the pages arrive that the last engine made with the shelf wants."""
+    assert shelf.engine_pages is not None
     for wanted in shelf.wanted:
-        engine.cache.arrive(wanted, shelf.found(wanted))
-        engine.cache.ended(wanted)
-        engine.resume(wanted.number)
+        shelf.engine_pages.arrive(wanted, shelf.found(wanted))
+        shelf.engine_pages.ended(wanted)
     shelf.wanted.clear()
 
 
@@ -108,42 +109,40 @@ def shelf() -> Shelf:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_an_answer_is_the_same_on_fetched_pages(make_engine: MakeEngine, shelf: Shelf, temperature: float) -> None:
-    plain, first, second = (make_engine() for _ in range(3))
+    plain = make_engine()
     plain.submit(request("a", temperature=temperature))
     expected = said(finish(plain)["a"])
-    for engine in (first, second):
-        attach(engine, shelf)
+    for cached in (0, 40):
+        engine = make_engine(cache=shelf.attach)
         engine.submit(request("a", temperature=temperature))
         assert not engine.busy
-        arrive(engine, shelf)
+        arrive(shelf)
         frames = finish(engine)["a"]
         assert said(frames) == expected
-        assert reused(frames) == (0 if engine is first else 40)
+        assert reused(frames) == cached
     assert len(shelf.pages) == (45 + 30 - 2) // 8
 
 
 def test_a_page_that_was_changed_would_be_told_by_the_answer(make_engine: MakeEngine, shelf: Shelf) -> None:
     """What the other tests compare does depend on the pages."""
-    first, second = make_engine(), make_engine()
-    for engine in (first, second):
-        attach(engine, shelf)
+    for first in (True, False):
+        engine = make_engine(cache=shelf.attach)
         engine.submit(request("a"))
-        arrive(engine, shelf)
+        arrive(shelf)
         frames = finish(engine)["a"]
-        if engine is first:
+        if first:
             expected = said(frames)
             shelf.pages = {name: bytes(len(data)) for name, data in shelf.pages.items()}
     assert said(frames) != expected
 
 
 def test_others_go_on_while_one_waits_for_pages_and_it_keeps_its_place(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(running=1)
-    attach(engine, shelf)
+    engine = make_engine(running=1, cache=shelf.attach)
     engine.submit(request("waits"))
     engine.submit(request("short", prompt=[1, 2]))
     engine.submit(request("later", prompt=[2, 3]))
     assert not finish_one(engine, "waits")
-    arrive(engine, shelf)
+    arrive(shelf)
     assert said(finish(engine)["waits"])
 
 
@@ -155,13 +154,12 @@ def finish_one(engine: Engine, name: str) -> bool:
 
 
 def test_a_request_may_be_cancelled_while_it_waits_for_pages(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(waiting=1)
-    attach(engine, shelf)
+    engine = make_engine(waiting=1, cache=shelf.attach)
     engine.submit(request("a"))
     assert engine.cancel("a")
     assert finish(engine)["a"][-1].finish is Finish.CANCELLED
     assert shelf.left == [1]
-    arrive(engine, shelf)
+    arrive(shelf)
     assert not engine.busy
     assert engine.load == 0
     assert engine.scheduler.pages.available == engine.scheduler.pages.total
@@ -169,36 +167,33 @@ def test_a_request_may_be_cancelled_while_it_waits_for_pages(make_engine: MakeEn
 
 
 def test_pages_for_which_there_is_no_room_are_computed(make_engine: MakeEngine, shelf: Shelf) -> None:
-    first, second = make_engine(), make_engine(pages=12)
-    attach(first, shelf)
+    first = make_engine(cache=shelf.attach)
     first.submit(request("a"))
-    arrive(first, shelf)
+    arrive(shelf)
     expected = said(finish(first)["a"])
-    attach(second, shelf)
+    second = make_engine(pages=12, cache=shelf.attach)
     second.submit(request("other", prompt=[3] * 60))
-    arrive(second, shelf)
+    arrive(shelf)
     second.step()
     second.submit(request("a"))
-    arrive(second, shelf)
+    arrive(shelf)
     assert said(finish(second)["a"]) == expected
 
 
 def test_no_more_is_fetched_at_a_time_than_there_is_room_for(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(pages=12)
-    attach(engine, shelf)
+    engine = make_engine(pages=12, cache=shelf.attach)
     for number in range(4):
         engine.submit(request(f"r{number}", prompt=[number] * 45))
     assert [len(wanted.hashes) for wanted in shelf.wanted] == [5, 5, 2]
     engine.cancel("r0")
     engine.submit(request("again"))
     assert len(shelf.wanted[-1].hashes) == 5
-    arrive(engine, shelf)
+    arrive(shelf)
     assert len(finish(engine)) == 5
 
 
 def test_nothing_is_asked_where_nothing_could_be_reused(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine()
-    attach(engine, shelf)
+    engine = make_engine(cache=shelf.attach)
     engine.submit(request("short", prompt=[1] * 8))
     assert not shelf.wanted
     assert engine.busy
@@ -245,10 +240,17 @@ def test_transfers_are_predicted_as_they_were_measured_and_forgotten_in_time() -
 def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_well(
     make_engine: MakeEngine, shelf: Shelf
 ) -> None:
-    engine = make_engine(prefill_rows=16)
+    cache = None
+
+    def attach(pool: KvPool, scheduler: Scheduler) -> HandedPages:
+        nonlocal cache
+        cache = HandedPages(NoCache(), pool)
+        return cache
+
+    engine = make_engine(prefill_rows=16, cache=attach)
+    assert cache is not None
     engine.submit(request("before", prompt=PROMPT[:20]))
     finish(engine)
-    cache = engine.cache = HandedPages(NoCache(), engine._runner.pool)
     handed: list[Handed | None] = []
     engine.submit(replace(request("a"), max_tokens=1, handed=True))
     cache.expect("a", 1, handed.append)
@@ -263,12 +265,11 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
     assert [each and len(each.hashes) for each in again] == [4, None]
     hashes = [digest for each in handed if each for digest in each.hashes]
     pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
-    other = make_engine()
-    attach(other, shelf)
+    other = make_engine(cache=shelf.attach)
     other.submit(request("a"))
     assert shelf.wanted[0].hashes[1:] == hashes
     assert shelf.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)
-    arrive(other, shelf)
+    arrive(shelf)
     finish(other)
     assert [shelf.pages[digest] for digest in hashes] == pages
 
@@ -276,8 +277,7 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
 def test_a_request_whose_pages_are_handed_over_asks_nobody_else_to_compute_them(
     make_engine: MakeEngine, shelf: Shelf
 ) -> None:
-    engine = make_engine()
-    attach(engine, shelf)
+    engine = make_engine(cache=shelf.attach)
     engine.submit(replace(request("a"), handed=True))
     assert shelf.wanted[0].prompt is None
 

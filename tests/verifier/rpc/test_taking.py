@@ -145,20 +145,20 @@ async def test_who_follows_a_request_that_waits_hears_that_the_engine_holds_it(v
     with verifier.hold():
         submitted = verifier.stub.Submit(asked("parked"))
         await verifier.posted(1)
-        verifier.service._thread.post(lambda: verifier.engine.scheduler.park(verifier.sequence("parked")))
+        verifier.service.inbox.post(lambda: verifier.engine.scheduler.park(verifier.sequence("parked")))
     await submitted
     told: list[pb.FollowResponse] = []
     async for response in heard(verifier, "parked", heartbeat_ms=5):
         told.append(response)
         if len(told) == 3:
-            verifier.service._thread.post(lambda: verifier.engine.resume(verifier.sequence("parked").number))
+            verifier.service.inbox.post(lambda: verifier.engine.scheduler.resume(verifier.sequence("parked")))
     assert [(each.held, each.frame) for each in told[:3]] == [(True, b"")] * 3
     frames = [decode_frame(each.frame) for each in told if not each.held]
     assert sum(len(frame.tokens) for frame in frames) == LENGTH
 
 
 async def test_followers_of_a_log_whose_request_the_engine_does_not_hold_are_told_so(verifier: Inside) -> None:
-    verifier.service._log.open("ghost")
+    verifier.service.log.open("ghost")
     for _ in range(2):
         call = verifier.stub.Follow(pb.FollowRequest(request_id="ghost", heartbeat_ms=5))
         assert isinstance(await refused(call.read()), NotFound)
@@ -170,7 +170,7 @@ async def test_an_engine_that_does_not_answer_gives_no_heartbeat(verifier: Insid
     with verifier.hold():
         submitted = verifier.stub.Submit(asked("mute"))
         await verifier.posted(1)
-        verifier.service._thread.post(lambda: verifier.engine.scheduler.park(verifier.sequence("mute")))
+        verifier.service.inbox.post(lambda: verifier.engine.scheduler.park(verifier.sequence("mute")))
     await submitted
     with verifier.hold():
         call = verifier.stub.Follow(pb.FollowRequest(request_id="mute", heartbeat_ms=5))

@@ -32,7 +32,7 @@ def finishes(outcome: Outcome) -> dict[str, Frame]:
 def timed(make_engine: MakeEngine, clock: Clock, step_s: float, running: int = 2) -> Engine:
     """An engine whose steps take ``step_s`` on the clock, and are measured so."""
     engine = make_engine(VOCABULARY, running=running, clock=clock, cost=CostCurve([1, 1000], [step_s, step_s]))
-    runs, measures = engine._runner.run, engine.estimate.step
+    runs, measures = engine.runner.run, engine.estimate.step
 
     def run(works: object) -> list[Drawn]:
         clock.now += step_s
@@ -41,7 +41,7 @@ def timed(make_engine: MakeEngine, clock: Clock, step_s: float, running: int = 2
     def measure(**taken: float) -> None:
         measures(**taken | {"seconds": step_s})  # type: ignore[arg-type]
 
-    engine._runner.run = run  # type: ignore[assignment]
+    engine.runner.run = run  # type: ignore[assignment]
     engine.estimate.step = measure  # type: ignore[assignment,method-assign]
     return engine
 

@@ -12,7 +12,7 @@ from outrider.verifier.requests import sequence
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.speculation.asking import READING, Asking, Ready
-from outrider.verifier.speculation.local_drafter import OwnDrafter
+from outrider.verifier.speculation.local_drafter import LocalDrafter
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine
@@ -158,7 +158,7 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
 
 def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
     dear = Dear(3, 1)
-    own = OwnDrafter(dear, read_s=0.0)
+    own = LocalDrafter(dear, read_s=0.0)
     running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(), 9), n, None) for n in (0, 1)}
     for number in running:
         own.open(number, Opening([1], Sampling(), 9))
@@ -174,7 +174,7 @@ def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
 
 
 def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
-    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), read_s=1.0)
     prompt = [1] * (2 * READING)
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(), 9))
@@ -200,7 +200,7 @@ class Reader(Dear):
 
 
 def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = OwnDrafter(Reader(3, 1), read_s=1.0)
+    own = LocalDrafter(Reader(3, 1), read_s=1.0)
     assert own.asking is not None
     learnt: list[tuple[str, float]] = []
     monkeypatch.setattr(own.asking, "read", lambda tokens, seconds: learnt.append((f"read {tokens}", seconds)))
@@ -218,7 +218,7 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: p
     assert learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]
 
 
-def heard(own: OwnDrafter, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def heard(own: LocalDrafter, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that a drafter is said to add to steps, from now on."""
     added: list[float] = []
     assert own.asking is not None
@@ -227,7 +227,7 @@ def heard(own: OwnDrafter, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), read_s=1.0)
     added = heard(own, monkeypatch)
     own.open(0, Opening([1], Sampling(), 9))
     own.alone = 2.0
@@ -252,7 +252,7 @@ def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
 
 @pytest.mark.parametrize(("tokens", "reads"), [(READING - 1, False), (READING, True)])
 def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), read_s=1.0)
     added = heard(own, monkeypatch)
     own.open(0, Opening([1] * tokens, Sampling(), 9))
     own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(), 9), 0, None)}, {0})
@@ -262,7 +262,7 @@ def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool, monkeypatc
 
 
 def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
-    own = OwnDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), read_s=1.0)
     own.open(0, Opening([1], Sampling(), 9))
     own.wait(8.0, prompts=True)
     first, *later = [own.owe() for _ in range(200)]

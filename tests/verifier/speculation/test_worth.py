@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from outrider.models.sampling import Sampling
@@ -11,7 +11,6 @@ from outrider.models.speculation import DraftTree, Opening
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.runner import Drawn, Runner, Work
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.speculation import guessing
 from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
 
 from tests.verifier.drafters import EverythingDrafter
@@ -118,9 +117,15 @@ def step_s() -> float:
     return 0.001
 
 
+@pytest.fixture
+def make_engine(make_engine: MakeEngine) -> MakeEngine:
+    """Engines that read `CLOCK`."""
+    return partial(make_engine, timer=CLOCK)
+
+
 @pytest.fixture(autouse=True)
 def told_time(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
-    """The engine reads `CLOCK`."""
+    """Steps take their time on `CLOCK`."""
     run = Runner.run
 
     def spending(self: Runner, works: Sequence[Work]) -> list[Drawn]:
@@ -128,8 +133,6 @@ def told_time(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
         return run(self, works)
 
     monkeypatch.setattr(Runner, "run", spending)
-    monkeypatch.setattr(guessing, "perf_counter", CLOCK)
-    monkeypatch.setattr(time, "perf_counter", CLOCK)
 
 
 class Slow(EverythingDrafter):

@@ -73,7 +73,7 @@ class Lane:
     """An engine and the answers it is at."""
 
     def __init__(self, target: Target, drafters: Sequence[str]) -> None:
-        self._engine, self._drafters = target.engine, frozenset(drafters)
+        self._engine, self._drafters = target.engine(), frozenset(drafters)
         self._names = itertools.count()
 
     def ask(self, case: Case, prompts: Sequence[list[int]], max_tokens: int) -> None:

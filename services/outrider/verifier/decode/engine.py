@@ -2,62 +2,65 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
-from math import inf
+from time import perf_counter
 
-from outrider.mesh.telemetry import get_logger, timeline
-from outrider.models.speculation import NO_GUESSES, Drafter, DraftTree, MergedTree
-from outrider.verifier.acceptance.accept import Accepted, walk
-from outrider.verifier.decode.answer import Answer, Answers
-from outrider.verifier.decode.outcome import Committed, Opened, Outcome, Queued, Tally
+from outrider.mesh.telemetry import get_logger
+from outrider.models.speculation import DraftTree, MergedTree
+from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.commits import Commits
+from outrider.verifier.decode.outcome import Outcome, Queued, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
-from outrider.verifier.decode.runner import NOTHING, BrokenLogits, Drawn, Runner, Work
-from outrider.verifier.decode.step_events import StepEvent
-from outrider.verifier.logits.likelihood import Score, score
+from outrider.verifier.decode.roster import Roster
+from outrider.verifier.decode.runner import BrokenLogits, Drawn, Runner, Work
+from outrider.verifier.decode.step_meter import StepMeter
 from outrider.verifier.requests.sequence import Request, Sequence
-from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate, TooLate
 from outrider.verifier.scheduling.scheduler import Plan, Scheduler
-from outrider.verifier.speculation.guessing import Guessing, TargetView
-from outrider.verifier.speculation.worth import Worth
-from outrider.wire.frames import Finish, Frame
+from outrider.verifier.speculation.guessing import Guessing
+from outrider.wire.frames import Finish
 
 _log = get_logger("engine")
 _MOST_FAULTS = 8
 _LATE = {False: "the first token did not come in time", True: "the answer did not end in time"}
-_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
 class Engine:
     """All running sequences and the target that decides them. Called from one thread.
 
-    Drafting and verifying only return values; `_commit` alone changes what a sequence is.
+    Drafting and verifying only return values; `Commits` alone changes what a sequence is.
+
+    Args:
+        runner: runs the target.
+        scheduler: plans steps.
+        guessing: buys the guesses that a step verifies.
+        estimate: of how long requests will take.
+        answers: opens answers.
+        cache: hears of full pages, and may bring those that a sequence lacks.
+        clock: seconds, for how long steps take.
     """
 
     def __init__(
         self,
         runner: Runner,
         scheduler: Scheduler,
-        cost: CostCurve,
+        guessing: Guessing,
+        estimate: Estimate,
         answers: Answers,
-        drafters: Seq[Drafter] = (),
-        worth: Worth | None = None,
+        cache: PageCache | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._runner, self._answers = runner, answers
-        view = TargetView(runner.rule, runner.model.config.vocab_size, runner.hidden)
-        self.guessing = Guessing(view, scheduler, cost, drafters, worth or Worth())
-        self.scheduler, self.estimate = scheduler, Estimate(cost)
-        self.cache: PageCache = NoCache()
-        self._sequences: dict[int, Sequence] = {}
-        self._streams: dict[int, Answer] = {}
-        self._by_request: dict[str, int] = {}
-        self._dated: dict[int, Sequence] = {}
-        self._next_number = 1
-        self._said = Outcome()
-        self._ended, self._faults = 0.0, 0
-        self.tally = Tally(guesses=self.guessing.counts)
+        self.runner, self.scheduler, self.guessing, self.estimate = runner, scheduler, guessing, estimate
+        self._cache: PageCache = cache or NoCache()
+        self._answers, self._roster, self._faults = answers, Roster(), 0
+        self._meter = StepMeter(guessing, estimate, clock)
+        self._commits = Commits(runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally)
+
+    @property
+    def tally(self) -> Tally:
+        """Running totals since start."""
+        return self._meter.tally
 
     @property
     def busy(self) -> bool:
@@ -66,51 +69,49 @@ class Engine:
 
     @property
     def has_frames(self) -> bool:
-        """Whether readers were told something since the last step."""
-        return bool(self._said.frames)
+        """Whether there are frames for readers since the last step."""
+        return bool(self._commits.outcome.frames)
 
     @property
     def has_news(self) -> bool:
-        """Whether something was said since the last step."""
-        said = self._said
+        """Whether there is anything to deliver since the last step."""
+        said = self._commits.outcome
         return bool(said.frames or said.opened or said.committed or said.closed)
 
     @property
     def lossy(self) -> bool:
         """Whether guesses are accepted by a rule that changes the answers' law."""
-        return self._runner.rule.lossy
+        return self.runner.rule.lossy
 
     @property
     def load(self) -> int:
         """Requests running and waiting."""
-        return len(self._sequences)
+        return len(self._roster)
 
     def holds(self, request_id: str) -> bool:
         """Whether it has taken the request and not ended it."""
-        return request_id in self._by_request
+        return request_id in self._roster
+
+    def sequence(self, request_id: str) -> Sequence | None:
+        """The sequence that answers a request."""
+        return self._roster.find(request_id)
 
     def tell(self) -> Outcome:
-        """What was said since the last time."""
-        said, self._said = self._said, Outcome()
-        said.quiet = self.guessing.quiet
-        return said
+        """What happened since the last time, to be delivered."""
+        return self._commits.take()
 
     def submit(self, request: Request) -> Queued:
         """Takes a request and returns where it stands; `QueueFull`, `NeverFits` or `TooLate` when it cannot."""
-        sequence = Sequence.start(request, self._next_number, self._runner.dice(request.sampling))
-        sequence.lossy = self._runner.rule.lossy and request.speculates and not request.sampling.greedy
-        queued = self._queue(sequence)
-        self._next_number += 1
-        number = sequence.number
-        if sequence.due < inf:
-            self._dated[number] = sequence
-        self._sequences[number], self._by_request[request.id] = sequence, number
-        self._streams[number] = self._answers.open(request)
-        if (finish := self._streams[number].replay(request.emitted)) is not None:
-            self._end(sequence, finish, self._streams[number].frame([], [], []))
+        sequence = Sequence.start(request, self._roster.next_number(), self.runner.dice(request.sampling))
+        sequence.lossy = self.runner.rule.lossy and request.speculates and not request.sampling.greedy
+        queued, answer = self._queue(sequence), self._answers.open(request)
+        self._roster.enter(sequence, answer)
+        finish = answer.replay(request.emitted)
+        if finish is not None:
+            self._commits.end(sequence, finish, answer.frame([], [], []))
         elif request.speculates:
-            self._said.opened.append(Opened(number, self.guessing.open(sequence), request.drafters))
-        if finish is None and self.cache.seek(sequence):
+            self._commits.open(sequence)
+        if finish is None and self._cache.seek(sequence):
             self.scheduler.park(sequence)
         return queued
 
@@ -122,58 +123,49 @@ class Engine:
             self.scheduler.remove(sequence)
             raise
 
-    def resume(self, number: int) -> None:
-        """Has a sequence go on that waited for pages."""
-        if (sequence := self._sequences.get(number)) is not None:
-            self.scheduler.resume(sequence)
-
     def cancel(self, request_id: str, reason: str | None = None) -> bool:
         """Ends a request where it stands, with a ``reason`` for all its readers; whether it was running."""
-        number = self._by_request.get(request_id)
-        if number is None:
+        sequence = self._roster.find(request_id)
+        if sequence is None:
             return False
-        sequence = self._sequences[number]
-        self._end(sequence, Finish.CANCELLED, self._streams[number].frame([], [], []), reason)
+        self._commits.stop(sequence, Finish.CANCELLED, reason)
         return True
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
-        if (sequence := self._sequences.get(number)) is not None:
+        if (sequence := self._roster.sequences.get(number)) is not None:
             self.guessing.offer(sequence, tree, source)
 
     def step(self) -> Outcome:
-        """Moves every running sequence, and tells what happened since the last step."""
-        began, self._ended = self._ended or time.perf_counter(), 0.0
-        said_before = self.tally.tokens
+        """Moves every running sequence; what happened since the last step."""
+        self._meter.begin()
         self._expire()
         plan = self.scheduler.plan()
-        self.guessing.draft(plan, self._sequences)
+        self.guessing.draft(plan, self._roster.sequences)
         trees = self.guessing.buy(plan)
         self.scheduler.fill(plan, sum(map(len, trees)))
-        crowd = len(self.scheduler.running) if self.scheduler.waiting else 0
         works = self._works(plan, trees)
-        event = StepEvent(works) if works and timeline() is not None else None
+        self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
         for work, drawn in self._run(works):
-            self._commit(work, drawn)
-        self._count(works)
-        ended = time.perf_counter()
-        self._time(plan, works, self.tally.tokens - said_before, ended - began)
-        if event is not None:
-            event.note(began, ended, self.guessing.waited)
-        if crowd:
-            self.tally.crowded(crowd, self.tally.tokens - said_before, ended - began)
-        if works and not plan.prefilling and self.busy:
-            self._ended = ended
+            self._commits.commit(work, drawn)
+        self._meter.end(plan, works, self.busy)
         return self.tell()
+
+    def _expire(self) -> None:
+        """Ends sequences whose time is over before they cost a step more."""
+        now = self.scheduler.now()
+        for sequence in self._roster.overdue(now):
+            self.tally.expired += 1
+            self._commits.stop(sequence, Finish.TIMEOUT, _late(sequence, now))
 
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, Drawn]]:
         """Each of ``works`` and what it drew, to be committed at once.
 
-        Where a step fails, its sequences run one by one, and only those end that fail alone: elsewhere they would do it
-        again. That nothing succeeds any more is the verifier's own fault.
+        Where a step fails, its sequences run one by one, and only the sequences end that fail alone: elsewhere they
+        would fail again. A verifier in which nothing succeeds any more is at fault itself.
         """
         try:
-            drawn = self._runner.run(works) if works else []
+            drawn = self.runner.run(works) if works else []
         except Exception as error:
             if len(works) > 1:
                 for work in works:
@@ -187,21 +179,6 @@ class Engine:
             self._faults = 0 if works else self._faults
             yield from zip(works, drawn, strict=True)
 
-    def _expire(self) -> None:
-        """Ends sequences whose time is over before they cost a step more."""
-        now = self.scheduler.now()
-        for sequence in [sequence for sequence in self._dated.values() if sequence.due <= now]:
-            self.tally.expired += 1
-            self._end(sequence, Finish.TIMEOUT, self._streams[sequence.number].frame([], [], []), _late(sequence, now))
-
-    def _time(self, plan: Plan, works: Seq[Work], tokens: int, seconds: float) -> None:
-        """Takes in how long a step took."""
-        rows = sum(len(work.tokens) for work in works)
-        self.guessing.time(plan, rows, seconds)
-        self.estimate.step(
-            rows=rows, prompt_rows=plan.prompt_rows, decoding=len(plan.decoding), tokens=tokens, seconds=seconds
-        )
-
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
             Work(sequence, [sequence.tokens[-1], *tree.tokens], tree, True)
@@ -212,109 +189,10 @@ class Engine:
             works.append(Work(sequence, chunk, None, rows == sequence.pending))
         return works
 
-    def _commit(self, work: Work, drawn: Drawn) -> None:
-        sequence, guesses = work.sequence, work.guesses
-        if sequence.echoed < len(sequence.request.prompt):
-            self._echo(work, drawn.prompt)
-        if guesses is None:
-            self.scheduler.commit(sequence, sequence.cached + len(work.tokens))
-            self.cache.offer(sequence)
-            if work.draws:
-                self._decide(sequence, Accepted([0], drawn.tokens), NO_GUESSES, drawn)
-            return
-        accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
-        cached = sequence.cached + len(accepted.rows)
-        if guesses:
-            self._runner.keep(sequence, accepted.rows)
-            self.guessing.learn(sequence, guesses, accepted)
-        self._decide(sequence, accepted, guesses, drawn)
-        if sequence.finish is None:
-            self.scheduler.commit(sequence, cached)
-            self.cache.offer(sequence)
-
-    def _echo(self, work: Work, scores: list[Score]) -> None:
-        """Tells the tokens of the prompt that are known to the model by now, if anyone wants to hear them."""
-        sequence = work.sequence
-        first = sequence.cached + 1
-        end = min(first + len(work.tokens), len(sequence.request.prompt))
-        if sequence.echoed < end:
-            for frame in self._streams[sequence.number].echo(sequence.echoed, end, scores, first):
-                self._said.frames.append((sequence.request, frame))
-            sequence.echoed = end
-
-    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree, drawn: Drawn) -> None:
-        length, stream = len(sequence.tokens), self._streams[sequence.number]
-        by = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
-        able = [token for token in accepted.tokens if token != NOTHING]
-        texts, finish = stream.take(able)
-        tokens, by = able[: len(texts)], by[: len(texts)]
-        finish = finish or self._spent(sequence, length + len(tokens))
-        if finish is None and len(able) < len(accepted.tokens):
-            finish = Finish.REFUSED
-        sequence.tokens.extend(tokens)
-        sequence.steps += 1
-        right = len(by) - by.count("")
-        sequence.accepted += right
-        sequence.rejected += len(guesses) - right
-        self.tally.tokens += len(tokens)
-        self.scheduler.served(sequence, len(tokens))
-        drafts = stream.drafts(guesses, accepted.rows, len(tokens))
-        frame = stream.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn), drafts)
-        if finish is not None:
-            self._end(sequence, finish, frame, _why_refused(sequence) if finish is Finish.REFUSED else None)
-            return
-        self._said.frames.append((sequence.request, frame))
-        self._follow(sequence, length, tokens, accepted.rows[-1])
-
-    def _spent(self, sequence: Sequence, length: int) -> Finish | None:
-        full = length >= self.scheduler.limits.context_length
-        done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
-        return Finish.LENGTH if full or done else None
-
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
-        if not sequence.request.speculates:
-            return
-        self._said.committed.append(Committed(sequence.number, length, tokens))
-        self.guessing.follow(sequence, length, tokens, row)
-
-    def _end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
-        sequence.finish = finish
-        self.cache.leave(sequence)
-        self.scheduler.remove(sequence)
-        number = sequence.number
-        del self._sequences[number], self._by_request[sequence.request.id]
-        self._dated.pop(number, None)
-        counted = sequence.request.max_tokens and not sequence.request.handed
-        if finish in (Finish.STOP, Finish.LENGTH) and counted:
-            self.estimate.ended(sequence)
-        usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
-        last = self._streams.pop(number).last(frame, finish, usage, error)
-        self._said.frames.append((sequence.request, last))
-        if sequence.request.speculates:
-            self._said.closed.append(number)
-            self.guessing.close(sequence)
-
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
-        self._end(sequence, Finish.ERROR, self._streams[sequence.number].frame([], [], []), why)
-
-    def _count(self, works: Seq[Work]) -> None:
-        self.tally.steps += 1
-        self.tally.rows += sum(len(work.tokens) for work in works)
-        self.tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)
-
-
-def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Drawn) -> list[Score] | None:
-    """How likely the target held each of ``tokens``, where the request asks for it."""
-    if drawn.logits is None or not tokens:
-        return None if drawn.logits is None else []
-    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
-
-
-def _why_refused(sequence: Sequence) -> str:
-    """Why there is no token to go on with."""
-    return (sequence.guide and sequence.guide.failure) or _NO_TOKEN
+        self._commits.stop(sequence, Finish.ERROR, why)
 
 
 def _late(sequence: Sequence, now: float) -> str:

@@ -10,9 +10,9 @@ from secrets import token_hex
 from outrider.mesh.bus import Bus
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter
+from outrider.mesh.worker import Inbox
 from outrider.models.pages import PageTable
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.wire.page_news import NAME_BYTES, PageNews, encode_news, join_names, news_subject
 
 LISTENED_S = 60.0
@@ -24,7 +24,7 @@ _MOST = 16384
 _TOLD = counter("verifier_page_news", "Pages that news were told of, by what became of them.", ["change"])
 
 
-class Newsroom:
+class PageAnnouncer:
     """Publishes what becomes of pages, in batches, and tells all pages to who has just come or has missed some.
 
     While nobody has asked for `LISTENED_S` seconds, nothing is noted and nothing published. Only in the event loop.
@@ -34,9 +34,9 @@ class Newsroom:
         number: of the last news.
     """
 
-    def __init__(self, bus: Bus, tasks: Tasks, instance: str, thread: EngineThread, pages: PageTable) -> None:
+    def __init__(self, bus: Bus, tasks: Tasks, instance: str, inbox: Inbox, pages: PageTable) -> None:
         self._bus, self._spawn, self._instance = bus, tasks.spawn, instance
-        self._thread, self._pages = thread, pages
+        self._inbox, self._pages = inbox, pages
         self._until = 0.0
         self.epoch, self.number = "", 0
 
@@ -49,7 +49,7 @@ class Newsroom:
         if epoch == self.epoch:
             return pb.PagesResponse(epoch=epoch, number=self.number)
         told = pb.PagesResponse(epoch=self.epoch, number=self.number, full=True)
-        told.pages = join_names(await asyncio.wrap_future(self._thread.call(self._begin)))
+        told.pages = join_names(await asyncio.wrap_future(self._inbox.call(self._begin)))
         return told
 
     def _begin(self) -> list[bytes]:
@@ -68,7 +68,7 @@ class Newsroom:
             while changes := self._pages.changes:
                 self._publish(changes)
         self.epoch = ""
-        self._thread.post(self._end)
+        self._inbox.post(self._end)
 
     def _publish(self, changes: deque[tuple[bytes, bool]]) -> None:
         last: dict[bytes, bool] = {}

@@ -81,6 +81,14 @@ Price = Callable[[Sequence, int], float]
 """Seconds that it costs to compute so many tokens of a sequence here."""
 
 
+@dataclass(slots=True)
+class _Sought:
+    """A sequence that waits for pages, and how many of them have not arrived."""
+
+    sequence: Sequence
+    lacking: int
+
+
 class CachedPages:
     """A `outrider.verifier.decode.page_cache.PageCache` over a link.
 
@@ -94,19 +102,19 @@ class CachedPages:
         self._pool, self._scheduler, self._link, self._price = pool, scheduler, link, price
         self._pages: PageTable = scheduler.pages
         self._offered: dict[int, int] = {}
-        self._seeking: dict[int, int] = {}
+        self._sought: dict[int, _Sought] = {}
 
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""
         hashes, here = self._scheduler.chain(sequence)
-        room = self._pages.available - sum(self._seeking.values())
+        room = self._pages.available - sum(each.lacking for each in self._sought.values())
         lacking = min(len(hashes) - here, room)
         if lacking <= 0:
             return False
         hashes, prompt = hashes[: here + lacking], self._prompt(sequence, here, lacking)
         if not self._link.fetch(Wanted(sequence.number, sequence.request.tenant, hashes, here, prompt)):
             return False
-        self._seeking[sequence.number] = lacking
+        self._sought[sequence.number] = _Sought(sequence, lacking)
         return True
 
     def _prompt(self, sequence: Sequence, here: int, lacking: int) -> Prompt | None:
@@ -119,7 +127,7 @@ class CachedPages:
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._offered.pop(sequence.number, None)
-        if self._seeking.pop(sequence.number, None) is not None:
+        if self._sought.pop(sequence.number, None) is not None:
             self._link.leave(sequence.number)
 
     def offer(self, sequence: Sequence) -> None:
@@ -135,8 +143,8 @@ class CachedPages:
 
     def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
         """Makes fetched pages findable, from the first that was lacking on, as far as there is room for them."""
-        if wanted.number in self._seeking:
-            self._seeking[wanted.number] -= len(pages)
+        if (sought := self._sought.get(wanted.number)) is not None:
+            sought.lacking -= len(pages)
         held = self._pages.match(wanted.hashes[: wanted.here])
         if len(held) == wanted.here:
             for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
@@ -147,8 +155,9 @@ class CachedPages:
         self._pages.release(held)
 
     def ended(self, wanted: Wanted) -> None:
-        """Notes that no more pages will arrive."""
-        self._seeking.pop(wanted.number, None)
+        """Resumes the sequence: no more pages will arrive."""
+        if (sought := self._sought.pop(wanted.number, None)) is not None:
+            self._scheduler.resume(sought.sequence)
 
     def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
         page = self._pages.allocate(before[-1] if before else None, "fetched")

@@ -10,12 +10,11 @@ import msgspec
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.telemetry import get_logger
+from outrider.mesh.worker import Inbox
 from outrider.models.sampling import Sampling
-from outrider.models.text import TextError, Tokenizer
-from outrider.verifier.decode.engine_thread import EngineThread
+from outrider.models.text import TextError
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.scheduling.pins import Pins
-from outrider.verifier.scheduling.scheduler import Limits
+from outrider.verifier.target import Target
 from outrider.wire.prefixes import chain_hashes
 from outrider.wire.prompts import BUCKET, NamedPrompt, prompt_mark
 
@@ -33,26 +32,21 @@ class NamedPrompts:
 
     Args:
         bus: where the store is.
-        tokenizer: of the model.
-        model: its name.
-        limits: tokens a page and of the context, and most pages that are kept.
-        pins: of the engine, which runs in ``thread``.
-        run: has a request run to its end.
+        target: the model, its tokenizer and its scheduler.
+        inbox: of the engine's thread.
+        run: runs a request to its end.
     """
 
     def __init__(
         self,
         bus: Bus,
-        tokenizer: Tokenizer,
-        model: str,
-        limits: Limits,
-        pins: Pins,
-        thread: EngineThread,
+        target: Target,
+        inbox: Inbox,
         run: Callable[[Request], Awaitable[None]],
     ) -> None:
-        self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), tokenizer, model
-        self._limits = limits
-        self._pins, self._thread, self._run = pins, thread, run
+        self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), target.tokenizer, target.name
+        self._limits, self._pins = target.scheduler.limits, target.scheduler.pins
+        self._inbox, self._run = inbox, run
         self._seen: tuple[int, int] | None = None
         self._wanted: dict[str, tuple[NamedPrompt, list[int], list[bytes]]] = {}
 
@@ -88,7 +82,7 @@ class NamedPrompts:
         for mark, prompt in sorted(found.items(), key=lambda item: item[1].created):
             self._want(mark, prompt)
         for mark in set(self.kept) - self._wanted.keys():
-            await asyncio.wrap_future(self._thread.call(partial(self._pins.drop, mark)))
+            await asyncio.wrap_future(self._inbox.call(partial(self._pins.drop, mark)))
 
     def _want(self, mark: str, prompt: NamedPrompt) -> None:
         try:
@@ -116,4 +110,4 @@ class NamedPrompts:
                 await self._hold(mark, hashes)
 
     async def _hold(self, mark: str, hashes: list[bytes]) -> bool:
-        return await asyncio.wrap_future(self._thread.call(partial(self._pins.hold, mark, hashes)))
+        return await asyncio.wrap_future(self._inbox.call(partial(self._pins.hold, mark, hashes)))

@@ -10,19 +10,20 @@ from dataclasses import dataclass, replace
 import grpc
 from outrider.kernels.pool import KvPool
 from outrider.mesh.errors import Unavailable
+from outrider.mesh.worker import Inbox
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.v1 import kvcache_pb2_grpc as pb_grpc
 from outrider.v1 import verifier_pb2
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.pages.cached_pages import copy_pages, page_bytes, to_bytes
 from outrider.verifier.pages.metrics import HANDED
-from outrider.verifier.requests.conversion import Served, request_from_proto
+from outrider.verifier.requests.conversion import request_from_proto
 from outrider.verifier.requests.parameters import check
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.refusals import queued
+from outrider.verifier.target import Target
 from outrider.wire.pages import page_checksum, page_key
 from torch import Tensor
 
@@ -98,26 +99,30 @@ class PageServer(pb_grpc.KvCacheServicer):
     """Computes pages for other verifiers: a request each, whose answer nobody hears.
 
     Args:
-        pages: the engine's.
-        pool: where they are.
-        thread: the engine's.
-        engine: that computes them.
-        served: what requests are checked against.
-        token_s: measured seconds of computing a token of a prompt.
+        pages: the engine's pages.
+        target: the model, and what requests are checked against.
+        inbox: of the engine's thread.
+        engine: computes the pages.
 
     Attributes:
-        fingerprint: of its pages; empty until it is known.
-        draining: whether it takes nothing new.
+        fingerprint: of the pages; empty until `open`.
     """
 
-    def __init__(
-        self, pages: HandedPages, pool: KvPool, thread: EngineThread, engine: Engine, served: Served, token_s: float
-    ) -> None:
-        self._pages, self._thread, self._engine, self._served = pages, thread, engine, served
+    def __init__(self, pages: HandedPages, target: Target, inbox: Inbox, engine: Engine) -> None:
+        self._pages, self._inbox, self._engine, self._served = pages, inbox, engine, target.served
+        pool = target.runner.pool
         self._page_size, self._page_bytes = pool.page_size, page_bytes(pool)
-        self._token_s = token_s
+        self._token_s = target.token_s
         self.fingerprint = b""
-        self.draining = False
+        self._draining = False
+
+    def open(self, fingerprint: bytes) -> None:
+        """Serves pages from now on, under their fingerprint."""
+        self.fingerprint = fingerprint
+
+    def drain(self) -> None:
+        """Refuses new requests."""
+        self._draining = True
 
     async def Fetch(  # noqa: N802
         self, message: pb.FetchRequest, context: grpc.aio.ServicerContext
@@ -134,12 +139,12 @@ class PageServer(pb_grpc.KvCacheServicer):
             self._pages.expect(request.id, message.prefill.first, deliver)
 
         try:
-            await queued(self._thread.call(submit))
+            await queued(self._inbox.call(submit))
             while (pages := await handed.get()) is not None:
                 for batch in self._batches(pages):
                     yield await asyncio.to_thread(self._pack, request.tenant, batch)
         finally:
-            self._thread.post(lambda: self._give_up(request.id))
+            self._inbox.post(lambda: self._give_up(request.id))
 
     def _request(self, message: pb.FetchRequest) -> Request:
         asked, size = message.prefill, self._page_size
@@ -149,7 +154,7 @@ class PageServer(pb_grpc.KvCacheServicer):
         pages = asked.first + len(message.keys)
         fits = asked.first >= 0 and len(asked.tokens) == 4 * (pages * size + 1)
         check(fits, "prefill.tokens", f"must be {size} a page of those before and those asked for, and one more")
-        if self.draining or not self.fingerprint:
+        if self._draining or not self.fingerprint:
             raise Unavailable("this verifier computes no pages for others at the moment")
         submission = verifier_pb2.SubmitRequest(
             request_id=f"pages-{secrets.token_hex(12)}",

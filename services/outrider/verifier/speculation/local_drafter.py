@@ -22,7 +22,7 @@ OWN = "local:"
 _INSTALMENTS = 32
 
 
-class OwnDrafter:
+class LocalDrafter:
     """One of them, which costs nothing where it is paused or nobody asks for it.
 
     Attributes:

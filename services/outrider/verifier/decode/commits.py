@@ -1,0 +1,149 @@
+"""What a step's draws change: sequences grow or end, readers get frames, drafters hear what was decided."""
+
+from __future__ import annotations
+
+from outrider.models.speculation import NO_GUESSES, MergedTree
+from outrider.verifier.acceptance.accept import Accepted, walk
+from outrider.verifier.decode.outcome import Committed, Opened, Outcome, Tally
+from outrider.verifier.decode.page_cache import PageCache
+from outrider.verifier.decode.roster import Roster
+from outrider.verifier.decode.runner import NOTHING, Drawn, Runner, Work
+from outrider.verifier.logits.likelihood import Score, score
+from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.scheduling.estimate import Estimate
+from outrider.verifier.scheduling.scheduler import Scheduler
+from outrider.verifier.speculation.guessing import Guessing
+from outrider.wire.frames import Finish, Frame
+
+_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
+
+
+class Commits:
+    """Changes sequences by what the target decided, and collects what others have to hear of it.
+
+    Attributes:
+        outcome: what happened since `take`.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduler,
+        guessing: Guessing,
+        estimate: Estimate,
+        roster: Roster,
+        cache: PageCache,
+        tally: Tally,
+    ) -> None:
+        self._keep, self._scheduler, self._guessing, self._estimate = runner.keep, scheduler, guessing, estimate
+        self._roster, self._cache, self._tally = roster, cache, tally
+        self.outcome = Outcome()
+
+    def take(self) -> Outcome:
+        """What happened since the last time."""
+        taken, self.outcome = self.outcome, Outcome()
+        taken.quiet = self._guessing.quiet
+        return taken
+
+    def open(self, sequence: Sequence) -> None:
+        """Announces a new sequence to drafters."""
+        opening = self._guessing.open(sequence)
+        self.outcome.opened.append(Opened(sequence.number, opening, sequence.request.drafters))
+
+    def commit(self, work: Work, drawn: Drawn) -> None:
+        """Takes in what came of one sequence's rows."""
+        sequence, guesses = work.sequence, work.guesses
+        if sequence.echoed < len(sequence.request.prompt):
+            self._echo(work, drawn.prompt)
+        if guesses is None:
+            self._scheduler.commit(sequence, sequence.cached + len(work.tokens))
+            self._cache.offer(sequence)
+            if work.draws:
+                self._decide(sequence, Accepted([0], drawn.tokens), NO_GUESSES, drawn)
+            return
+        accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
+        cached = sequence.cached + len(accepted.rows)
+        if guesses:
+            self._keep(sequence, accepted.rows)
+            self._guessing.learn(sequence, guesses, accepted)
+        self._decide(sequence, accepted, guesses, drawn)
+        if sequence.finish is None:
+            self._scheduler.commit(sequence, cached)
+            self._cache.offer(sequence)
+
+    def _echo(self, work: Work, scores: list[Score]) -> None:
+        """Tells the tokens of the prompt that are known to the model by now, if anyone wants to hear them."""
+        sequence = work.sequence
+        first = sequence.cached + 1
+        end = min(first + len(work.tokens), len(sequence.request.prompt))
+        if sequence.echoed < end:
+            for frame in self._roster.answer(sequence).echo(sequence.echoed, end, scores, first):
+                self.outcome.frames.append((sequence.request, frame))
+            sequence.echoed = end
+
+    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree, drawn: Drawn) -> None:
+        length, answer = len(sequence.tokens), self._roster.answer(sequence)
+        by = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
+        able = [token for token in accepted.tokens if token != NOTHING]
+        texts, finish = answer.take(able)
+        tokens, by = able[: len(texts)], by[: len(texts)]
+        finish = finish or self._spent(sequence, length + len(tokens))
+        if finish is None and len(able) < len(accepted.tokens):
+            finish = Finish.REFUSED
+        sequence.tokens.extend(tokens)
+        sequence.steps += 1
+        right = len(by) - by.count("")
+        sequence.accepted += right
+        sequence.rejected += len(guesses) - right
+        self._tally.tokens += len(tokens)
+        self._scheduler.served(sequence, len(tokens))
+        drafts = answer.drafts(guesses, accepted.rows, len(tokens))
+        frame = answer.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn), drafts)
+        if finish is not None:
+            self.end(sequence, finish, frame, _why_refused(sequence) if finish is Finish.REFUSED else None)
+            return
+        self.outcome.frames.append((sequence.request, frame))
+        self._follow(sequence, length, tokens, accepted.rows[-1])
+
+    def _spent(self, sequence: Sequence, length: int) -> Finish | None:
+        full = length >= self._scheduler.limits.context_length
+        done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
+        return Finish.LENGTH if full or done else None
+
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
+        if not sequence.request.speculates:
+            return
+        self.outcome.committed.append(Committed(sequence.number, length, tokens))
+        self._guessing.follow(sequence, length, tokens, row)
+
+    def end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
+        """Ends a sequence with its last frame, and with an ``error`` where something went wrong."""
+        sequence.finish = finish
+        self._cache.leave(sequence)
+        self._scheduler.remove(sequence)
+        answer = self._roster.leave(sequence)
+        counted = sequence.request.max_tokens and not sequence.request.handed
+        if finish in (Finish.STOP, Finish.LENGTH) and counted:
+            self._estimate.ended(sequence)
+        usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
+        last = answer.last(frame, finish, usage, error)
+        self.outcome.frames.append((sequence.request, last))
+        if sequence.request.speculates:
+            self.outcome.closed.append(sequence.number)
+            self._guessing.close(sequence)
+
+    def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
+        """Ends a sequence where it stands."""
+        self.end(sequence, finish, self._roster.answer(sequence).frame([], [], []), why)
+
+
+def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Drawn) -> list[Score] | None:
+    """How likely the target held each of ``tokens``, where the request asks for it."""
+    if drawn.logits is None or not tokens:
+        return None if drawn.logits is None else []
+    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+
+
+def _why_refused(sequence: Sequence) -> str:
+    """Why there is no token to go on with."""
+    return (sequence.guide and sequence.guide.failure) or _NO_TOKEN

@@ -1,0 +1,64 @@
+"""How long steps take and what they do: for estimates, for speculation, for metrics and for the time line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from time import perf_counter
+
+from outrider.mesh.telemetry import timeline
+from outrider.verifier.decode.outcome import Tally
+from outrider.verifier.decode.runner import Work
+from outrider.verifier.decode.step_events import StepEvent
+from outrider.verifier.scheduling.estimate import Estimate
+from outrider.verifier.scheduling.scheduler import Plan
+from outrider.verifier.speculation.guessing import Guessing
+
+
+class StepMeter:
+    """Measures one step after another. ``clock`` gives seconds.
+
+    A step that follows another at once begins where that ended: what lies between them is part of a step's time.
+
+    Attributes:
+        tally: running totals.
+    """
+
+    def __init__(self, guessing: Guessing, estimate: Estimate, clock: Callable[[], float] = perf_counter) -> None:
+        self._guessing, self._estimate, self._clock = guessing, estimate, clock
+        self.tally = Tally(guesses=guessing.counts)
+        self._began = self._ended = 0.0
+        self._tokens = self._crowd = 0
+        self._event: StepEvent | None = None
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._began, self._ended = self._ended or self._clock(), 0.0
+        self._tokens = self.tally.tokens
+
+    def run(self, works: Seq[Work], crowd: int) -> None:
+        """The step is about to run ``works``, with ``crowd`` sequences running where requests wait, else 0."""
+        self._crowd = crowd
+        self._event = StepEvent(works) if works and timeline() is not None else None
+
+    def end(self, plan: Plan, works: Seq[Work], more: bool) -> None:
+        """The step has ended, and another one follows at once where there is ``more`` to do."""
+        ended, tokens = self._clock(), self.tally.tokens - self._tokens
+        seconds = ended - self._began
+        self._count(works)
+        rows = sum(len(work.tokens) for work in works)
+        self._guessing.time(plan, rows, seconds)
+        self._estimate.step(
+            rows=rows, prompt_rows=plan.prompt_rows, decoding=len(plan.decoding), tokens=tokens, seconds=seconds
+        )
+        if self._event is not None:
+            self._event.note(self._began, ended, self._guessing.waited)
+        if self._crowd:
+            self.tally.crowded(self._crowd, tokens, seconds)
+        if works and not plan.prefilling and more:
+            self._ended = ended
+
+    def _count(self, works: Seq[Work]) -> None:
+        self.tally.steps += 1
+        self.tally.rows += sum(len(work.tokens) for work in works)
+        self.tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)

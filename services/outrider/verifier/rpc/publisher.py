@@ -1,0 +1,90 @@
+"""What the engine decided, on its way to readers, proposers and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from outrider.mesh.bus import Bus
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.outcome import Outcome
+from outrider.verifier.metrics import Metrics
+from outrider.verifier.requests.sequence import Request
+from outrider.verifier.rpc.frame_log import FrameLog
+from outrider.verifier.rpc.leases import Leases
+from outrider.verifier.rpc.proposers import RemoteDrafting
+from outrider.wire.frames import Frame, encode_frame, token_subject
+
+_MEASURED_EVERY_S = 0.1
+"""Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The counters are
+updated at once where a request ends."""
+
+
+class Publisher:
+    """Publishes outcomes. Only in the event loop that made it.
+
+    Args:
+        instance: the verifier's name in the registry.
+        bus: that carries frames.
+        log: that keeps frames.
+        leases: of requests.
+        drafting: hears what was decided.
+        metrics: of the verifier.
+        engine: whose outcomes they are.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        bus: Bus,
+        log: FrameLog,
+        leases: Leases,
+        drafting: RemoteDrafting,
+        metrics: Metrics,
+        engine: Engine,
+    ) -> None:
+        self._instance, self._bus, self._log, self._leases = instance, bus, log, leases
+        self._drafting, self._metrics, self._engine = drafting, metrics, engine
+        self._loop = asyncio.get_running_loop()
+        self._update: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+
+    def publish(self, outcome: Outcome) -> None:
+        """Sends frames to readers, and the rest to proposers."""
+        self._drafting.tell(outcome)
+        ended = False
+        for request, frame in outcome.frames:
+            if not request.handed:
+                ended |= frame.finish is not None
+                self._send(request, frame)
+        self.update_metrics(at_once=ended)
+        if not self._engine.load:
+            self._idle.set()
+
+    def _send(self, request: Request, frame: Frame) -> None:
+        last = frame.finish is not None
+        if last:
+            frame = msgspec.structs.replace(frame, verifier=self._instance)
+            self._leases.end(request.id)
+            self._metrics.finished()
+        data = encode_frame(frame)
+        self._bus.publish(token_subject(request.tenant, request.id), data)
+        self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)
+
+    def update_metrics(self, at_once: bool = False) -> None:
+        """Carries the engine's counters over to Prometheus, soon or ``at_once``."""
+        if self._update is not None and at_once:
+            self._update.cancel()
+            self._update = None
+        if self._update is None:
+            self._update = self._loop.call_later(0 if at_once else _MEASURED_EVERY_S, self._on_update)
+
+    async def idle(self) -> None:
+        """Returns when the engine has no more requests."""
+        while self._engine.load:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def _on_update(self) -> None:
+        self._update = None
+        self._metrics.update(self._engine)

@@ -1,0 +1,110 @@
+"""What a step buys of the guesses at hand, and how sure drafters' guesses have been so far."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+
+from outrider.models.speculation import NO_GUESSES, Acceptance, DraftTree, MergedTree, merge
+from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.scheduling.scheduler import Plan, Scheduler
+from outrider.verifier.speculation.budget import Calibrator
+from outrider.verifier.speculation.purchase import Prospect, Purchase, Purchased, Terms
+
+
+class Market:
+    """Buys guesses for the sequences that decode.
+
+    Args:
+        rule: of acceptance.
+        scheduler: limits guesses and holds pages for them.
+        cost: seconds of a step by rows.
+        usual_wait: seconds for which steps usually wait for a drafter, by its name.
+    """
+
+    def __init__(
+        self, rule: Acceptance, scheduler: Scheduler, cost: CostCurve, usual_wait: Callable[[str], float]
+    ) -> None:
+        self._rule, self._scheduler, self._cost, self._usual_wait = rule, scheduler, cost, usual_wait
+        self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
+        self._purchase = Purchase(self._calibrators)
+
+    def buy(self, plan: Plan, surcharge: float) -> Purchased:
+        """The guesses worth verifying in a step like ``plan``.
+
+        Args:
+            plan: the step without guesses.
+            surcharge: factor on the seconds of a step with guesses, beside one without.
+        """
+        if not any(sequence.trees for sequence in plan.decoding):
+            return Purchased([NO_GUESSES] * len(plan.decoding), {}, [])
+        rows, most = len(plan.decoding), max(self._scheduler.most_guesses(plan), 0)
+        cost = self._cost.beside(plan.prompt_rows, rows, most) if plan.prefilling else self._cost
+        least = cost.least_value(rows, rows, most)
+        terms = Terms(rows, most, least, cost, surcharge, self._scheduler.limits.guesses_tenant)
+        bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
+        for owner, dead in bought.dead:
+            _drop(plan.decoding[owner], dead)
+        return bought
+
+    def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
+        """As much of a bought tree as there are pages for."""
+        if not tree:
+            return tree
+        room = self._scheduler.room_for_guesses(sequence, len(tree))
+        return tree if room == len(tree) else tree.take(range(room))
+
+    def weighs(self, sequence: Sequence) -> bool:
+        """Whether the rule weighs a sequence's guesses by the law that they were drawn from."""
+        return self._rule.needs_proposals and not sequence.request.sampling.greedy
+
+    def learn(self, guesses: MergedTree, rows: Seq[int], greedy: bool) -> None:
+        """Takes in which guesses came true: those on ``rows``, which count from 1, of a greedy sequence or another."""
+        for node, parent in enumerate(guesses.parents):
+            if parent + 1 in rows:
+                calibrator = self._calibrators[guesses.drafters[node], greedy]
+                calibrator.learn(guesses.confidences[node], node + 1 in rows)
+
+    def _prospect(self, sequence: Sequence, least: float) -> Prospect:
+        request, tokens = sequence.request, sequence.tokens
+        depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
+        cap, greedy = request.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
+        ready = None
+        if sequence.guide is not None or self.weighs(sequence):
+            ready = self._candidates(sequence, depth, least)
+        trees = list(sequence.trees.values())
+        if len(trees) > 1:
+            trees.sort(key=self._wait)
+        return Prospect(tokens, trees, depth, cap, greedy, request.tenant, ready)
+
+    def _wait(self, tree: DraftTree) -> float:
+        return self._usual_wait(tree.drafter)
+
+    def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
+        """What a sequence may buy whose guesses the rule weighs, or a grammar prunes."""
+        _age(sequence)
+        if not depth or not sequence.trees:
+            return NO_GUESSES
+        greedy, weighs = sequence.request.sampling.greedy, self.weighs(sequence)
+        trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=self._wait)
+        if weighs:
+            trees = [sequence.trees[min(sequence.trees)]]
+        twins = weighs and self._rule.replacement
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, twins)
+        if weighs:
+            merged.keep_order()
+        elif sequence.guide is not None:
+            merged = sequence.guide.prune(merged)
+        return merged
+
+
+def _drop(sequence: Sequence, dead: DraftTree) -> None:
+    sequence.trees = {source: tree for source, tree in sequence.trees.items() if tree is not dead}
+
+
+def _age(sequence: Sequence) -> None:
+    """Cuts a sequence's trees to what still agrees with its tokens."""
+    trees = {source: tree.after(sequence.tokens[tree.length :]) for source, tree in sequence.trees.items()}
+    sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}

@@ -1,0 +1,33 @@
+"""Drafters in other processes, as far as the engine hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from collections.abc import Sequence as Seq
+
+from outrider.verifier.requests.sequence import Sequence
+
+_REMEMBERED_S = 5.0
+
+
+class RemoteDrafters:
+    """Remembers who offered trees lately. ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._heard: dict[str, float] = {}
+
+    @property
+    def names(self) -> Set[str]:
+        """The drafters that offered a tree and are not forgotten."""
+        return self._heard.keys()
+
+    def hear(self, drafter: str) -> None:
+        """Notes that a drafter offered a tree."""
+        self._heard[drafter] = self._clock()
+
+    def active(self, sequences: Seq[Sequence]) -> Set[str]:
+        """The drafters that offered a tree in the last seconds and that some of ``sequences`` admits."""
+        now = self._clock()
+        self._heard = {name: heard for name, heard in self._heard.items() if now - heard < _REMEMBERED_S}
+        return {name for name in self._heard if any(each.request.admits(name) for each in sequences)}

@@ -1,0 +1,99 @@
+"""What guesses brought and cost in each step, for whoever decides which drafters are asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from collections.abc import Sequence as Seq
+
+from outrider.models.speculation import Drafter, MergedTree
+from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.speculation.budget import Pace
+from outrider.verifier.speculation.counts import Counts
+from outrider.verifier.speculation.going_rate import GoingRate
+from outrider.verifier.speculation.local_drafter import LocalDrafter
+from outrider.verifier.speculation.worth import Prices, Worth, Yield
+
+
+class Returns:
+    """Settles each step's accounts.
+
+    Args:
+        cost: seconds of a step by rows.
+        worth: takes in what each drafter brought and cost.
+        drafters: the verifier's own, by name.
+        made: the same, as plug-ins.
+
+    Attributes:
+        pace: how much longer steps take than ``cost`` says.
+        counts: what came of guesses since start.
+    """
+
+    def __init__(self, cost: CostCurve, worth: Worth, drafters: Mapping[str, LocalDrafter], made: Seq[Drafter]) -> None:
+        self._cost, self._worth, self._local = cost, worth, drafters
+        self._rate = GoingRate(made)
+        self.pace, self.counts = Pace(), Counts()
+        self._bought: Counter[str] = Counter()
+        self._accepted: Counter[str] = Counter()
+
+    def learn(self, guesses: MergedTree, rows: Seq[int]) -> None:
+        """Takes in which of a sequence's bought guesses came true: those on ``rows``, which count from 1.
+
+        A guess counts for the cheapest drafter that made it.
+        """
+        drafters, depths = guesses.drafters, guesses.depths
+        for first in guesses.firsts:
+            self._bought[first] += 1
+        for guess in zip(drafters, depths, strict=True):
+            self.counts.bought[guess] += 1
+        for row in rows[1:]:
+            self._accepted[guesses.firsts[row - 1]] += 1
+            self.counts.accepted[drafters[row - 1], depths[row - 1]] += 1
+
+    def step(
+        self, size: int, sequences: int, guesses: int, seconds: float, waited: float, remote: Set[str], offered: bool
+    ) -> None:
+        """Takes in a step that computed no prompts, before `settle`.
+
+        Args:
+            size: of the step, as in `Worth`.
+            sequences: that decoded.
+            guesses: verified.
+            seconds: that the step took.
+            waited: seconds of those for which the step waited for the verifier's own drafters.
+            remote: drafters in other processes that may have slowed the step.
+            offered: whether there were guesses to buy.
+        """
+        expected, pace = self._cost(sequences + guesses), self.pace
+        self.counts.predicted += expected * pace(size, guesses > 0) + waited
+        self.counts.real += seconds
+        if guesses or self._worth.is_plain(size, remote):
+            pace.learn(size, guesses > 0, expected, max(seconds - waited, 0.0))
+        if offered and not guesses:
+            pace.fade(size)
+        for drafter in self._local.values():
+            drafter.took(size, seconds)
+
+    def settle(self, size: int, sequences: int, guesses: int, seconds: float, waited: float, asked: Set[str]) -> None:
+        """Judges drafters by what they did in the step: those in ``asked``, which run in other processes, by all that
+        the step took longer. Other arguments as in `step`."""
+        cost, expected, alone = self._cost, self._cost(sequences + guesses), self.pace(size, False)
+        pace = self.pace(size, True) if guesses and not asked else alone
+        decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
+        if any(drafter.priced and drafter.waited is not None for drafter in self._local.values()):
+            self._rate.learn(size, decided, seconds, next_row * pace)
+        plain = cost(sequences) * alone
+        row = max(expected * pace - plain, 0.0) / max(guesses, 1)
+        yields = {
+            name: Yield(self._bought[name], self._accepted[name], drafter.waited, drafter.owe())
+            for name, drafter in self._local.items()
+            if drafter.waited is not None
+        }
+        held_up = (seconds - waited - expected * alone) / max(len(asked), 1)
+        yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in asked}
+        self._worth.step(size, yields, Prices(plain / sequences, row, seconds), bool(asked))
+
+    def clear(self) -> None:
+        """Ends the step: `learn` counts for the next one from now on."""
+        self._bought.clear()
+        self._accepted.clear()
