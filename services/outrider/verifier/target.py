@@ -12,6 +12,7 @@ from outrider.models import pocket
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
+from outrider.native.presence import notice
 from outrider.verifier.answer import Answers
 from outrider.verifier.convert import Served
 from outrider.verifier.drafters import make_drafters, make_rule
@@ -90,6 +91,8 @@ class Target:
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
+        if (lost := notice()) is not None:
+            _log.warning(lost)
         scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
         worth = Always() if settings.asking == "always" else Worth()
         return cls(
