@@ -1,7 +1,7 @@
 # The commands a newcomer needs. `make run` is the first one.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := wire mesh native kernels models services gateway cli loadtest clients/python
+SOURCES := hatch_build.py wire mesh native kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client/grpc
 ARGS ?=

@@ -40,7 +40,7 @@ def path_of(level: Level) -> Path:
 
 def _digest(level: Level) -> str:
     digest = hashlib.sha256(" ".join((*_FLAGS, *level.flags)).encode())
-    for file in sorted(SOURCE.iterdir()):
+    for file in sorted((*SOURCE.glob("*.cpp"), *SOURCE.glob("*.h"))):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -60,7 +60,7 @@ def compiler() -> list[str]:
 
 
 def ensure(level: Level) -> Path:
-    """The path of a level's library, compiled if it was not yet; in place of what other sources made.
+    """The path of a level's library. Compiles the library if it is not there, and removes those of other sources.
 
     Processes take turns, so that one compiles and the others find the library.
 

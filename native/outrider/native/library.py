@@ -50,8 +50,8 @@ class Library:
     def brief(self, name: str) -> Callable[..., Any]:
         """A function for calls of microseconds, which keep the interpreter's lock; pointers are given as `at` says.
 
-        One that gives it up gets it back when the other thread is through with what it does, which may take longer than
-        the call. `cffi` always gives it up, so that ctypes makes these calls, with the types that `ffi` read.
+        A call that gives the lock up waits for it afterwards, which may take longer than the call. cffi always gives it
+        up. So ctypes makes these calls, with the types that `ffi` read.
         """
         function = getattr(self.functions, name)
         kind = ffi.typeof(function)
@@ -71,7 +71,7 @@ def _plain(kind: Any) -> Any:
 
 
 def load(level: Level) -> Library:
-    """The library of a level; in a source tree, compiled if it was not yet.
+    """The library of a level. In a source tree, compiles it if it is not there.
 
     Raises:
         NativeUnavailable: there is none, or it cannot be loaded.

@@ -21,7 +21,7 @@ class Pool(Protocol):
 
 
 Move = Callable[[Pool, Sequence[int], Sequence[int]], None]
-"""Has each of some places (slots) of a pool what was at its source before."""
+"""Moves tokens of a pool: each place (slot) gets what was at its source before the call."""
 
 
 def pool_of(pool: Pool) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class TreeRoom:
         self.make(0, 0)
 
     def make(self, trees: int, nodes: int) -> None:
-        """Has room for so many trees of so many nodes together; what was written is lost where it grows."""
+        """Makes room for so many trees of so many nodes together. What was written before is lost."""
         if trees <= self._trees_most and nodes <= self._nodes_most:
             return
         self._trees_most, self._nodes_most = 2 * trees, 2 * nodes

@@ -60,6 +60,8 @@ class Target:
     @classmethod
     def load(cls, settings: VerifierSettings) -> Target:
         """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
+        if (lost := notice()) is not None:
+            _log.warning(lost)
         if settings.threads:
             torch.set_num_threads(settings.threads)
         directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
@@ -91,8 +93,6 @@ class Target:
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
-        if (lost := notice()) is not None:
-            _log.warning(lost)
         scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
         worth = Always() if settings.asking == "always" else Worth()
         return cls(
