@@ -1,7 +1,7 @@
 # All of Outrider's images: docker build --target gateway|tokenizer|kvcache|proposer|verifier .
 #
 # A service is installed into a virtual environment in a stage of its own and only that is copied into its image.
-# The gateway, the tokenizer and the KV cache come without torch. TORCH_INDEX names another package index for torch, for one
+# The gateway, the tokenizer and the KV cache come without torch, and without compiled code: they have no C++ compiler. TORCH_INDEX names another package index for torch, for one
 # that has builds without CUDA, say.
 
 FROM python:3.11-slim AS base
@@ -19,7 +19,7 @@ HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
 FROM base AS source
 WORKDIR /source
 RUN python3 -m venv /opt/outrider
-COPY pyproject.toml constraints.txt LICENSE README.md ./
+COPY pyproject.toml hatch_build.py constraints.txt LICENSE README.md ./
 
 
 FROM source AS gateway-build
@@ -68,19 +68,16 @@ ARG TORCH_INDEX=
 RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt '.[engine,tokenizer]'
 COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall . \
-    && /opt/outrider/bin/python -m outrider.kernels.native.build /opt/outrider/native
+RUN pip install --no-cache-dir --no-deps --force-reinstall .
 
 
 FROM base AS proposer
-ENV OUTRIDER_NATIVE=/opt/outrider/native
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.proposer"]
 
 
 FROM base AS verifier
-ENV OUTRIDER_NATIVE=/opt/outrider/native
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.verifier"]

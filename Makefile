@@ -1,7 +1,7 @@
 # The commands a newcomer needs. `make run` is the first one.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := wire mesh kernels models services gateway cli loadtest clients/python
+SOURCES := hatch_build.py wire mesh native kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 ARGS ?=
@@ -15,12 +15,12 @@ dev: .venv/.installed-dev
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv
 
-.venv/.installed: pyproject.toml constraints.txt | .venv/bin/pip
+.venv/.installed: pyproject.toml hatch_build.py constraints.txt | .venv/bin/pip
 	@echo "Installing Outrider into .venv (PyTorch is the large part)"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,bench]'
 	@touch $@
 
-.venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/pip
+.venv/.installed-dev: pyproject.toml hatch_build.py constraints.txt | .venv/bin/pip
 	@echo "Installing Outrider and its development tools into .venv"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@ .venv/.installed

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
-import shutil
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,27 +17,28 @@ from hypothesis import strategies as st
 from outrider.kernels import kv_compact as kv_compact_module
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.native import NativeUnavailable, build, decoder, moves, rolls
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.models import native
 from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel, ModelError
+from outrider.native import compiler, decoder, moves, rolls
+from outrider.native import library as loading
+from outrider.native.levels import LEVELS, Level, able
+from outrider.native.library import Library, NativeUnavailable
 
 from tests.models.checkpoints import FAMILIES, SHAPE, VOCABULARY, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 Load = Callable[..., LlamaModel]
 
-_ABLE = [level for level in build.levels() if level.needs <= build._cpu_flags()]
+_ABLE = able()
+_PAIRS = next(level for level in LEVELS if level.name == "avx512bf16")
 _TILES = Path(__file__).parent / "tiles.h"
-_EMULATED = build.Level(
+_EMULATED = Level(
     "tiles",
-    (
-        *("-march=x86-64-v4", "-mavx512bf16", "-D__AMX_BF16__", "-include", str(_TILES)),
-        f"-DTILES={zlib.crc32(_TILES.read_bytes())}",
-    ),
-    build._V4 | {"avx512_bf16"},
+    (*_PAIRS.flags, "-D__AMX_BF16__", "-include", str(_TILES), f"-DTILES={zlib.crc32(_TILES.read_bytes())}"),
+    _PAIRS.needs,
 )
 _TRIED = [_ABLE[0], *(level for level in _ABLE[1:] if level.name in ("avx512bf16", "avx2"))]
 if _ABLE[0].name == "avx512bf16":
@@ -51,11 +50,11 @@ _tries = settings(max_examples=10, deadline=None)
 
 
 @pytest.fixture(scope="module", params=_TRIED, ids=lambda level: level.name)
-def library(request: pytest.FixtureRequest) -> Iterator[ctypes.CDLL]:
+def library(request: pytest.FixtureRequest) -> Iterator[Library]:
     """The library of each level in place of the machine's best."""
-    loaded = build._load(request.param)
+    loaded = loading.load(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder, "library", lambda: loaded)
+        patch.setattr(native, "library", lambda: loaded)
         yield loaded
 
 
@@ -71,7 +70,7 @@ def _save(directory: Path, family: str = "llama 3", **changes: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def load(library: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Loads a model of four heads of 64 over two on the compiled decoder."""
     directory = tmp_path_factory.mktemp("wide")
     _save(directory, **_WIDE)
@@ -88,7 +87,7 @@ def load(library: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> Load
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_says_what_transformers_says_of_every_family(library: ctypes.CDLL, family: str, tmp_path: Path) -> None:
+def test_says_what_transformers_says_of_every_family(library: Library, family: str, tmp_path: Path) -> None:
     theirs = _save(tmp_path, family)
     ours = LlamaModel.load(tmp_path, dtype="float32")
     assert isinstance(ours._forward, decoder.NativeDecoder)
@@ -102,7 +101,7 @@ def test_says_what_transformers_says_of_every_family(library: ctypes.CDLL, famil
     ("stored", "taken"), [("bfloat16", "bfloat16"), ("float32", "float32"), ("float16", "float32")]
 )
 def test_auto_keeps_bfloat16_where_the_compiled_decoder_takes_it(
-    library: ctypes.CDLL, stored: str, taken: str, tmp_path: Path
+    library: Library, stored: str, taken: str, tmp_path: Path
 ) -> None:
     _save(tmp_path, **_WIDE).to(getattr(torch, stored)).save_pretrained(tmp_path)
     ours = LlamaModel.load(tmp_path)
@@ -121,7 +120,7 @@ def test_auto_keeps_bfloat16_where_the_compiled_decoder_takes_it(
     ids=["64", "16", "96 of one", "32, no group"],
 )
 def test_bfloat16_is_as_near_as_an_operator_at_a_time(
-    library: ctypes.CDLL, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: Library, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = _save(tmp_path, **shape).to(torch.bfloat16).float()
     ours = LlamaModel.load(tmp_path, dtype="bfloat16")
@@ -195,7 +194,7 @@ def test_a_row_has_the_same_bits_however_it_comes(
 
 @pytest.mark.parametrize(("dtype", "head_dim"), [("float32", 64), ("bfloat16", 64), ("bfloat16", 80)])
 def test_pages_are_narrow_where_pairs_are_multiplied(
-    library: ctypes.CDLL, request: pytest.FixtureRequest, dtype: str, head_dim: int, tmp_path: Path
+    library: Library, request: pytest.FixtureRequest, dtype: str, head_dim: int, tmp_path: Path
 ) -> None:
     level = request.node.callspec.params["library"].name
     _save(tmp_path, **_WIDE | {"head_dim": head_dim})
@@ -220,7 +219,7 @@ def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
 @pytest.mark.parametrize("size", [1, 6, 16, 48])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_accepted_rows_are_found_where_they_were_moved(
-    library: ctypes.CDLL, load: Load, dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
+    library: Library, load: Load, dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kv_compact_module, "native_move", lambda: moves.move_of(library))
     model, ids = load(dtype), tokens(_LENGTH)
@@ -237,7 +236,7 @@ def test_accepted_rows_are_found_where_they_were_moved(
 
 @pytest.mark.parametrize("size", [8, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_branch_of_no_numbers_spoils_no_other(library: ctypes.CDLL, dtype: str, size: int, tmp_path: Path) -> None:
+def test_a_branch_of_no_numbers_spoils_no_other(library: Library, dtype: str, size: int, tmp_path: Path) -> None:
     theirs, broken = _save(tmp_path, **_WIDE), 5
     with torch.no_grad():
         theirs.model.embed_tokens.weight[broken] = float("nan")
@@ -254,7 +253,7 @@ def test_a_branch_of_no_numbers_spoils_no_other(library: ctypes.CDLL, dtype: str
 
 
 def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
-    library: ctypes.CDLL, tmp_path: Path
+    library: Library, tmp_path: Path
 ) -> None:
     theirs = _save(tmp_path, "llama 2", **_WIDE | {"num_key_value_heads": 2, "num_hidden_layers": 1})
     with torch.no_grad():
@@ -301,7 +300,7 @@ def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[in
 
 
 @pytest.mark.parametrize("vocabulary", [1, 67, 4096])
-def test_dice_are_those_of_the_reference(library: ctypes.CDLL, vocabulary: int) -> None:
+def test_dice_are_those_of_the_reference(library: Library, vocabulary: int) -> None:
     seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
     positions = torch.tensor([0, 7070, 2**32 - 1]).repeat(4)  # seed 7 at 7070 has a word that rounds to 1
     expected = reference.log_exponentials(seeds, positions, vocabulary)
@@ -341,25 +340,15 @@ def test_asked_for_by_name_it_must_be_had(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_without_a_compiler_a_model_runs_an_operator_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _save(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiler, "LIBRARIES", tmp_path / "libraries")
     monkeypatch.setenv("CXX", "false")
-    monkeypatch.setattr(native, "library", build.library.__wrapped__)
+    monkeypatch.setattr(native, "library", loading.library.__wrapped__)
     with pytest.raises(NativeUnavailable, match="false failed"):
-        build.library.__wrapped__()
+        loading.library.__wrapped__()
     assert not isinstance(LlamaModel.load(tmp_path)._forward, decoder.NativeDecoder)
     monkeypatch.setattr(native, "choice", lambda: "native")
     with pytest.raises(ModelError, match="false failed"):
         LlamaModel.load(tmp_path)
-
-
-def test_a_directory_of_libraries_must_hold_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = build._path(_ABLE[0])
-    monkeypatch.setenv("OUTRIDER_NATIVE", str(tmp_path))
-    with pytest.raises(NativeUnavailable, match="there is no"):
-        build.library.__wrapped__()
-    shutil.copy2(made, tmp_path)
-    assert build.library.__wrapped__().outrider_usable()
-    assert next(tmp_path.iterdir()).stat().st_mode & 0o777 == 0o755  # for processes of other users too
 
 
 def test_dice_without_a_library_are_the_same() -> None:

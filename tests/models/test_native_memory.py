@@ -6,8 +6,10 @@ import gc
 
 import pytest
 import torch
-from outrider.kernels.huge_pages import CHUNK, HUGE
-from outrider.kernels.native import DecoderShape, LayerWeights, NativeDecoder, Product
+from outrider.kernels.huge_pages import CHUNK, HUGE, Arena
+from outrider.native.decoder import NativeDecoder
+from outrider.native.library import ffi, library
+from outrider.native.weights import DecoderShape, LayerWeights, Product
 from torch import Tensor
 
 from tests.kernels.smaps import grants_huge_pages, mapped_bytes, mapping_at
@@ -25,16 +27,16 @@ def _decoder() -> NativeDecoder:
 
     turns: Tensor = torch.ones(32, 8, dtype=torch.complex64)
     layers = (layer() for _ in range(2))
+    embedding, norm, output = torch.randn(67, 48), torch.ones(48), weight(67, 48)
     return NativeDecoder(
-        _SHAPE, torch.float32, torch.randn(67, 48), layers, torch.ones(48), weight(67, 48), turns, threads=1
+        library(), _SHAPE, torch.float32, embedding, layers, norm, output, turns, threads=1, memory=Arena().take
     )
 
 
 def _packed(decoder: NativeDecoder) -> list[tuple[int, int]]:
     """Addresses and sizes of the weights, as a step reads them."""
-    model, size = decoder.model, decoder.library.outrider_packed_size
-    products = [getattr(model.layer[i], name) for i in range(2) for name in ("qkv", "output", "gate_up", "down")]
-    return [(each.weight, size(each.n, each.k, 0)) for each in (*products, model.logits)]
+    size = decoder.library.functions.outrider_packed_size
+    return [(int(ffi.cast("uintptr_t", each.weight)), size(each.n, each.k, 0)) for each in decoder.weights]
 
 
 def test_weights_lie_one_behind_the_other_as_a_step_reads_them() -> None:

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ROOTS = ("wire", "mesh", "kernels", "models", "services", "gateway", "cli", "loadtest")
-SERVICE_FLOOR = {"models", "kernels", "mesh", "wire", "v1"}
+ROOTS = ("wire", "mesh", "native", "kernels", "models", "services", "gateway", "cli", "loadtest")
+SERVICE_FLOOR = {"models", "kernels", "native", "mesh", "wire", "v1"}
 MAY_IMPORT: dict[str, set[str]] = {
     "wire": set(),
     "v1": set(),
     "mesh": set(),
-    "kernels": set(),
-    "models": {"kernels"},
+    "native": set(),
+    "kernels": {"native"},
+    "models": {"kernels", "native"},
     "tokenizer": SERVICE_FLOOR,
     "proposer": SERVICE_FLOOR,
     "kvcache": {"mesh", "wire", "v1"},
     "verifier": SERVICE_FLOOR,
     "gateway": {"mesh", "wire", "v1"},
-    "cli": {"mesh", "wire", "v1", "loadtest"},
+    "cli": {"mesh", "wire", "v1", "loadtest", "native"},
     "loadtest": {"mesh", "wire", "v1"},
 }
 WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "loadtest"}

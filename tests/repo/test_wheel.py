@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from outrider.native.compiler import path_of
+from outrider.native.levels import LEVELS
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = (
@@ -19,13 +22,14 @@ PACKAGES = (
     "kvcache",
     "mesh",
     "models",
+    "native",
     "proposer",
     "tokenizer",
     "v1",
     "verifier",
     "wire",
 )
-ROOTS = ("wire", "mesh", "kernels", "models", "services", "gateway", "cli")
+ROOTS = ("wire", "mesh", "native", "kernels", "models", "services", "gateway", "cli")
 LEFT_OUT = (
     "kernels/bench/",
     "kernels/report.py",
@@ -38,17 +42,24 @@ LEFT_OUT = (
 POCKET = "outrider/models/pocket/weights"
 
 
+def _build(target: str, source: Path, out: Path, **variables: str) -> Path:
+    """The wheel or source distribution that is built from a tree."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, env=os.environ | variables)
+    (built,) = (path for path in out.iterdir() if path.is_file())
+    return built
+
+
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory) -> Path:
-    """Directory with the files of a wheel built from this tree."""
-    out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out],
-        cwd=REPOSITORY,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = out.glob("*.whl")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from this tree."""
+    return _build("wheel", REPOSITORY, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path) -> Path:
+    """Directory with the files of the wheel."""
+    out = wheel.parent
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(out / "unpacked")
     return out / "unpacked"
@@ -108,6 +119,29 @@ def test_a_command_that_needs_a_source_checkout_says_so(unpacked, command):
     )
     assert done.returncode == 2
     assert f"`outrider {command[0]}` runs from a source checkout" in done.stderr
+
+
+def test_the_wheel_holds_a_library_for_each_level_and_is_for_its_platform(
+    wheel: Path, contents: dict[str, int]
+) -> None:
+    names = {path_of(level).name for level in LEVELS}
+    assert {name for name in contents if name.endswith(".so")} == {
+        f"outrider/native/libraries/{name}" for name in names
+    }
+    assert "outrider/native/source/outrider_native.h" in contents
+    assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
+
+
+def test_without_a_compiler_the_wheel_is_one_of_python_alone(tmp_path: Path) -> None:
+    archive = _build("sdist", REPOSITORY, tmp_path / "sdist")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    built = _build("wheel", tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "wheel", PATH="", CXX="")
+    assert built.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(built) as packed_wheel:
+        names = packed_wheel.namelist()
+    assert not [name for name in names if "/libraries/" in name]
+    assert "outrider/native/library.py" in names
 
 
 def test_the_wheel_ships_the_playground(contents):

@@ -7,6 +7,7 @@ import os
 from functools import cache
 
 import torch
+from outrider.native.library import Library, NativeUnavailable, library
 
 CHOICES = ("auto", "torch", "triton", "native")
 
@@ -20,7 +21,7 @@ def choice() -> str:
     """What the environment variable ``OUTRIDER_KERNELS`` asks for.
 
     ``auto`` (the default) is Triton on CUDA devices where it is installed, and torch elsewhere, but for whole decoders
-    on a CPU `outrider.kernels.native` where that can be compiled. ``native`` insists on it.
+    on a CPU `outrider.native` where it is compiled. ``native`` insists on it.
 
     Raises:
         BackendError: it is none of `CHOICES`, or Triton was asked for by name and is not installed.
@@ -31,6 +32,16 @@ def choice() -> str:
     if asked == "triton" and not _installed():
         raise BackendError('OUTRIDER_KERNELS is "triton", which is not installed: pip install "outrider[gpu]"')
     return asked
+
+
+def compiled() -> Library | None:
+    """The compiled library; None where ``OUTRIDER_KERNELS`` asks for another way, or there is none."""
+    if choice() not in ("auto", "native"):
+        return None
+    try:
+        return library()
+    except NativeUnavailable:
+        return None
 
 
 def takes_triton(device: torch.device) -> bool:

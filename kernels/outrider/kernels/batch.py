@@ -77,12 +77,12 @@ class RaggedBatch:
         sequences: as given.
         starts: first row of each sequence in the step.
         rows: rows of the step.
-        address: of int64 [rows] in the host's memory, absolute position of each row: context plus depth.
+        places: int64 [rows] in the host's memory, absolute position of each row: context plus depth.
     """
 
     __slots__ = (
-        *("_device", "_places", "_positions", "_slots", "_trees"),
-        *("address", "page_size", "rows", "sequences", "starts"),
+        *("_device", "_positions", "_slots", "_trees"),
+        *("page_size", "places", "rows", "sequences", "starts"),
     )
 
     def __init__(self, sequences: Sequence[SequenceRows], page_size: int, device: torch.device | str) -> None:
@@ -93,8 +93,7 @@ class RaggedBatch:
         for sequence in self.sequences:
             positions += _positions(sequence)
             _check(sequence, page_size)
-        self._places, self._device = array("q", positions), device
-        self.address = self._places.buffer_info()[0]
+        self.places, self._device = array("q", positions), device
         self._positions: torch.Tensor | None = None
         self._slots: torch.Tensor | None = None
         self._trees: list[Tree | None] | None = None
@@ -115,7 +114,7 @@ class RaggedBatch:
     @property
     def host_positions(self) -> npt.NDArray[np.int64]:
         """Absolute position of each row: int64 [rows]."""
-        return np.frombuffer(self._places, np.int64)
+        return np.frombuffer(self.places, np.int64)
 
     @property
     def positions(self) -> torch.Tensor:

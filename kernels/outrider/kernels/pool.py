@@ -24,7 +24,7 @@ class KvPool:
 
     Attributes:
         data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
-        packed: whether the compiled decoder alone reads the pages (`outrider.kernels.native`): in blocks of the largest
+        packed: whether the compiled decoder alone reads the pages (`outrider.native`): in blocks of the largest
             power of two of slots up to 16 that divides a page lie, of each key head, the keys as [head_dim / 2, block,
             2] and then the values as [block / 2, head_dim, 2]. `data` tells their size then, and pages as a whole.
         scales: float32 [layers, pages * page_size, 2, kv_heads], by which the codes of an 8-bit pool are multiplied;

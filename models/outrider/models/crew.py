@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-
 import torch
-from outrider.kernels.native import NativeDecoder
 from outrider.models.llama import LlamaModel
 
 
@@ -21,22 +18,10 @@ class Crew:
 
     def __init__(self, model: LlamaModel) -> None:
         self._decoder = model.compiled
-        self.threads = torch.get_num_threads() if self._decoder is None else int(self._decoder.model.threads)
-        self._handles = {} if self._decoder is None else {self.threads: self._decoder.handle}
+        self.threads = torch.get_num_threads() if self._decoder is None else self._decoder.threads
 
     def use(self, threads: int) -> None:
         """Has the next steps run on ``threads`` threads. Called between steps, by the thread that runs them."""
-        if self._decoder is None:
-            return
-        if threads not in self._handles:
-            self._handles[threads] = _made(self._decoder, threads)
-        self._decoder.handle, self.threads = self._handles[threads], threads
-
-
-def _made(decoder: NativeDecoder, threads: int) -> int:
-    """The same weights with threads of their own; freed with ``decoder``."""
-    model = type(decoder.model).from_buffer_copy(decoder.model)
-    model.threads = threads
-    handle: int = decoder.library.outrider_new(model)
-    weakref.finalize(decoder, decoder.library.outrider_free, handle)
-    return handle
+        if self._decoder is not None:
+            self._decoder.use(threads)
+            self.threads = threads

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from outrider.kernels.backend import choice
-from outrider.kernels.native import library
 from outrider.kernels.pool import KvPool
 from outrider.models.llama import LlamaModel
 
@@ -40,7 +39,7 @@ def _layout(pool: KvPool) -> list[str]:
 
 def _code(model: LlamaModel) -> list[str]:
     if model.compiled:
-        return ["compiled", Path(library()._name).name]
+        return ["compiled", model.compiled.library.path.name]
     device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else platform.machine()
     capability = torch.backends.cpu.get_cpu_capability()
     return [choice(), torch.__version__, device, capability, f"threads {torch.get_num_threads()}"]

@@ -10,7 +10,6 @@ from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
 from outrider.kernels.linear import Quantization
-from outrider.kernels.native import NativeDecoder, Product
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
@@ -22,6 +21,8 @@ from outrider.models.errors import ModelError
 from outrider.models.native import native_forward, native_refusal
 from outrider.models.proof import prove_invariance
 from outrider.models.weights import Packer, WeightLoader
+from outrider.native.decoder import NativeDecoder
+from outrider.native.weights import Product
 from torch import Tensor
 
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
@@ -45,7 +46,7 @@ class Forward(Protocol):
 class LlamaModel:
     """A decoder that runs any mix of prompt chunks and trees in one step.
 
-    On a CPU the whole step is one call where `outrider.kernels.native` can be had, on a GPU one graph where it has few
+    On a CPU the whole step is one call where `outrider.native` can be had, on a GPU one graph where it has few
     rows (`outrider.models.graphs`); else it goes an operator at a time.
 
     Attributes:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import torch
 from outrider.kernels.backend import choice
-from outrider.kernels.native import DecoderShape, LayerWeights, NativeDecoder, NativeUnavailable, Product, library
+from outrider.kernels.huge_pages import Arena
 from outrider.models import rotary
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.weights import WeightLoader
+from outrider.native.decoder import NativeDecoder
+from outrider.native.library import NativeUnavailable, library
+from outrider.native.weights import DecoderShape, LayerWeights, Product
 
 
 def native_refusal(
@@ -50,7 +53,9 @@ def native_forward(loader: WeightLoader[Product]) -> NativeDecoder:
     turns = rotary.turns(config.rope, config.head_dim, config.context_length).squeeze(1)
     embedding, layers, norm = loader.embedding(), _layers(loader), loader.norm("model.norm.weight")
     output, threads = loader.output(embedding), torch.get_num_threads()
-    return NativeDecoder(_shape(config), loader.dtype, embedding, layers, norm, output, turns, threads)
+    return NativeDecoder(
+        library(), _shape(config), loader.dtype, embedding, layers, norm, output, turns, threads, Arena().take
+    )  # fmt: skip
 
 
 def _layers(loader: WeightLoader[Product]) -> Iterator[LayerWeights]:

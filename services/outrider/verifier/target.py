@@ -14,6 +14,7 @@ from outrider.models.config import ModelConfig
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
+from outrider.native.presence import notice
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
@@ -68,6 +69,8 @@ class Target:
     @classmethod
     def load(cls, settings: VerifierSettings) -> Target:
         """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
+        if (lost := notice()) is not None:
+            _log.warning(lost)
         if settings.threads:
             torch.set_num_threads(settings.threads)
         directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)

@@ -8,19 +8,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.kernels.native import build
-from outrider.kernels.native.race import native_race, race_of
 from outrider.kernels.philox import log_exponentials, rolls
 from outrider.kernels.race_sample import Draws, cpu, edited, reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW
+from outrider.native.levels import Level, able
+from outrider.native.library import load
+from outrider.native.race import race_of
 from torch import Tensor
 
 from tests.kernels.race_sample.drawing import NEVER, WAYS, awkward_logits, draws_like, of_rows, parameters
 
 pytestmark = pytest.mark.filterwarnings("error")
 CPU = torch.device("cpu")
-_ABLE = [level for level in build.levels() if level.needs <= build._cpu_flags()]
-LEVELS = [level for level in _ABLE if level is _ABLE[0] or level.name == "avx2"]
+LEVELS = [level for level in able() if level is able()[0] or level.name == "avx2"]
 
 
 def on_cpu(draws: Draws) -> Draws:
@@ -78,8 +78,8 @@ def test_a_row_from_which_nothing_can_be_drawn_says_so_and_harms_no_other() -> N
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 @pytest.mark.parametrize("wrong", ["nan", "inf"])
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_a_broken_logit_is_seen_in_every_lane(level: build.Level, wrong: str, temperature: float) -> None:
-    compiled = race_of(build._load(level), GREEDY_BELOW, BROKEN_FROM)
+def test_a_broken_logit_is_seen_in_every_lane(level: Level, wrong: str, temperature: float) -> None:
+    compiled = race_of(load(level), GREEDY_BELOW, BROKEN_FROM)
     rows = torch.randn(40, 40)
     assert compiled(rows, range(40), range(40), [temperature] * 40) is not None
     rows.fill_diagonal_(float(wrong))
@@ -88,7 +88,7 @@ def test_a_broken_logit_is_seen_in_every_lane(level: build.Level, wrong: str, te
 
 @pytest.mark.parametrize("lacking", range(3))
 def test_parameters_for_fewer_rows_than_there_are_are_refused(lacking: int) -> None:
-    compiled = native_race(GREEDY_BELOW, BROKEN_FROM)
+    compiled = cpu.native_race()
     if compiled is None:
         pytest.skip("there is no compiled race here")
     given: list[list[int]] = [[1, 1], [1, 1], [1, 1]]

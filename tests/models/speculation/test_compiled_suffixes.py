@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.kernels.native import library
-from outrider.kernels.native.drafts import Grown
-from outrider.kernels.native.suffixes import NativeSuffixes, SuffixShape
 from outrider.models.speculation.plain_suffixes import PlainSuffixes
+from outrider.native.library import library
+from outrider.native.suffixes import NativeSuffixes, SuffixShape
+from outrider.native.trees import Grown
 
 TENANTS = ("", "red", "red\0", "blue", "größer")
 

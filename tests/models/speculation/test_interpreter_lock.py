@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from outrider.kernels.native.build import NativeUnavailable, library
-from outrider.kernels.native.drafts import DraftShape, NativeDrafts
-from outrider.kernels.race_sample import Truncation
 from outrider.models import pocket
 from outrider.models.llama import LlamaModel
+from outrider.models.speculation.compiled_trees import CompiledTrees
+from outrider.native.drafts import DraftShape, Drawing, NativeDrafts
+from outrider.native.library import NativeUnavailable, library
 
 PROMPT = 1500
 
@@ -58,16 +58,16 @@ def drafts() -> NativeDrafts:
 
 
 def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
-    """How often the thread had the lock while a call of `draft` lasted."""
+    """How often the thread had the lock while trees were drafted."""
     before = counter.count
-    drafts.draft(rounds, most=8)
+    CompiledTrees(drafts).draft(rounds, most=8)
     return counter.count - before
 
 
 def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
     beside_prompts, beside_trees = [], []
     for attempt in range(10):
-        drafts.open(1, [attempt + 3] * PROMPT, 8, 1, 0.0, Truncation())
+        drafts.open(1, [attempt + 3] * PROMPT, 8, Drawing())
         beside_prompts.append(counted(drafts, counter))
         drafts.commit(1, PROMPT, [5])
         beside_trees.append(counted(drafts, counter))
@@ -78,8 +78,8 @@ def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
 
 def test_who_runs_beside_the_drafts_of_many(drafts: NativeDrafts, counter: Counter) -> None:
     for number in range(16):
-        drafts.open(number, [number + 3] * 40, 8, 1, 0.0, Truncation())
-    drafts.draft(rounds=1, most=8)
+        drafts.open(number, [number + 3] * 40, 8, Drawing())
+    CompiledTrees(drafts).draft(rounds=1, most=8)
     beside = []
     for length in range(40, 90):
         for number in range(16):

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.kernels.native import suffixes
-from outrider.kernels.native.suffixes import NativeSuffixes
+from outrider.kernels import backend
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.plain_suffixes import PlainSuffixes
 from outrider.models.speculation.suffix_automaton import SuffixAutomaton
 from outrider.models.speculation.suffix_drafter import SuffixDrafter
+from outrider.native.suffixes import NativeSuffixes
 
 TEXTS = st.lists(st.integers(0, 2), max_size=14)
 
@@ -91,7 +91,7 @@ Make = Callable[..., SuffixDrafter]
 @pytest.fixture(params=["native", "torch"])
 def drafter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Makes drafters that run in compiled code and in none."""
-    monkeypatch.setattr(suffixes, "choice", lambda: request.param)
+    monkeypatch.setattr(backend, "choice", lambda: request.param)
 
     def make(**options: object) -> SuffixDrafter:
         made = SuffixDrafter(DrafterContext("v", 1000, 4096, options=options))

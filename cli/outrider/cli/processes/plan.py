@@ -19,6 +19,7 @@ from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import Effective
 from outrider.mesh.errors import ConfigError, Unavailable
+from outrider.native.presence import notice
 
 OWNED = ("nats_url", "instance")
 """Keys that `outrider up` gives every service itself."""
@@ -75,7 +76,7 @@ def make_plan(options: UpOptions) -> Plan:
         flags["gateway"]["share_port"] = "true"
     placement = place(options.proposers, known)
     flags["verifier"] |= placement.verifier
-    counts, notes = {**options.counts, "proposer": placement.proposers}, [*placement.notes]
+    counts, notes = {**options.counts, "proposer": placement.proposers}, [*_of_compiled_code(), *placement.notes]
     for kind in counts:
         _require_model(kind, known[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
@@ -101,6 +102,12 @@ def make_plan(options: UpOptions) -> Plan:
         log_dir=log_dir,
         notes=notes,
     )
+
+
+def _of_compiled_code() -> list[str]:
+    """What the user has to know of the compiled code, unless ``OUTRIDER_KERNELS`` asks for none."""
+    wanted = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
+    return [told] if wanted and (told := notice()) else []
 
 
 def _flags(options: UpOptions) -> Flags:

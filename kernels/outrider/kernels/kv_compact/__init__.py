@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
-from outrider.kernels.backend import takes_triton
+from outrider.kernels.backend import compiled, takes_triton
 from outrider.kernels.kv_compact import cpu
-from outrider.kernels.native.moves import native_move
 from outrider.kernels.pool import KvPool
+from outrider.native.moves import Move, move_of
 from torch import Tensor
 
 __all__ = ["MOST_MOVES", "kv_compact", "kv_compact_batch"]
@@ -39,8 +40,8 @@ def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequ
         raise ValueError(f"rows {list(kept_rows)} behind {context} tokens do not lie in {len(pages)} pages")
     device = pool.data.device
     slots = [[_slot(pages, context + row, pool.page_size) for row in rows] for rows in zip(*moves, strict=True)]
-    compiled = pool.packed or (pool.dtype == torch.float32 and device.type == "cpu" and not takes_triton(device))
-    if compiled and (move := native_move()):
+    fits = pool.packed or (pool.dtype == torch.float32 and device.type == "cpu" and not takes_triton(device))
+    if fits and (move := native_move()):
         move(pool, *slots)
         return
     sources, places = (torch.tensor(each, device=device) for each in slots)
@@ -71,6 +72,12 @@ def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Ten
     else:
         count = int(offsets[-1])
         cpu.move(pool, sources[:count], places[:count])
+
+
+@cache
+def native_move() -> Move | None:
+    """The moves of the compiled library; None where it cannot be had."""
+    return None if (library := compiled()) is None else move_of(library)
 
 
 def _slot(pages: Sequence[int], token: int, page_size: int) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from outrider.kernels.native.rolls import native_roll
+from outrider.kernels.backend import compiled
 from outrider.kernels.philox.reference import MULTIPLIERS, ROUNDS, WEYL, WORD, log_exponential
+from outrider.native.rolls import Roll, roll_of
 from torch import Tensor
 
 _Words = npt.NDArray[np.uint64]
@@ -26,6 +28,12 @@ def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tenso
     if (roll := native_roll()) is not None:
         return roll(seeds.contiguous(), positions.contiguous(), vocabulary)
     return log_exponentials_by_numpy(seeds, positions, vocabulary)
+
+
+@cache
+def native_roll() -> Roll | None:
+    """The variates of the compiled library; None where it cannot be had."""
+    return None if (library := compiled()) is None else roll_of(library)
 
 
 def log_exponentials_by_numpy(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:

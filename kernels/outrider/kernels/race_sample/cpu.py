@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
-from outrider.kernels.native.race import native_race
+from outrider.kernels.backend import compiled
 from outrider.kernels.philox.rolls import rolled
 from outrider.kernels.race_sample import reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws
 from outrider.kernels.race_sample.truncation import least_kept
+from outrider.native.race import Race, race_of
 from torch import Tensor
 
 _NEVER = float("-inf")
@@ -33,10 +35,16 @@ def race(
     logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
 ) -> list[int] | None:
     """See `outrider.kernels.race_sample.race`."""
-    compiled = native_race(GREEDY_BELOW, BROKEN_FROM)
-    if compiled is None or logits.dtype != torch.float32 or not logits.is_contiguous():
+    run = native_race()
+    if run is None or logits.dtype != torch.float32 or not logits.is_contiguous():
         return None
-    return compiled(logits, seeds, positions, temperatures)
+    return run(logits, seeds, positions, temperatures)
+
+
+@cache
+def native_race() -> Race | None:
+    """The race of the compiled library; None where it cannot be had."""
+    return None if (library := compiled()) is None else race_of(library, GREEDY_BELOW, BROKEN_FROM)
 
 
 def _won(logits: Tensor, draws: Draws) -> Tensor | None:

@@ -16,7 +16,7 @@ from outrider.mesh.config.tables import is_table, put, split, within
 from outrider.mesh.errors import ConfigError
 
 PREFIX = "OUTRIDER_"
-RESERVED = frozenset({"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS", "OUTRIDER_NATIVE"})
+RESERVED = frozenset({"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS"})
 _COMMON = "mesh"
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP)(_.+)?)$")
 

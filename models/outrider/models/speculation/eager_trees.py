@@ -9,13 +9,13 @@ from time import perf_counter
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.native.drafts import FREE, DraftPrice
 from outrider.kernels.race_sample import race_topk
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation.drafter import Opening
 from outrider.models.speculation.guess_tree import GuessTree
+from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
 from outrider.models.speculation.proposals import confidence, own_seed, propose
 from outrider.models.speculation.shape import Shape
 from outrider.models.speculation.tree import DraftTree
@@ -84,7 +84,7 @@ class EagerTrees:
         self._pool = model.new_pool(shape.pages, shape.page_size)
         self._pages = PageTable(shape.pages)
         self._sessions: dict[int, _Session] = {}
-        self._run_seconds = 0.0
+        self._growing = RunTime()
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
@@ -155,8 +155,7 @@ class EagerTrees:
         began = perf_counter()
         improved = self._run(works)
         if all(work.nodes is not None for work in works):
-            known, took = self._run_seconds, perf_counter() - began
-            self._run_seconds = known + (min(took, 2 * known) - known) / 16 if known else took
+            self._growing.learn(perf_counter() - began)
         return [
             (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
             for s in improved
@@ -209,7 +208,7 @@ class EagerTrees:
             if work.nodes is None:
                 return True
             promised += sum(work.session.tree.nodes[node].value for node in work.nodes)
-        return promised >= price.second * self._run_seconds
+        return promised >= price.second * self._growing.seconds
 
     def _chunk(self, session: _Session, left: int) -> tuple[_Work | None, int]:
         rows = min(session.pending, left)

@@ -7,14 +7,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from outrider.kernels.native.drafts import FREE, MOST_CHILDREN, DraftPrice, DraftShape, NativeDrafts
 from outrider.models.llama import LlamaModel
+from outrider.models.speculation.compiled_trees import CompiledTrees
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.eager_trees import EagerTrees
+from outrider.models.speculation.prices import FREE, DraftPrice
 from outrider.models.speculation.shape import Shape
 from outrider.models.speculation.tree import DraftTree
 from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
+from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDrafts
 
 
 class ModelDrafter:
@@ -41,6 +43,7 @@ class ModelDrafter:
         self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
         self._opened: dict[int, Opening] = {}
         self._native = self._native_drafts()
+        self._compiled = None if self._native is None else CompiledTrees(self._native)
         self._price = FREE
 
     def _native_drafts(self) -> NativeDrafts | None:
@@ -66,8 +69,10 @@ class ModelDrafter:
         if self._native is None or (opening.proposes and not sampling.greedy):
             self._eager.open(session, opening)
             return
-        drawn = (sampling.seed, 0.0 if sampling.greedy else sampling.temperature, sampling.truncation)
-        self._native.open(session, opening.tokens, opening.max_nodes, *drawn)
+        kept = sampling.truncation
+        temperature = 0.0 if sampling.greedy else sampling.temperature
+        drawing = Drawing(sampling.seed, temperature, kept.top_k, kept.top_p, kept.min_p)
+        self._native.open(session, opening.tokens, opening.max_nodes, drawing)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Moves on behind what the target decided, keeping the part of the tree that came true."""
@@ -114,8 +119,8 @@ class ModelDrafter:
             return []
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
-        if self._native is not None:
-            grown = self._native.draft(self._shape.rounds, most, self._price)
+        if self._compiled is not None:
+            grown = self._compiled.draft(self._shape.rounds, most, self._price)
             for number, length, tokens, parents, confidences in grown:
                 trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
         return trees + (self._eager.draft(most, self._price) if "_eager" in self.__dict__ else [])

@@ -1,4 +1,4 @@
-"""Suffix guesses for many sequences without anything compiled; what `outrider.kernels.native.suffixes` has to match.
+"""Suffix guesses for many sequences without anything compiled; what `outrider.native.suffixes` has to match.
 
 In the manner of SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975), over suffix automata.
 """
@@ -11,10 +11,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from outrider.kernels.native.drafts import Grown
-from outrider.kernels.native.suffixes import SuffixShape
 from outrider.models.speculation.matches import match_confidence
 from outrider.models.speculation.suffix_automaton import SuffixAutomaton
+from outrider.native.suffixes import SuffixShape
+from outrider.native.trees import Grown
 
 _END = -1
 _TAIL = 32

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.kernels.native.suffixes import NativeSuffixes, SuffixShape, native_suffixes
+from outrider.kernels.backend import compiled
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.plain_suffixes import PlainSuffixes
 from outrider.models.speculation.tree import DraftTree
+from outrider.native.suffixes import NativeSuffixes, SuffixShape
 
 
 class SuffixDrafter:
@@ -19,9 +20,9 @@ class SuffixDrafter:
     name = "suffix"
 
     def __init__(self, context: DrafterContext) -> None:
-        shape = _shape(context)
+        shape, library = _shape(context), compiled()
         self.context_length = context.context_length
-        self._suffixes: NativeSuffixes | PlainSuffixes = native_suffixes(shape) or PlainSuffixes(shape)
+        self._suffixes = PlainSuffixes(shape) if library is None else NativeSuffixes(shape, library)
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""

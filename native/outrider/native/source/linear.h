@@ -11,12 +11,6 @@
 #include <unistd.h>
 #endif
 
-struct Linear {
-  const void* weight;  // packed
-  const float* bias;   // [n] or null
-  long n, k;
-};
-
 constexpr long BLOCK = 64;  // output features of a block of the vector kernel
 constexpr int MOST_ROWS = 6;
 #if defined(__AVX512F__)

@@ -100,9 +100,7 @@ class Team {
 
   static void idle(int spins) {
     if (spins > 2000) std::this_thread::yield();
-#if defined(__x86_64__)
     else __builtin_ia32_pause();
-#endif
   }
 
   const int size_;

@@ -3,13 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "abi.h"
 #include "vector.h"
-
-struct Sequence {
-  const int32_t* pages;
-  const int32_t* parents;  // [nodes], -1 at the top; null for a causal chunk
-  int32_t rows, context, nodes, first_row;
-};
 
 // Of one layer. T tells the element and, by `write` and `read`, how a token's [2, kv_heads, head_dim] are kept.
 template <class T>
@@ -99,12 +94,17 @@ struct PagesFor<bf16> {
 
 // In every layer each place gets the token that was at its source before.
 template <class Kind>
-static void move_tokens(void* pool, long layers, long layer_stride, Kind pages, long n, const int64_t* sources,
-                        const int64_t* places) {
+static void move_tokens_of(const Pool& pool, long n, const int64_t* sources, const int64_t* places) {
+  Kind pages{{nullptr, pool.page_size, pool.kv_heads, pool.head_dim}};
   std::vector<typename Kind::Element> held(n * pages.stride());
-  for (long l = 0; l < layers; l++) {
-    pages.layer = (typename Kind::Element*)pool + l * layer_stride;
+  for (long l = 0; l < pool.layers; l++) {
+    pages.layer = (typename Kind::Element*)pool.data + l * pool.layer_stride;
     for (long i = 0; i < n; i++) pages.read(sources[i], &held[i * pages.stride()]);
     for (long i = 0; i < n; i++) pages.write(places[i], &held[i * pages.stride()]);
   }
+}
+
+static inline void move_tokens(const Pool& pool, long n, const int64_t* sources, const int64_t* places) {
+  pool.is_bf16 ? move_tokens_of<PackedPages>(pool, n, sources, places)
+               : move_tokens_of<PlainPages>(pool, n, sources, places);
 }

@@ -6,34 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "abi.h"
 #include "suffix_automaton.h"
-
-struct SuffixShape {
-  int32_t least_match;  // tokens that must have stood there before
-  int32_t tokens;       // of a tenant's answers that are remembered
-  int32_t tenants;      // that are remembered
-};
-
-struct SuffixOpening {
-  int64_t number;
-  const int32_t* tokens;
-  const char* tenant;
-  int32_t count, prompt, most, tenant_size;  // `most` guesses of a tree
-};
-
-// What was decided: `counts` tokens of each session, one after the other.
-struct SuffixCommits {
-  const int64_t* numbers;
-  const int32_t *counts, *tokens;
-  int64_t size;
-};
-
-// Trees one after the other; `heads` are [trees, 3]: session, tokens of its sequence, guesses.
-struct SuffixTrees {
-  int64_t* heads;
-  int32_t *tokens, *parents;
-  double* confidences;
-};
 
 // A tenant's recent answers in two automata: when the young one is full, it takes the place of the old.
 struct TenantMemory {
@@ -82,7 +56,7 @@ class SuffixGrowth {
   }
 
   // Writes the `most` valuable guesses to `first` and behind; one that two automata have appears once. How many.
-  int32_t grow(int32_t most, const SuffixTrees& to, int64_t first) {
+  int32_t grow(int32_t most, const Trees& to, int32_t first) {
     int32_t *tokens = to.tokens + first, *parents = to.parents + first, size = 0;
     while (!open_.empty() && size < most) {
       std::pop_heap(open_.begin(), open_.end());
@@ -156,8 +130,9 @@ class Suffixes {
 
   // Takes in what is new, a bounded number of tokens, and guesses for each session that has moved on. How many trees
   // were written; there must be room for one of as many guesses as it may have for each session.
-  int64_t draft(const SuffixTrees& to) {
-    int64_t left = A_ROUND, trees = 0, first = 0;
+  int32_t write(const Trees& to) {
+    int64_t left = A_ROUND;
+    int32_t trees = 0, first = 0;
     size_t kept = 0;
     for (int64_t number : stale_) {
       Session& s = sessions_.find(number)->second;
@@ -169,8 +144,7 @@ class Suffixes {
       s.stale = false;
       const int32_t size = tree(s, to, first);
       if (!size) continue;
-      const int64_t head[] = {number, (int64_t)s.tokens.size(), size};
-      std::copy_n(head, 3, to.heads + 3 * trees++);
+      to.trees[trees++] = {number, (int32_t)s.tokens.size(), first, size};
       first += size;
     }
     stale_.resize(kept);
@@ -219,7 +193,7 @@ class Suffixes {
     s.stale = true;
   }
 
-  int32_t tree(Session& s, const SuffixTrees& to, int64_t first) {
+  int32_t tree(Session& s, const Trees& to, int32_t first) {
     growth_.clear();
     look(s.own, s.own.repeated());
     const auto found = by_tenant_.find(s.tenant);

@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-struct DraftNodes {
-  int32_t *tokens, *parents;
-  float* confidences;
-};
+#include "abi.h"
 
 struct GuessTree {
   struct Node {
@@ -82,7 +79,7 @@ struct GuessTree {
   }
 
   // Writes the `most` valuable nodes from `first` on, in the order of growth; how many they are.
-  int32_t write_best(long most, float least_value, const DraftNodes& to, int32_t first) const {
+  int32_t write_best(long most, float least_value, const Trees& to, int32_t first) const {
     std::vector<int32_t> kept, renamed(nodes.size(), -1);
     for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
       if (nodes[n].value >= least_value) kept.push_back(n);

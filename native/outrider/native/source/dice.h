@@ -2,9 +2,7 @@
 // roundings are those of single operations, so no product and sum may be made one here.
 #pragma once
 #include "vector.h"
-#if defined(__AVX2__)
 #include <immintrin.h>
-#endif
 
 #if defined(__clang__)
 #pragma clang fp contract(off)
@@ -19,14 +17,12 @@ typedef uint64_t u64x8 __attribute__((vector_size(64)));
 static inline u64x8 times(u64x8 a, uint32_t b) {
 #if defined(__AVX512F__)
   return (u64x8)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
-#elif defined(__AVX2__)
+#else
   __m256i half[2];
   std::memcpy(half, &a, sizeof half);
   for (__m256i& lanes : half) lanes = _mm256_mul_epu32(lanes, _mm256_set1_epi64x(b));
   std::memcpy(&a, half, sizeof half);
   return a;
-#else
-  return (a & 0xFFFFFFFFull) * b;
 #endif
 }
 

@@ -4,16 +4,14 @@
 #include <map>
 
 #include "draft_session.h"
-#include "model.h"
 #include "pages.h"
 
 class Drafts {
  public:
-  // `pool` is of the decoder's kind, its layers `layer_stride` elements apart.
-  Drafts(AnyDecoder& decoder, const Model& model, const DraftShape& shape, void* pool, long layer_stride, bool keeps_bf16)
-      : decoder_(decoder), model_(model), shape_(shape), pool_(pool), layer_stride_(layer_stride),
-        keeps_bf16_(keeps_bf16) {
-    for (int32_t page = shape.pages; page-- > 0;) free_.push_back(page);
+  // `pool` is empty and of the decoder's kind.
+  Drafts(outrider_decoder& decoder, const Model& model, const Pool& pool, const DraftShape& shape)
+      : decoder_(decoder), model_(model), pool_(pool), shape_(shape) {
+    for (int32_t page = pool.pages; page-- > 0;) free_.push_back(page);
   }
 
   void open(const DraftOpening& opening) {
@@ -26,6 +24,7 @@ class Drafts {
   }
 
   void close(int64_t number) {
+    works_.clear();
     auto found = sessions_.find(number);
     if (found == sessions_.end()) return;
     restart(found->second);
@@ -41,6 +40,7 @@ class Drafts {
 
   // `tokens` were decided behind `length` others.
   void commit(int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
+    works_.clear();
     auto found = sessions_.find(number);
     if (found == sessions_.end()) return;
     Session& s = found->second;
@@ -63,19 +63,46 @@ class Drafts {
                        [&](const auto& each) { return able(each.second) && each.second.pending(); });
   }
 
-  // Runs the model up to `rounds` times over all sessions, as long as that pays, and tells the trees that are better
-  // now, each of at most `most` nodes.
-  int32_t draft(int rounds, int32_t most, const DraftPrice& price, DraftTree* trees, const DraftNodes& nodes) {
-    while (rounds-- > 0 && plan(price)) {
-      if (grows_only()) growing_.time([&] { run(); });
-      else run();
+  // Lays out the next run, whose nodes are at least as likely as `least`.
+  DraftRun plan(float least) {
+    works_.clear();
+    promised_ = 0;
+    long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
+    for (auto& each : sessions_) live += able(each.second);
+    const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
+    for (auto& each : sessions_) {
+      Session& s = each.second;
+      if (!able(s)) continue;
+      if (s.pending()) {
+        chunk(s, prefill);
+      } else {
+        growth(s, std::min(most, left), std::max(shape_.least_value, least));
+        left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
+      }
     }
+    DraftRun planned{0, 0, promised_};
+    for (const Work& work : works_) {
+      planned.rows += (int32_t)work.rows;
+      planned.decided += work.nodes.empty() ? (int32_t)work.rows : 0;
+    }
+    return planned;
+  }
+
+  // Runs the model as it was planned.
+  void run() {
+    for (Work& work : works_) work.grow();
+    if (!works_.empty()) forward();
+    works_.clear();
+  }
+
+  // The trees that are better now, each of at most `most` nodes; how many.
+  int32_t write(int32_t most, const Trees& to) {
     int32_t count = 0, first = 0;
     for (auto& [number, s] : sessions_) {
       if (!s.improved) continue;
       s.improved = false;
-      int32_t size = s.tree.write_best(std::min(s.most, most), shape_.least_value, nodes, first);
-      trees[count++] = {number, (int32_t)s.tokens.size(), first, size};
+      int32_t size = s.tree.write_best(std::min(s.most, most), shape_.least_value, to, first);
+      to.trees[count++] = {number, (int32_t)s.tokens.size(), first, size};
       first += size;
     }
     return count;
@@ -100,19 +127,15 @@ class Drafts {
       sources.push_back(slot(s, s.cached + rows[to]));
       places.push_back(slot(s, s.cached + to));
     }
-    const auto all = [&](auto pages) {
-      move_tokens(pool_, model_.layers, layer_stride_, pages, (long)places.size(), sources.data(), places.data());
-    };
-    if (keeps_bf16_) all(PackedPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
-    else all(PlainPages{{nullptr, shape_.page_size, model_.kv_heads, model_.head_dim}});
+    move_tokens(pool_, (long)places.size(), sources.data(), places.data());
   }
 
   int64_t slot(const Session& s, long place) const {
-    return (int64_t)s.pages[place / shape_.page_size] * shape_.page_size + place % shape_.page_size;
+    return (int64_t)s.pages[place / pool_.page_size] * pool_.page_size + place % pool_.page_size;
   }
 
   bool room(Session& s, long tokens) {
-    while ((long)s.pages.size() * shape_.page_size < tokens) {
+    while ((long)s.pages.size() * pool_.page_size < tokens) {
       if (free_.empty()) {
         restart(s);
         s.muted = true;
@@ -125,36 +148,6 @@ class Drafts {
   }
 
   bool able(const Session& s) const { return !s.muted && !s.resting && (long)s.tokens.size() < shape_.context_length; }
-
-  bool plan(const DraftPrice& price) {
-    works_.clear();
-    promised_ = 0;
-    long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
-    for (auto& each : sessions_) live += able(each.second);
-    const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
-    for (auto& each : sessions_) {
-      Session& s = each.second;
-      if (!able(s)) continue;
-      if (s.pending()) {
-        chunk(s, prefill);
-      } else {
-        growth(s, std::min(most, left), std::max(shape_.least_value, price.guess));
-        left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
-      }
-    }
-    if (!pays(price)) return false;
-    for (Work& work : works_) work.grow();
-    return true;
-  }
-
-  bool grows_only() const {
-    return std::all_of(works_.begin(), works_.end(), [](const Work& work) { return !work.nodes.empty(); });
-  }
-
-  // Tokens that were decided are always taken in: without them there is nothing to guess.
-  bool pays(const DraftPrice& price) const {
-    return !works_.empty() && (!grows_only() || promised_ >= price.second * growing_.seconds());
-  }
 
   void chunk(Session& s, long& left) {
     long rows = std::min(s.pending(), left);
@@ -174,15 +167,15 @@ class Drafts {
     works_.push_back({&s, std::move(nodes), {}, rows, true});
   }
 
-  void run() {
+  void forward() {
     ids_.clear();
     positions_.clear();
     sequences_.clear();
     for (const Work& work : works_) lay_out(work);
     hidden_.resize(ids_.size() * model_.hidden);
-    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), layer_stride_,
-              (int32_t)sequences_.size(), (int32_t)ids_.size(), shape_.page_size, shape_.pages};
-    if (decoder_.forward(step) == NONE) return hang();
+    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), (int32_t)sequences_.size(),
+              (int32_t)ids_.size()};
+    if (decoder_.forward(step) == OUTRIDER_NO_FAULT) return hang();
     for (Work& work : works_) {  // an id or a position that the model does not have
       restart(*work.session);
       work.session->muted = true;
@@ -227,8 +220,8 @@ class Drafts {
   }
 
   void hang(Session& s, int32_t node, float* logits) {
-    int32_t tokens[MOST_CHILDREN];
-    float shares[MOST_CHILDREN];
+    int32_t tokens[OUTRIDER_MOST_CHILDREN];
+    float shares[OUTRIDER_MOST_CHILDREN];
     const uint32_t position = (uint32_t)(s.tokens.size() + s.tree.depth(node));
     const float* variates =
         s.shaping.temperature > 0 ? own_rolls().at(s.seed, position, model_.vocabulary) : nullptr;
@@ -236,18 +229,14 @@ class Drafts {
     for (int i = 0; i < found; i++) s.tree.add(node, tokens[i], shares[i]);
   }
 
-  static constexpr int MOST_CHILDREN = 16;
-  AnyDecoder& decoder_;
+  outrider_decoder& decoder_;
   const Model model_;
+  const Pool pool_;
   const DraftShape shape_;
-  void* const pool_;
-  const long layer_stride_;
-  const bool keeps_bf16_;
   std::map<int64_t, Session> sessions_;
   std::vector<int32_t> free_;
   std::vector<Work> works_;
   float promised_ = 0;  // how likely the nodes that could be grown are, summed up
-  Stopwatch growing_;   // runs that take in no tokens that were decided
   std::vector<int64_t> ids_, positions_;
   std::vector<Sequence> sequences_;
   std::vector<float> hidden_, logits_, space_;

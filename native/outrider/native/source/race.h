@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "abi.h"
 #include "dice.h"
 #include "vector.h"
 
@@ -83,12 +84,6 @@ static long race(const float* logits, long vocabulary, float temperature, const 
   for (int lane = 0; lane < LANES; lane++) broken |= !fine[lane];
   return best.token;
 }
-
-// How a drafter's row is shaped before it races.
-struct Shaping {
-  float temperature, top_p, min_p;
-  int32_t top_k;
-};
 
 // The least logit that is kept, near enough for a guess: ties are not looked at, and a nucleus is found by halving.
 static float least_kept(const float* logits, long n, const Shaping& shaping, std::vector<float>& space) {

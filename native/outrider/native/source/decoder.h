@@ -7,7 +7,6 @@
 #include "attention.h"
 #include "attention_packed.h"
 #include "linear.h"
-#include "model.h"
 #include "team.h"
 #include "vector.h"
 
@@ -44,12 +43,12 @@ class Decoder {
         products_ += each->n * each->k;
   }
 
-  int forward(const Step& step) {
-    if (int fault = check(step)) return fault;
+  Fault forward(const Step& step) {
+    if (Fault fault = check(step)) return fault;
     prepare(step.rows);
     Team::Help help(team_, step.rows * products_ >= m_.shared);
     run(step);
-    return NONE;
+    return OUTRIDER_NO_FAULT;
   }
 
   void logits(const float* hidden, long rows, float* out) {
@@ -69,17 +68,17 @@ class Decoder {
   }
 
  private:
-  int check(const Step& step) const {
+  Fault check(const Step& step) const {
     for (long r = 0; r < step.rows; r++) {
-      if (step.ids[r] < 0 || step.ids[r] >= m_.vocabulary) return BAD_ID;
-      if (step.positions[r] < 0 || step.positions[r] >= m_.positions) return BAD_POSITION;
+      if (step.ids[r] < 0 || step.ids[r] >= m_.vocabulary) return OUTRIDER_BAD_ID;
+      if (step.positions[r] < 0 || step.positions[r] >= m_.positions) return OUTRIDER_BAD_POSITION;
     }
     for (long i = 0; i < step.count; i++) {
       const Sequence& s = step.sequences[i];
-      for (long p = 0; p * step.page_size < s.context + s.nodes; p++)
-        if (s.pages[p] < 0 || s.pages[p] >= step.pages) return BAD_PAGE;
+      for (long p = 0; p * step.pool.page_size < s.context + s.nodes; p++)
+        if (s.pages[p] < 0 || s.pages[p] >= step.pool.pages) return OUTRIDER_BAD_PAGE;
     }
-    return NONE;
+    return OUTRIDER_NO_FAULT;
   }
 
   void prepare(long rows) {
@@ -101,7 +100,7 @@ class Decoder {
     const float* delta = nullptr;
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
-      const Kept cache{{(K*)step.pool + i * step.layer_stride, step.page_size, m_.kv_heads, m_.head_dim}};
+      const Kept cache{{(K*)step.pool.data + i * step.pool.layer_stride, step.pool.page_size, m_.kv_heads, m_.head_dim}};
       norm(step.rows, delta, layer.attention_norm);
       multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
       team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, cache, first, last); });

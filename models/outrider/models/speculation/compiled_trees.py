@@ -1,0 +1,37 @@
+"""Trees of a draft model that runs on the compiled decoder, grown as long as that pays."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
+from outrider.native.drafts import NativeDrafts
+from outrider.native.trees import Grown
+
+
+class CompiledTrees:
+    """Chooses how often the model of ``drafts`` runs.
+
+    Attributes:
+        drafts: sessions and their trees.
+    """
+
+    def __init__(self, drafts: NativeDrafts) -> None:
+        self.drafts, self._growing = drafts, RunTime()
+
+    def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[Grown]:
+        """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
+
+        Decided tokens are always taken in: without them there is nothing to guess.
+        """
+        while rounds > 0 and (planned := self.drafts.plan(price.guess)).rows:
+            if planned.decided:
+                self.drafts.run()
+            elif planned.promised >= price.second * self._growing.seconds:
+                began = perf_counter()
+                self.drafts.run()
+                self._growing.learn(perf_counter() - began)
+            else:
+                break
+            rounds -= 1
+        return self.drafts.trees(most)

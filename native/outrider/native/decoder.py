@@ -1,0 +1,180 @@
+"""The compiled decoder as Python sees it: weights packed once, a step a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from outrider.native import moves
+from outrider.native.library import Library, address, ffi
+from outrider.native.moves import pool_of
+from outrider.native.step import Batch, sequences_of
+from outrider.native.weights import DecoderShape, LayerWeights, Product
+from torch import Tensor
+
+SHARED = 16 << 20
+"""Products in a step, rows times weights, from which on other threads are woken: about 0.1 ms of one thread's work."""
+_FAULTS = {
+    "OUTRIDER_BAD_ID": (IndexError, "a token id is not in the vocabulary"),
+    "OUTRIDER_BAD_POSITION": (IndexError, "a position is beyond the model's context"),
+    "OUTRIDER_BAD_PAGE": (ValueError, "a sequence names a page that the pool does not have"),
+}
+
+
+class Pool(moves.Pool, Protocol):
+    """Pages of keys and values that a decoder writes and reads."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What keys and values are kept in."""
+        ...
+
+
+class NativeDecoder:
+    """A Llama-family decoder; see `outrider.native`.
+
+    Attributes:
+        kv_dtype: what keys and values are kept in.
+        packs_pages: whether pools have to be packed.
+        library: that it is of.
+        model: the ``outrider_model *``.
+        handle: the ``outrider_decoder *`` of the next step.
+        threads: of the next step.
+
+    Args:
+        library: the compiled one.
+        shape: of the model.
+        dtype: float32 or bfloat16, of all products and the embedding.
+        embedding: [vocabulary, hidden].
+        layers: taken one by one, so that no more than one is held beside its packed form.
+        norm: float32 [hidden], before the output.
+        output: the product to the vocabulary.
+        turns: complex64 [positions, head_dim / 2], rotary.
+        threads: that run a step together, unless it has so little to do that the others would come too late.
+        memory: gives uint8 [size] for weights, in the order in which a step reads them.
+
+    Raises:
+        ValueError: there is no code for the shape or dtype.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        shape: DecoderShape,
+        dtype: torch.dtype,
+        embedding: Tensor,
+        layers: Iterable[LayerWeights],
+        norm: Tensor,
+        output: Product,
+        turns: Tensor,
+        threads: int,
+        memory: Callable[[int], Tensor],
+    ) -> None:
+        if refusal := shape.refusal(dtype):
+            raise ValueError(refusal)
+        self.library, self._functions, self._shape = library, library.functions, shape
+        self._is_bf16, self._memory = int(dtype == torch.bfloat16), memory
+        self._kept: list[Any] = []
+        made = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
+        fields = asdict(shape) | {
+            "layers": len(made),
+            "layer": self._holding(made),
+            "is_bf16": self._is_bf16,
+            "query_scale": shape.head_dim**-0.5 * float(np.log2(np.e)),
+            "positions": turns.shape[0],
+            "shared": SHARED,
+            "embedding": self._keep(embedding),
+            "turns": self._keep(torch.view_as_real(turns)),
+            "norm": self._keep(norm),
+            "logits": self._pack(output),
+        }
+        self.model = ffi.new("outrider_model *", fields)
+        self.packs_pages = bool(self._functions.outrider_keeps_bf16(self.model))
+        self.kv_dtype = torch.bfloat16 if self.packs_pages else torch.float32
+        self._handles: dict[int, Any] = {}
+        self.use(threads)
+
+    def use(self, threads: int) -> None:
+        """Runs the next steps on ``threads`` threads. Called between steps, by the thread that runs them."""
+        if threads not in self._handles:
+            self.model.threads = threads
+            made = self._functions.outrider_decoder_new(self.model)
+            self._handles[threads] = ffi.gc(made, self._functions.outrider_decoder_free)
+        self.handle, self.threads = self._handles[threads], threads
+
+    @property
+    def weights(self) -> list[Any]:
+        """The ``outrider_linear`` of all products that a row goes through, in their order."""
+        layers = [self.model.layer[index] for index in range(self.model.layers)]
+        products = [(layer.qkv, layer.output, layer.gate_up, layer.down) for layer in layers]
+        return [*(product for each in products for product in each), self.model.logits]
+
+    def forward(self, ids: Tensor, batch: Batch, pool: Pool) -> Tensor:
+        """Runs a step, and writes its rows' keys and values to their slots.
+
+        Args:
+            ids: int64 [rows] tokens, sequence after sequence.
+            batch: where the rows stand.
+            pool: of `kv_dtype`, packed if `packs_pages`.
+
+        Returns:
+            float32 [rows, hidden] after the last norm.
+
+        Raises:
+            IndexError: a position or an id is beyond the model's.
+            ValueError: the pool is of another kind, a page is not in it, or a tree has more nodes than can be walked.
+        """
+        self.check(pool)
+        hidden = torch.empty(batch.rows, self._shape.hidden)
+        sequences, _kept = sequences_of(batch)
+        positions = ffi.from_buffer("int64_t[]", batch.places)
+        fields = (address(ids), positions, sequences, pool_of(pool), address(hidden), len(sequences), batch.rows)
+        step = ffi.new("outrider_step *", fields)
+        if fault := self._functions.outrider_decoder_forward(self.handle, step):
+            kind, text = _FAULTS[ffi.typeof("outrider_fault").elements[fault]]
+            raise kind(text)
+        return hidden
+
+    def check(self, pool: Pool) -> None:
+        """`ValueError` unless ``pool`` is of `kv_dtype`, and packed where that is bfloat16."""
+        if pool.dtype != self.kv_dtype:
+            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
+        if pool.packed != self.packs_pages:
+            raise ValueError(f"the pool is {'' if pool.packed else 'not '}packed; this decoder's are the other way")
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned."""
+        hidden = hidden.contiguous()
+        out = torch.empty(hidden.shape[0], self._shape.vocabulary)
+        self._functions.outrider_decoder_logits(self.handle, address(hidden), hidden.shape[0], address(out))
+        return out
+
+    def _layer(self, layer: LayerWeights) -> dict[str, Any]:
+        return {
+            "attention_norm": self._keep(layer.attention_norm),
+            "qkv": self._pack(layer.qkv),
+            "head_norm": self._keep(layer.head_norm),
+            "output": self._pack(layer.output),
+            "feed_forward_norm": self._keep(layer.feed_forward_norm),
+            "gate_up": self._pack(layer.gate_up),
+            "down": self._pack(layer.down),
+        }
+
+    def _keep(self, tensor: Tensor | None) -> Any:
+        return ffi.NULL if tensor is None else address(self._holding(tensor.contiguous()))
+
+    def _holding(self, held: Any) -> Any:
+        """The same, which lives as long as the decoder."""
+        self._kept.append(held)
+        return held
+
+    def _pack(self, product: Product) -> dict[str, Any]:
+        n, k = product.weight.shape
+        weight = product.weight.contiguous()
+        packed = self._memory(self._functions.outrider_packed_size(n, k, self._is_bf16))
+        self._functions.outrider_pack(address(packed), address(weight), n, k, self._is_bf16)
+        bias = None if product.bias is None else product.bias.float()
+        return {"weight": self._keep(packed), "bias": self._keep(bias), "n": n, "k": k}

@@ -1,0 +1,43 @@
+"""Whether there is compiled code for this machine, and what is lost without. Imports nothing but Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outrider.native import compiler
+from outrider.native.compiler import CompilerError, path_of
+from outrider.native.levels import able, is_x86_64
+
+_LOSS = "decoding on the CPU runs in PyTorch, 3 to 8 times slower"
+
+
+def in_checkout() -> bool:
+    """Whether this package lies in a source tree, where sources change and are compiled again when they do."""
+    return (Path(__file__).parents[3] / "hatch_build.py").exists()
+
+
+def absence() -> str | None:
+    """Why there is no compiled code; None where there is, or where the first process that needs it compiles it."""
+    if not is_x86_64():
+        return "it is written for x86-64"
+    if not able():
+        return "this CPU has no AVX2"
+    if any(path_of(level).exists() for level in able()):
+        return None
+    if not in_checkout():
+        return "the wheel was built without a C++ compiler"
+    try:
+        compiler.compiler()
+    except CompilerError:
+        return "its sources are not compiled as they stand, and there is no C++ compiler"
+    return None
+
+
+def notice() -> str | None:
+    """What a user has to know of the compiled code, as one line; None where all is well."""
+    if (why := absence()) is not None:
+        remedy = " Install g++ and reinstall." if "compiler" in why else ""
+        return f"No compiled code: {why}; {_LOSS}.{remedy}"
+    if in_checkout() and not path_of(able()[0]).exists():
+        return "The C++ is not compiled as it stands: the first process that decodes compiles it, for some 15 seconds."
+    return None

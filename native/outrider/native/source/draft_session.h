@@ -1,0 +1,28 @@
+// What a small model's guessing knows of a sequence, and what it does for it in one run.
+#pragma once
+#include "guess_tree.h"
+#include "race.h"
+
+struct DraftSession {
+  std::vector<int32_t> tokens, pages;
+  GuessTree tree;
+  uint64_t seed = 0;
+  Shaping shaping{};
+  int32_t most = 0;
+  long cached = 0;
+  bool muted = false, resting = false, improved = false;
+  long pending() const { return (long)tokens.size() - cached; }
+};
+
+// Some rows of a session in one run: nodes of its tree, or a piece of the sequence itself.
+struct DraftWork {
+  DraftSession* session;
+  std::vector<int32_t> nodes, parents;
+  long rows;
+  bool draws;
+
+  void grow() {
+    for (int32_t node : nodes) session->tree.grow(node);
+    parents = session->tree.row_parents();
+  }
+};

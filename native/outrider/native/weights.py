@@ -1,0 +1,59 @@
+"""What a compiled decoder is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+HEAD_DIMS = (16, 32, 64, 80, 96, 128, 256)
+"""Sizes of a head that there is code for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A weight [out_features, in_features] and a bias [out_features] or None."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Of one layer; norms are float32, None where they are folded into the product behind them.
+
+    Queries and keys are in the interleaved rotary order of `outrider.kernels.rope_kv_write`; ``qkv`` and ``gate_up``
+    are joined products, ``head_norm`` is [heads + kv_heads, head_dim].
+    """
+
+    attention_norm: Tensor | None
+    qkv: Product
+    head_norm: Tensor | None
+    output: Product
+    feed_forward_norm: Tensor | None
+    gate_up: Product
+    down: Product
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """Sizes of a decoder; ``eps`` is of its norms."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    eps: float
+
+    def refusal(self, dtype: torch.dtype) -> str | None:
+        """What there is no code for, None where there is."""
+        if dtype not in (torch.float32, torch.bfloat16):
+            return f"weights in {dtype}; only float32 and bfloat16 are compiled"
+        if self.head_dim not in HEAD_DIMS:
+            return f"heads of {self.head_dim}; only {', '.join(map(str, HEAD_DIMS))} are compiled"
+        if self.hidden % 16 or self.intermediate % 16:
+            return f"{self.hidden} hidden and {self.intermediate} intermediate features; both must be multiples of 16"
+        return None

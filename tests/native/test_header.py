@@ -1,0 +1,54 @@
+"""The header, the compiled library and Python agree on what crosses between them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from outrider.native import compiler
+from outrider.native.compiler import HEADER, abi
+from outrider.native.levels import Level, able
+from outrider.native.library import NativeUnavailable, ffi, library, load
+
+STRUCTS = [name for name in ffi.list_types()[0] if ffi.typeof(name).kind == "struct" and ffi.typeof(name).fields]
+
+
+@pytest.mark.parametrize("level", able(), ids=lambda level: level.name)
+def test_a_library_was_compiled_with_the_header_that_python_reads(level: Level) -> None:
+    assert ffi.string(load(level).functions.outrider_abi()).decode() == abi()
+
+
+def test_a_library_that_was_compiled_with_another_header_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "one.cpp").write_text('extern "C" const char* outrider_abi() { return "another"; }')
+    monkeypatch.setattr(compiler, "SOURCE", source)
+    monkeypatch.setattr(compiler, "LIBRARIES", tmp_path / "libraries")
+    with pytest.raises(NativeUnavailable, match=r"another outrider_native\.h"):
+        load(Level("other", (), frozenset()))
+
+
+def test_every_function_of_the_header_is_in_the_library() -> None:
+    named = set(re.findall(r"\b(outrider_\w+)\(", re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)))
+    exported = ctypes.CDLL(str(library().path))
+    assert len(named) > 20
+    assert not [name for name in sorted(named) if not hasattr(exported, name)]
+
+
+def test_structs_lie_in_memory_as_the_compiler_has_them(tmp_path: Path) -> None:
+    fields = [(struct, field) for struct in STRUCTS for field, _ in ffi.typeof(struct).fields]
+    asked = [f"sizeof({struct})" for struct in STRUCTS] + [f"offsetof({struct}, {field})" for struct, field in fields]
+    told = [ffi.sizeof(struct) for struct in STRUCTS] + [ffi.offsetof(struct, field) for struct, field in fields]
+    source, program = tmp_path / "layout.cpp", tmp_path / "layout"
+    includes = "".join(f"#include {name}\n" for name in ("<cstddef>", "<cstdint>", "<cstdio>", f'"{HEADER}"'))
+    prints = "".join(f'std::printf("%zu\\n", {each});\n' for each in asked)
+    source.write_text(f"{includes}int main() {{\n{prints}}}\n")
+    subprocess.run([*compiler.compiler(), str(source), "-o", str(program)], check=True)
+    found = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    assert len(STRUCTS) > 10
+    assert [int(number) for number in found] == told
