@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.admission.addresses import client_address
 from outrider.gateway.admission.caller import Caller, caller
 from outrider.gateway.admission.directory import FRESH_S, Directory
+from outrider.gateway.admission.entrance import client_address
 from outrider.gateway.admission.reservation import duration
 from outrider.gateway.generation.intake import _priority
 from outrider.gateway.requests.request import Generation, Sampling

@@ -12,8 +12,9 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.requests.models import Served
 from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing import Routes
-from outrider.gateway.routing.condemned import Condemned
-from outrider.gateway.routing.verifiers import Job, Verifiers
+from outrider.gateway.routing.banned_grammars import BannedGrammars
+from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
@@ -35,16 +36,8 @@ class Gateway:
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
-        self.verifiers = Verifiers(
-            registry,
-            tasks,
-            lambda instance: None,
-            Routes(settings),
-            Condemned(bus),
-            lease_s=settings.lease_s,
-            submit_s=settings.submit_s,
-            heartbeat_s=settings.heartbeat_s,
-        )
+        routes, banned = Routes(settings), BannedGrammars(bus)
+        self.verifiers = Verifiers(registry, tasks, settings, routes, banned, lambda instance: None)
 
     async def member(self, instance: str) -> Member:
         found = await self.registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 30)
@@ -68,15 +61,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def gateway(
-    nats_url: str, silence_s: float = 0.1, heartbeat_s: float = 0.5, submit_s: float = 5.0
+    nats_url: str, silence_s: float = 0.1, heartbeat_s: float = 0.5, submit_s: float = 5.0, place_s: float = 15.0
 ) -> AsyncIterator[Gateway]:
     tasks = Tasks()
     bus = Bus(tasks)
     await bus.connect(nats_url, "gateway", wait_s=10)
     registry = Registry(bus, "gateway", "reader", tasks=tasks)
     await registry.start()
-    times = GatewaySettings(lease_s=60, silence_s=silence_s, heartbeat_s=heartbeat_s, submit_s=submit_s)
-    yield Gateway(bus, registry, tasks, times)
+    times = {"silence_s": silence_s, "heartbeat_s": heartbeat_s, "submit_s": submit_s, "place_s": place_s}
+    yield Gateway(bus, registry, tasks, GatewaySettings(lease_s=60, **times))
     registry.leave()
     await tasks.cancel()
     await bus.close()
@@ -151,7 +144,7 @@ async def test_a_verifier_that_has_the_request_already_is_followed_at_once(share
             verifier.service._thread.post(lambda: park(verifier, "twice"))
         await opening
         await second.open()
-        await eventually(lambda: second._follower is not None)
+        await eventually(lambda: second.following)
         verifier.service._thread.post(lambda: verifier.engine.resume(verifier.sequence("twice").number))
         assert await read(second) == whole
         await first.close(cancel=False)
@@ -181,12 +174,16 @@ async def test_a_request_waits_for_a_verifier_that_answers_again_after_one_submi
 async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answers(
     shared_nats: str, model: Path
 ) -> None:
-    async with inside(shared_nats, model, "absent") as verifier, gateway(shared_nats, submit_s=0.1) as reader:
+    async with (
+        inside(shared_nats, model, "absent") as verifier,
+        gateway(shared_nats, submit_s=0.1, place_s=0) as reader,
+    ):
         stream = reader.stream("refused", await reader.member("absent"))
         with verifier.hold():
             with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s") as told:
-                await reader.verifiers.submit(stream.job)
+                await stream.open()
             assert told.value.retry_after
+            await stream.close()
 
 
 def park(verifier: Inside, name: str) -> None:

@@ -11,13 +11,13 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.ledger import Key, Record, choice_id
+from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
 from outrider.gateway.requests.models import Models, Served
 from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.mesh.errors import InvalidRequest, OutriderError
