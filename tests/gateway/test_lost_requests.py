@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.requests.models import Served
 from outrider.gateway.requests.request import Sampling
-from outrider.gateway.routing import Routes
+from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
@@ -31,13 +31,32 @@ from tests.waiting import eventually
 LENGTH, PATIENCE_S = 60, 60.0
 
 
+class NotedRoutes(Routes):
+    """Routes that keep the requests that they order and those that a verifier took."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings)
+        self.ordered: list[Ask] = []
+        self.taken: list[Ask] = []
+
+    def order(
+        self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()
+    ) -> list[Member]:
+        self.ordered.append(ask)
+        return super().order(ask, members, load, avoid)
+
+    def sent(self, ask: Ask, instance: str) -> None:
+        self.taken.append(ask)
+        super().sent(ask, instance)
+
+
 class Gateway:
     """The part of a gateway that reads streams."""
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
-        routes, banned = Routes(settings), BannedGrammars(bus)
-        self.verifiers = Verifiers(registry, tasks, settings, routes, banned, lambda instance: None)
+        self.routes, banned = NotedRoutes(settings), BannedGrammars(bus)
+        self.verifiers = Verifiers(registry, tasks, settings, self.routes, banned, lambda instance: None)
 
     async def member(self, instance: str) -> Member:
         found = await self.registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 30)
@@ -184,6 +203,13 @@ async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answ
                 await stream.open()
             assert told.value.retry_after
             await stream.close()
+
+
+async def test_a_router_recognizes_the_request_that_a_verifier_took(shared_nats: str, model: Path) -> None:
+    async with inside(shared_nats, model, "ranked"), gateway(shared_nats) as reader:
+        await alone(reader, await reader.member("ranked"))
+        (ordered,), (taken,) = reader.routes.ordered, reader.routes.taken
+        assert taken is ordered
 
 
 def park(verifier: Inside, name: str) -> None:

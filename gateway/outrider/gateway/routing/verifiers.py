@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from outrider.gateway.requests.attempts import TRANSIENT
-from outrider.gateway.requests.models import Models
-from outrider.gateway.routing import Routes
+from outrider.gateway.requests.models import Models, Served
+from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
@@ -58,20 +58,20 @@ class Verifiers:
         self.models = Models(registry, self._in_flight.__getitem__)
         registry.on_change("verifier", lambda found: routes.breakers.keep(member.instance for member in found))
 
-    def candidates(self, job: Job, avoid: Collection[str] = ()) -> list[Member]:
-        """The verifiers that serve the model of ``job``, in the order of the routes; instances to ``avoid`` last."""
-        return self._routes.order(job.ask, self.models.verifiers(job.served), self.models.load, avoid)
+    def candidates(self, ask: Ask, served: Served, avoid: Collection[str] = ()) -> list[Member]:
+        """The verifiers of the ``served`` model, in the order of the routes; instances to ``avoid`` come last."""
+        return self._routes.order(ask, self.models.verifiers(served), self.models.load, avoid)
 
-    async def submit(self, job: Job, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
-        """Submits ``job`` to ``member``; returns the refusal, or None if ``member`` took the job.
+    async def submit(self, ask: Ask, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
+        """Submits a job to ``member``; returns the refusal, or None if ``member`` took the job.
 
-        `AlreadyExists` means that ``member`` has the job already. In both cases the stream counts as one on ``member``
-        until `leave`. An unanswered call is an `Unavailable`.
+        ``ask`` is the very object that `candidates` got. `AlreadyExists` means that ``member`` has the job already. In
+        both cases the stream counts as one on ``member`` until `leave`. An unanswered call is an `Unavailable`.
         """
         refusal = await self._submit(message, member)
         if refusal is None or isinstance(refusal, AlreadyExists):
             self._watches.start(member)
-            self._routes.sent(job.ask, member.instance)
+            self._routes.sent(ask, member.instance)
         else:
             self.leave(member)
         return refusal

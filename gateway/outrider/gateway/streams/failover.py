@@ -129,11 +129,11 @@ class FailOver:
         """
         if not emitted:
             self._verifiers.banned.check(self._job.sampling)
-        message = self._job.submission(emitted, self._settings.lease_s)
+        ask, message = self._job.ask, self._job.submission(emitted, self._settings.lease_s)
         failure: OutriderError | None = None
-        for member in self._verifiers.candidates(self._job, {self.verifier}):
+        for member in self._verifiers.candidates(ask, self._job.served, {self.verifier}):
             self._may_have_job[member.instance] = member
-            refusal = await self._verifiers.submit(self._job, message, member)
+            refusal = await self._verifiers.submit(ask, message, member)
             if refusal is None or isinstance(refusal, AlreadyExists):
                 self._settle(member)
                 return refusal is not None
