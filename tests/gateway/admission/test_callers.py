@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.admission.addresses import client_address
 from outrider.gateway.admission.caller import Caller, caller
 from outrider.gateway.admission.directory import FRESH_S, Directory
+from outrider.gateway.admission.entrance import client_address
 from outrider.gateway.admission.reservation import duration
-from outrider.gateway.generation.intake import _priority
+from outrider.gateway.generation.intake import effective_priority
 from outrider.gateway.requests.request import Generation, Sampling
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
@@ -92,7 +92,7 @@ def test_a_request_of_a_known_tenant_can_only_let_others_pass() -> None:
     sampling = Sampling(seed=0)
 
     def effective(asked: int, by: Caller) -> int:
-        return _priority(Generation(model=None, prompt="x", sampling=sampling, priority=asked), by)
+        return effective_priority(Generation(model=None, prompt="x", sampling=sampling, priority=asked), by)
 
     assert [effective(asked, acme) for asked in (-5, 0, 5, -1000)] == [-2, 3, 3, -997]
     assert [effective(asked, Caller()) for asked in (-1000, 5)] == [-1000, 5]

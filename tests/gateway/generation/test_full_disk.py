@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.generation.ledger import Key, Ledger, Record
+from outrider.gateway.generation.ledger import Ledger
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import Served
 from outrider.gateway.requests.request import Sampling
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable

@@ -13,11 +13,10 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.admission.reservation import Admission
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.request import Sampling
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound
@@ -60,7 +59,7 @@ async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights
     job = Job(key.request, served, [1, 2, 3], Sampling(seed=1).to_proto(8, 0), Speculation(), caller)
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)
-    assert flight.entered
+    assert flight.recording.recorded
     await flights.end(flight)
 
 
@@ -99,7 +98,7 @@ async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generat
 ) -> None:
     begun = await Raw(other.url).begin(enough=5, max_tokens=CONTEXT - 100, stay=True)
     key = Key(Caller().tenant, begun.request)
-    found = await flights.find(key)
+    found = await flights.catalog.find(key)
     async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
     with pytest.raises(NotFound):
@@ -123,7 +122,7 @@ async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref
     job = Job(key.request, served, [1, 2, 3], sampling, Speculation(), Caller(), coalesce=coalesce)
     record = Record.of([job], created=1, seed=3, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)
-    async with aclosing(merged(flight.streams)) as batches:
+    async with aclosing(flight.frames()) as batches:
         async for _ in batches:
             pass
     await flights.end(flight)

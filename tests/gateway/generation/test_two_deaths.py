@@ -6,8 +6,8 @@ import asyncio
 
 import httpx
 import pytest
-from outrider.gateway.generation.ledger import Key
-from outrider.gateway.generation.recall import Recall
+from outrider.gateway.generation.record import Key
+from outrider.gateway.generation.verifier_records import VerifierRecords
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import verifier_pb2 as pb
@@ -95,10 +95,10 @@ async def test_a_verifier_that_was_not_heard_of_yet_is_waited_for(
     await eventually(lambda: other.count("ledger_failing") == 0)
     async with reading(streaming.broker.url) as fresh:
         monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 600)
-        found = await Recall(fresh).find(Key("default", begun.request))
+        found = await VerifierRecords(fresh).find(Key("default", begun.request))
         assert found is not None
         monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 0)
-        assert await Recall(fresh).find(Key("default", "unheard-of")) is None
+        assert await VerifierRecords(fresh).find(Key("default", "unheard-of")) is None
 
 
 async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, one: Gateway, other: Gateway) -> None:

@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import openai
 import pytest
-from outrider.gateway.admission.account import Ledger
+from outrider.gateway.admission.account import LimitLedger
 from outrider.gateway.admission.shared_limits import BUCKET
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import Limits, tenant_entry
@@ -41,7 +41,7 @@ async def _charged(shared: Stack, tenant: str, expected: int) -> None:
                 await asyncio.sleep(0.1)
                 entry = await bucket.get(f"{tenant_entry(tenant)}.tokens_per_day")
                 assert entry is not None
-                ledger = msgspec.json.decode(entry.value, type=Ledger)
+                ledger = msgspec.json.decode(entry.value, type=LimitLedger)
                 counted = ledger.spent + sum(hold.units for hold in ledger.held.values())
     except TimeoutError:
         pytest.fail(f"{counted} tokens are charged and not {expected}")

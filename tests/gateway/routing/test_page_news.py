@@ -150,7 +150,7 @@ async def test_a_router_sends_a_prompt_to_who_was_asked_by_somebody_else(site: S
 async def test_pages_of_news_that_were_lost_are_asked_for(site: Site, lost: str) -> None:
     await site.ask("a", prompt(30))
     await eventually(lambda: site.pages.leading("a", site.names(prompt(30))) == 5)
-    before, number = gaps(), site.reader._verifiers["a"].number
+    before, (_, number) = gaps(), site.reader.position("a")
     site.reader.lose = frozenset({number + 1})
     await site.ask("a", prompt(31 if lost == "the last" else 32))
     if lost != "the last":
@@ -163,7 +163,7 @@ async def test_pages_of_news_that_were_lost_are_asked_for(site: Site, lost: str)
 
 async def _published(site: Site, number: int) -> None:
     """Returns once ``a`` has published so many news."""
-    stub, epoch = VerifierStub(channel(site.member("a").address)), site.reader._verifiers["a"].epoch
+    stub, (epoch, _) = VerifierStub(channel(site.member("a").address)), site.reader.position("a")
     async with asyncio.timeout(60):
         while (await stub.Pages(pb.PagesRequest(epoch=epoch))).number < number:
             await asyncio.sleep(0.02)
@@ -184,6 +184,6 @@ async def test_a_verifier_that_was_killed_and_came_back_has_only_what_it_compute
 
 async def test_who_follows_the_news_is_not_told_all_pages_again(site: Site) -> None:
     await eventually(lambda: site.pages.of("a"))
-    stub, epoch = VerifierStub(channel(site.member("a").address)), site.reader._verifiers["a"].epoch
+    stub, (epoch, _) = VerifierStub(channel(site.member("a").address)), site.reader.position("a")
     told = {known: (await stub.Pages(pb.PagesRequest(epoch=known))).full for known in (epoch, "another")}
     assert told == {epoch: False, "another": True}

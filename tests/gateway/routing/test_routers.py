@@ -146,13 +146,13 @@ def test_a_backlog_is_what_was_told_or_what_was_sent_and_is_worked_off() -> None
     clock.now += 1.5
     assert (backlog.seconds("a"), backlog.seconds("b")) == (0.5, 0.0)
     backlog.add("a", 2.0)
-    backlog.tell("a", status, 1.0)
+    backlog.report("a", status, 1.0)
     assert backlog.seconds("a") == 2.5
     clock.now += 3.0
     assert backlog.seconds("a") == 0.0
-    backlog.tell("a", status, 1.0)
+    backlog.report("a", status, 1.0)
     assert backlog.seconds("a") == 0.0, "it is the same announcement still"
-    backlog.tell("a", dict(status), 1.0)
+    backlog.report("a", dict(status), 1.0)
     assert backlog.seconds("a") == 1.0
 
 

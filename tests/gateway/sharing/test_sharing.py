@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.requests.models import Served
-from outrider.gateway.routing.verifiers import Job
-from outrider.gateway.sharing.cache import Cache, repeatable
-from outrider.gateway.sharing.sameness import sameness
+from outrider.gateway.routing.job import Job
+from outrider.gateway.sharing.cache import AnswerCache, repeatable
+from outrider.gateway.sharing.pool import answer_key
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Member, Registry, State
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
@@ -194,8 +194,8 @@ async def test_a_kept_answer_is_told_again_and_says_so(caching: str, shared: Sta
     assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens"]
     assert (again["outrider"]["steps"], other["outrider"]["steps"]) == (0, 20)
-    streamed = Streamed(caching, **{name: body[name] for name in ("prompt", "temperature", "max_tokens")})
-    streamed._body["ignore_eos"] = False
+    asked = {name: body[name] for name in ("prompt", "temperature", "max_tokens")}
+    streamed = Streamed(caching, ignore_eos=False, **asked)
     await streamed.run()
     assert streamed.tokens == first["outrider"]["tokens"]
     assert streamed.last["steps"] == 0
@@ -207,7 +207,7 @@ def frames(tokens: int, finish: Finish | None = Finish.STOP) -> list[Frame]:
 
 def test_the_cache_holds_no_more_bytes_than_it_may_and_nothing_for_too_long() -> None:
     now = [0.0]
-    cache = Cache(2000, 10.0, lambda: now[0])
+    cache = AnswerCache(2000, 10.0, lambda: now[0])
     cache.put(b"a", frames(100))
     cache.put(b"b", frames(100))
     assert cache.get(b"a")
@@ -223,7 +223,7 @@ def test_the_cache_holds_no_more_bytes_than_it_may_and_nothing_for_too_long() ->
 
 @pytest.mark.parametrize("finish", [Finish.CANCELLED, Finish.ERROR, Finish.REFUSED, Finish.TIMEOUT, None])
 def test_only_whole_answers_are_kept(finish: Finish | None) -> None:
-    cache = Cache(10_000, 10.0)
+    cache = AnswerCache(10_000, 10.0)
     cache.put(b"a", frames(3, finish))
     assert cache.get(b"a") is None
 
@@ -260,10 +260,10 @@ def test_everything_that_may_change_an_answer_tells_requests_apart() -> None:
         job(temperature=0.0, top_k=1),
     ]
     others.append(msgspec.structs.replace(job(), speculation=Speculation(return_drafts=True)))
-    assert len({sameness(each) for each in [job(), *others]}) == 1 + len(others)
+    assert len({answer_key(each) for each in [job(), *others]}) == 1 + len(others)
     bias = {1: 2.0, 2: 3.0, 9: 4.0}
-    assert sameness(job(logit_bias=bias)) == sameness(job(logit_bias=dict(reversed(bias.items()))))
-    assert sameness(job(temperature=0.0, seed=1)) == sameness(job(temperature=0.0, seed=2))
+    assert answer_key(job(logit_bias=bias)) == answer_key(job(logit_bias=dict(reversed(bias.items()))))
+    assert answer_key(job(temperature=0.0, seed=1)) == answer_key(job(temperature=0.0, seed=2))
 
 
 def text(raw: Raw, start: int = 0) -> str:

@@ -51,17 +51,17 @@ async def test_items_come_in_order_and_those_put_first_before_them(inbox: Inbox)
 
 async def test_who_waits_gets_what_comes(inbox: Inbox) -> None:
     getting = await waiting(inbox)
-    assert inbox.awaited
+    assert inbox.reader_waits
     item = Replayed()
     inbox.put(item)
-    assert not inbox.awaited
+    assert not inbox.reader_waits
     assert await getting is item
 
 
 async def test_silence_ends_the_waiting_and_what_was_heard_puts_it_off(inbox: Inbox, clock: Clock) -> None:
     getting = await waiting(inbox)
     clock.now = 0.9 * _SILENCE_S
-    inbox.heard()
+    inbox.note_activity()
     clock.now = 1.8 * _SILENCE_S
     await asyncio.sleep(3 * _SILENCE_S)
     assert not getting.done()
@@ -72,7 +72,7 @@ async def test_silence_ends_the_waiting_and_what_was_heard_puts_it_off(inbox: In
 async def test_a_deadline_ends_the_waiting_whatever_was_heard(inbox: Inbox, clock: Clock) -> None:
     getting = await waiting(inbox, by=1.5 * _SILENCE_S)
     clock.now = 1.5 * _SILENCE_S
-    inbox.heard()
+    inbox.note_activity()
     assert await getting is None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.requests.models import Served
 from outrider.gateway.requests.request import Sampling
-from outrider.gateway.routing import Routes
-from outrider.gateway.routing.condemned import Condemned
-from outrider.gateway.routing.verifiers import Job, Verifiers
+from outrider.gateway.routing import Ask, Routes
+from outrider.gateway.routing.banned_grammars import BannedGrammars
+from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
@@ -30,21 +31,32 @@ from tests.waiting import eventually
 LENGTH, PATIENCE_S = 60, 60.0
 
 
+class NotedRoutes(Routes):
+    """Routes that keep the requests that they order and those that a verifier took."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings)
+        self.ordered: list[Ask] = []
+        self.taken: list[Ask] = []
+
+    def order(
+        self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()
+    ) -> list[Member]:
+        self.ordered.append(ask)
+        return super().order(ask, members, load, avoid)
+
+    def sent(self, ask: Ask, instance: str) -> None:
+        self.taken.append(ask)
+        super().sent(ask, instance)
+
+
 class Gateway:
     """The part of a gateway that reads streams."""
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
-        self.verifiers = Verifiers(
-            registry,
-            tasks,
-            lambda instance: None,
-            Routes(settings),
-            Condemned(bus),
-            lease_s=settings.lease_s,
-            submit_s=settings.submit_s,
-            heartbeat_s=settings.heartbeat_s,
-        )
+        self.routes, banned = NotedRoutes(settings), BannedGrammars(bus)
+        self.verifiers = Verifiers(registry, tasks, settings, self.routes, banned, lambda instance: None)
 
     async def member(self, instance: str) -> Member:
         found = await self.registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 30)
@@ -68,15 +80,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def gateway(
-    nats_url: str, silence_s: float = 0.1, heartbeat_s: float = 0.5, submit_s: float = 5.0
+    nats_url: str, silence_s: float = 0.1, heartbeat_s: float = 0.5, submit_s: float = 5.0, place_s: float = 15.0
 ) -> AsyncIterator[Gateway]:
     tasks = Tasks()
     bus = Bus(tasks)
     await bus.connect(nats_url, "gateway", wait_s=10)
     registry = Registry(bus, "gateway", "reader", tasks=tasks)
     await registry.start()
-    times = GatewaySettings(lease_s=60, silence_s=silence_s, heartbeat_s=heartbeat_s, submit_s=submit_s)
-    yield Gateway(bus, registry, tasks, times)
+    times = {"silence_s": silence_s, "heartbeat_s": heartbeat_s, "submit_s": submit_s, "place_s": place_s}
+    yield Gateway(bus, registry, tasks, GatewaySettings(lease_s=60, **times))
     registry.leave()
     await tasks.cancel()
     await bus.close()
@@ -151,7 +163,7 @@ async def test_a_verifier_that_has_the_request_already_is_followed_at_once(share
             verifier.service.inbox.post(lambda: park(verifier, "twice"))
         await opening
         await second.open()
-        await eventually(lambda: second._follower is not None)
+        await eventually(lambda: second.following)
         verifier.service.inbox.post(lambda: verifier.engine.scheduler.resume(verifier.sequence("twice")))
         assert await read(second) == whole
         await first.close(cancel=False)
@@ -181,12 +193,23 @@ async def test_a_request_waits_for_a_verifier_that_answers_again_after_one_submi
 async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answers(
     shared_nats: str, model: Path
 ) -> None:
-    async with inside(shared_nats, model, "absent") as verifier, gateway(shared_nats, submit_s=0.1) as reader:
+    async with (
+        inside(shared_nats, model, "absent") as verifier,
+        gateway(shared_nats, submit_s=0.1, place_s=0) as reader,
+    ):
         stream = reader.stream("refused", await reader.member("absent"))
         with verifier.hold():
             with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s") as told:
-                await reader.verifiers.submit(stream.job)
+                await stream.open()
             assert told.value.retry_after
+            await stream.close()
+
+
+async def test_a_router_recognizes_the_request_that_a_verifier_took(shared_nats: str, model: Path) -> None:
+    async with inside(shared_nats, model, "ranked"), gateway(shared_nats) as reader:
+        await alone(reader, await reader.member("ranked"))
+        (ordered,), (taken,) = reader.routes.ordered, reader.routes.taken
+        assert taken is ordered
 
 
 def park(verifier: Inside, name: str) -> None:

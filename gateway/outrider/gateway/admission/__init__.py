@@ -1,5 +1,5 @@
-"""Who may ask, and how much: keys, networks, limits, deadlines and what is charged.
+"""Which requests are let in, and what they may use: keys, networks, limits, deadlines and charges.
 
-In come callers' keys and addresses, and what a request may use; out go a `Caller` and a `Reservation` of its limits,
-or an error. Every room above may call it.
+In come keys, addresses and the most that a request can use; out go a `Caller` and a `Reservation` of its limits, or an
+error. Every room above may call it.
 """

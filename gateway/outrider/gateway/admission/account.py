@@ -1,7 +1,7 @@
-"""One gateway's slice of a limit that all gateways share, and what it writes into the ledger of that limit.
+"""One gateway's slice of a limit that all gateways share, and its writes to the ledger of that limit.
 
-`docs/decisions/0010` has the algorithm and why no interleaving lets the limit be exceeded. Nothing here waits or
-sends: `outrider.gateway.admission.shared_limits` does.
+`docs/decisions/0010` has the algorithm, and the proof that no interleaving exceeds the limit. This module does no
+input or output: `outrider.gateway.admission.shared_limits` reads and writes the ledgers.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import msgspec
 from outrider.gateway.admission.limit_store import Demand
 
 LEASE_S = 15.0
-"""For how long what comes back (slots) is held without being renewed."""
+"""Seconds after which a gateway loses slots that it does not renew."""
 SKEW_S = 2.0
-"""By how much gateways' clocks may differ: so long a lease that has ended is left to its holder."""
+"""Seconds by which the clocks of gateways may differ; an expired lease is respected for as long."""
 
 _DESPAIR_S = 0.25
-"""For so long after a refusal as much or more is refused unasked: clients in a hurry must not load the broker."""
+"""Seconds after a refusal in which equal or larger demands are refused unasked, to spare the broker hasty retries."""
 _NEVER = (0, float("-inf"))
 _SLICES = 64
-"""A slice is at most this part of its limit: what a gateway that dies may take along, and how often it has to ask."""
+"""A slice is at most 1/64 of its limit: a gateway that dies loses no more, and a larger slice needs fewer writes."""
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True):
-    """What one gateway holds of a limit, until when, and the number of the write that said so."""
+    """The units of a limit that a gateway holds, the end of its lease, and the serial of the write that granted it."""
 
     units: int
     until: float
     serial: int
 
 
-class Ledger(msgspec.Struct, frozen=True):
-    """A limit as all gateways see it: what is used up in the period ``window``, and what is held."""
+class LimitLedger(msgspec.Struct, frozen=True):
+    """A limit as all gateways see it: units ``spent`` in the period ``window``, and units held by each gateway."""
 
     window: int = 0
     spent: int = 0
@@ -43,7 +43,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Change:
-    """What a write does to the account if it was made."""
+    """The effect of a write on the account, if the write was made."""
 
     reported: int
     granted: int
@@ -52,7 +52,17 @@ class _Change:
 
 @dataclass
 class Account:
-    """``left`` may be used, ``reserved`` is in use, ``consumed`` is used up and not yet told: their sum is held."""
+    """One gateway's slice of one limit.
+
+    Attributes:
+        left: Units that demands may take.
+        reserved: Units that unsettled demands have taken.
+        consumed: Units used up and not yet written to the ledger. The gateway holds the sum of these three.
+        free: Units that no gateway holds, as far as is known.
+        recent: Units taken since the last upkeep.
+        until: End of the lease, in seconds since 1970.
+        refused: Amount and time of the last refused demand.
+    """
 
     holder: str
     period_s: int
@@ -71,11 +81,11 @@ class Account:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held."""
+        """Whether the gateway holds nothing."""
         return not (self.left or self.reserved or self.consumed or self._doubts)
 
     def take(self, demand: Demand, now: float) -> Slice | None:
-        """The amount out of what is left; None where the slice has not so much, or its lease has ended."""
+        """Takes the demanded amount out of the slice; None if too little is left, or the lease has ended."""
         self.roll(now)
         if demand.limit != self.limit or now >= self.until or self.left < demand.amount:
             return None
@@ -85,7 +95,7 @@ class Account:
         return Slice(self, self.window, demand.amount)
 
     def settle(self, window: int, amount: int, used: int) -> None:
-        """Ends what `take` began in ``window``; in a later one that changes nothing."""
+        """Settles what `take` took in ``window``, of which ``used`` units were used; ignored in a later period."""
         if window == self.window:
             gone = min(used, amount) if self.period_s else 0
             self.reserved -= amount
@@ -94,33 +104,34 @@ class Account:
             self.refused = _NEVER
 
     def lacks(self, demand: Demand) -> bool:
-        """Whether ``demand`` is more than all that is left, here and in the ledger, as far as is known."""
+        """Whether ``demand`` exceeds all units left, in the slice and in the ledger, as far as is known."""
         return demand.amount > self.left + self.free
 
     def despair(self, demand: Demand, now: float) -> None:
-        """Notes that ``demand`` cannot be had."""
+        """Notes that ``demand`` is refused."""
         self.refused = demand.amount, now
 
     def hopeless(self, demand: Demand, now: float) -> bool:
-        """Whether as much was refused a moment ago, under the same limit, and nothing came back here since."""
+        """Whether an equal or smaller demand was refused a moment ago, and no units were released here since."""
         amount, when = self.refused
         return demand.limit == self.limit and demand.amount >= amount and 0 <= now - when < _DESPAIR_S
 
     def roll(self, now: float) -> None:
-        """Begins the period that ``now`` is in, if that is a later one."""
+        """Begins a new period if ``now`` is past the present one."""
         if self.period_s and now >= (self.window + 1) * self.period_s:
             self._begin(int(now // self.period_s))
 
-    def learn(self, ledger: Ledger) -> Ledger:
-        """Takes note of the ledger as it stands, and returns it as of this account's period.
+    def learn(self, ledger: LimitLedger) -> LimitLedger:
+        """Applies the ledger to this account, and returns the ledger as of this account's period.
 
-        A write of ours whose fate was unknown was made if the ledger shows it; what is not held any more is lost.
+        A doubtful write of this gateway was made if the ledger shows its serial. Units that the ledger does not show as
+        held are lost.
         """
         if ledger.window > self.window:
             self._begin(ledger.window)
         if ledger.window < self.window:
             self.left = 0
-            return Ledger(self.window)
+            return LimitLedger(self.window)
         mine = ledger.held.get(self.holder)
         if mine is not None and mine.serial in self._doubts:
             self._apply(mine.serial)
@@ -128,10 +139,10 @@ class Account:
             self.left = 0
         return ledger
 
-    def ask(self, ledger: Ledger, demand: Demand, now: float) -> tuple[int, Ledger]:
-        """Number and content of a write that takes what ``demand`` lacks, and somewhat more.
+    def ask(self, ledger: LimitLedger, demand: Demand, now: float) -> tuple[int, LimitLedger]:
+        """Serial and content of a write that takes what ``demand`` lacks, and some units more.
 
-        Where there is not so much, it gives back what is left: others may have use for it.
+        If the limit has too few units, the write gives back what is left in the slice: other gateways may need it.
         """
         self.limit = demand.limit
         room = self._room(ledger, now)
@@ -142,18 +153,18 @@ class Account:
         more = min(room // (2 * sharers), self.limit // _SLICES)
         return self._change(ledger, max(lacks, more) if lacks else 0, now)
 
-    def tend(self, ledger: Ledger, keep: int, now: float) -> tuple[int, Ledger]:
-        """Number and content of a write that gives back all but ``keep`` of what is left, and renews the lease."""
+    def tend(self, ledger: LimitLedger, keep: int, now: float) -> tuple[int, LimitLedger]:
+        """Serial and content of a write that gives back all but ``keep`` of the units left, and renews the lease."""
         return self._change(ledger, -max(0, self.left - keep), now)
 
     def confirm(self, serial: int) -> None:
-        """The write was made: no other that is in doubt was or will be."""
+        """Applies a write that was made: no other doubtful write was or will be made."""
         if serial in self._doubts:
             self._apply(serial)
         self._doubts.clear()
 
     def refuse(self, serial: int) -> None:
-        """The write was not made."""
+        """Drops a write that was not made."""
         self._doubts.pop(serial, None)
 
     def _begin(self, window: int) -> None:
@@ -169,20 +180,20 @@ class Account:
         self.left += change.granted
         self.until = change.until
 
-    def _others(self, ledger: Ledger, now: float) -> dict[str, Hold]:
+    def _others(self, ledger: LimitLedger, now: float) -> dict[str, Hold]:
         return {
             holder: hold
             for holder, hold in ledger.held.items()
             if holder != self.holder and (self.period_s or hold.until + SKEW_S > now)
         }
 
-    def _room(self, ledger: Ledger, now: float) -> int:
+    def _room(self, ledger: LimitLedger, now: float) -> int:
         others = sum(hold.units for hold in self._others(ledger, now).values())
         self.free = self.limit - ledger.spent - others - self.consumed - self.reserved - self.left
         return self.free
 
-    def _change(self, ledger: Ledger, grant: int, now: float) -> tuple[int, Ledger]:
-        """What is given back is out of use before the write is sent; what is granted, in use once it was made."""
+    def _change(self, ledger: LimitLedger, grant: int, now: float) -> tuple[int, LimitLedger]:
+        """Units to give back leave the slice before the write is sent; granted units enter it after the write."""
         serial = next(self.serials)
         until = float((self.window + 1) * self.period_s) if self.period_s else now + LEASE_S
         self._doubts[serial] = _Change(self.consumed, max(0, grant), until)
@@ -190,12 +201,12 @@ class Account:
         self.left += min(0, grant)
         self.free -= grant
         held = self._others(ledger, now) | {self.holder: Hold(units, until, serial)}
-        return serial, Ledger(self.window, ledger.spent + self.consumed, held)
+        return serial, LimitLedger(self.window, ledger.spent + self.consumed, held)
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What was reserved out of an account, in one period."""
+    """Units taken out of an account, in one period."""
 
     account: Account
     window: int

@@ -1,6 +1,6 @@
-"""Which of the readers that went on with one request is charged for which of its tokens.
+"""Which reader of a request pays for which tokens, where several readers went on with it one after the other.
 
-`docs/decisions/0011` says why; nothing here waits or sends: `outrider.gateway.admission.bill_store` does.
+Each token is charged once. `docs/decisions/0011` has the reasons.
 """
 
 from __future__ import annotations
@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.errors import AlreadyExists, Unavailable
+
+BUCKET = "outrider-bills"
+_ATTEMPTS = 20
 
 FIRST = "first"
-"""Who began the request: the payer until another takes it."""
+"""The payer that began the request."""
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """How far a request's answer is accounted for: ``paid`` has, of each choice, the first index that is not.
+    """Which reader of a request pays for which tokens.
 
-    ``payer`` is charged for what follows, nobody where it is empty. ``ends`` says up to where those are charged from
-    whom the request was taken before they had ended; of one that died, what it had reserved stays counted instead.
+    All lists have one token index per choice. Tokens before ``paid`` are accounted for. The present ``payer`` pays for
+    later tokens; it is empty if there is none. ``ends`` holds the earlier payers that have not settled yet, each with
+    the index at which its share ends. A payer that died never settles: its reservation stays counted instead.
     """
 
     paid: list[int]
@@ -25,16 +31,17 @@ class Bill(msgspec.Struct, frozen=True):
     ends: dict[str, list[int]] = {}
 
     def take(self, payer: str, known: Sequence[int]) -> Bill:
-        """Has ``payer`` charged from ``paid`` on; so many tokens of each choice are ``known`` to be generated."""
+        """The bill after ``payer`` has taken the request over, when ``known`` tokens of each choice were generated."""
         if not self.payer:
             return Bill(self.paid, payer, self.ends)
         paid = furthest(self.paid, known)
         return Bill(paid, payer, self.ends | {self.payer: paid})
 
     def end(self, payer: str, start: Sequence[int], heard: Sequence[int]) -> tuple[Bill, int]:
-        """The bill without ``payer``, who began at ``start`` and has ``heard`` so many tokens, and what it is charged.
+        """The bill after ``payer`` has settled, and the number of tokens that ``payer`` pays for.
 
-        What it has heard while nobody paid is charged to it too.
+        The share of ``payer`` begins at ``start``, and it has received ``heard`` tokens of each choice. Tokens that it
+        received while there was no payer belong to its share.
         """
         ends = dict(self.ends)
         taken_at = ends.pop(payer, start)
@@ -44,5 +51,56 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def furthest(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """The larger of each two indices."""
+    """The larger index of each pair."""
     return [max(pair) for pair in zip(one, other, strict=True)]
+
+
+_decode = msgspec.msgpack.Decoder(Bill).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class BillStore:
+    """Bills in JetStream's key-value store, written by compare-and-swap.
+
+    All calls raise `Unavailable` as those of `Bucket`, or if too many gateways write a bill at once.
+    """
+
+    def __init__(self, bus: Bus, keep_s: float) -> None:
+        self._bucket, self._keep_s = Bucket(bus, BUCKET), keep_s
+
+    async def open(self) -> None:
+        """Creates the bucket."""
+        await self._bucket.open(self._keep_s)
+
+    async def take(self, name: str, payer: str, known: list[int]) -> list[int]:
+        """As `Bill.take`; returns the index of each choice at which the share of ``payer`` begins."""
+        for _ in range(_ATTEMPTS):
+            bill, revision = await self._read(name, Bill([0] * len(known)))
+            taken = bill.take(payer, known)
+            if await self._write(name, taken, revision):
+                return taken.paid
+        raise _contested()
+
+    async def end(self, name: str, payer: str, start: list[int], heard: list[int]) -> int:
+        """As `Bill.end`; returns the number of tokens that ``payer`` pays for."""
+        for _ in range(_ATTEMPTS):
+            bill, revision = await self._read(name, Bill(start, payer))
+            ended, charged = bill.end(payer, start, heard)
+            if await self._write(name, ended, revision):
+                return charged
+        raise _contested()
+
+    async def _read(self, name: str, unwritten: Bill) -> tuple[Bill, int]:
+        entry = await self._bucket.get(name)
+        return (_decode(entry.value), entry.revision) if entry else (unwritten, 0)
+
+    async def _write(self, name: str, bill: Bill, revision: int) -> bool:
+        try:
+            await self._bucket.swap(name, _encode(bill), revision)
+        except AlreadyExists:
+            return False
+        return True
+
+
+def _contested() -> Unavailable:
+    return Unavailable("too many readers take this stream at once", retry_after=1.0)

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The caller of a request, and its permissions and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Address = IPv4Address | IPv6Address
 
 
 class Meter(msgspec.Struct, frozen=True):
-    """A limit of `Limits` that is used up: its field, what it is called, and its period (0: it comes back)."""
+    """A limit that requests use up: its field in `Limits`, its name in messages, and its period in seconds.
+
+    A period of 0 means that units come back when they are released.
+    """
 
     field: str
     name: str
@@ -28,7 +31,7 @@ STREAMS = Meter("concurrent_streams", "concurrent streams", 0)
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Limits, whose they are, and where they are counted."""
+    """Limits, the name of their owner in messages, and the bucket in which they are counted."""
 
     owner: str
     place: str
@@ -36,9 +39,9 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A tenant, as one of its keys shows it: both have their limits, and all of them hold.
+    """A tenant, identified by one of its keys. The limits of both tenant and key hold.
 
-    ``parse_special`` says whether names of special tokens in texts are those tokens, where a request does not say.
+    ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
     """
 
     tenant: str = "default"
@@ -48,23 +51,23 @@ class Caller(msgspec.Struct, frozen=True):
     parse_special: bool = True
 
     def may_use(self, model: str) -> bool:
-        """Whether ``model`` is among those allowed."""
+        """Whether the caller may use ``model``."""
         return all(model in bound.limits.models for bound in self.bounds if bound.limits.models is not None)
 
     def may_come_from(self, address: Address | None) -> bool:
-        """Whether ``address`` is in the networks allowed; None is in none."""
+        """Whether ``address`` is in the allowed networks; an unknown address (None) is in no network."""
         allowed = [bound.limits.networks for bound in self.bounds if bound.limits.networks is not None]
         return all(
             address is not None and any(address in ip_network(network) for network in networks) for networks in allowed
         )
 
     def least(self, field: str) -> tuple[int, str] | None:
-        """The lowest of the limits called ``field`` and whose it is, if there is one."""
+        """The lowest limit in ``field`` and its owner; None if there is no such limit."""
         limits = ((getattr(bound.limits, field), bound.owner) for bound in self.bounds)
         return min(((limit, owner) for limit, owner in limits if limit is not None), default=None)
 
     def demands(self, meters: Iterable[Meter], amount: int) -> list[Demand]:
-        """``amount`` of every one of these limits that there is."""
+        """A demand for ``amount`` of each of these limits that the caller has."""
         return [
             Demand(f"{bound.place}.{meter.field}", meter.name, bound.owner, limit, meter.period_s, amount)
             for meter in meters
@@ -74,7 +77,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller(tenant: Tenant, key: Key) -> Caller:
-    """Who shows ``key`` of ``tenant``; a key's own priority, weight and parsing go over the tenant's."""
+    """The caller with ``key`` of ``tenant``; priority, weight and parsing of the key override those of the tenant."""
     return Caller(
         tenant.name,
         (

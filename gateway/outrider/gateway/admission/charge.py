@@ -1,12 +1,11 @@
-"""What one reader of a request has reserved of its caller's limits, and is charged in the end."""
+"""What one reader of a request reserves of its caller's limits, and is charged in the end."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 
-from outrider.gateway.admission.bill import furthest
-from outrider.gateway.admission.bill_store import Bills
+from outrider.gateway.admission.bill import BillStore, furthest
 from outrider.gateway.admission.reservation import Admission
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.telemetry import get_logger
@@ -15,46 +14,47 @@ _log = get_logger("charges")
 
 
 class Charge:
-    """The tokens of a request's answer from where this reader's share begins, and a place for each choice under way.
+    """One reader's share of a request's tokens, and a slot for each choice that runs.
 
-    The ``bills`` are asked where the request, called ``name``, is one that others may go on with, and has limits: then
-    it is ``shared``.
+    Attributes:
+        shared: Whether the bill called ``name`` in ``bills`` divides the tokens between this reader and others: other
+            readers may go on with the request, and its caller has limits on tokens.
     """
 
-    def __init__(self, admission: Admission, bills: Bills, name: str, payer: str, *, shared: bool) -> None:
+    def __init__(self, admission: Admission, bills: BillStore, name: str, payer: str, *, shared: bool) -> None:
         self._admission, self._bills, self._name, self._payer = admission, bills, name, payer
         self.shared = shared and admission.metered
         self._prompt = 0
         self._start: list[int] | None = None
 
     async def begin(self, prompt: int, answers: Sequence[int]) -> None:
-        """Reserves for a new request, as `Admission.reserve`."""
+        """Reserves ``prompt`` tokens and the most tokens of each of ``answers``; raises as `Admission.reserve`."""
         await self._admission.reserve(prompt, answers)
         self._prompt, self._start = prompt, [0] * len(answers)
 
     async def take(self, known: list[int]) -> None:
-        """Is charged from now on for a request of which so many tokens of each choice are ``known``."""
+        """Begins this reader's share of an earlier request, of which ``known`` tokens of each choice were generated."""
         self._start = await self._bills.take(self._name, self._payer, known) if self.shared else known
 
     async def reserve(self, most: Sequence[int], running: int) -> None:
-        """Reserves what is left of ``most`` tokens of each choice, and a place for each that is ``running``."""
+        """Reserves what is left of ``most`` tokens of each choice, and ``running`` slots; raises `LimitReached`."""
         await self._admission.reserve_rest(_beyond(self._start or most, most), running)
 
     def waive(self) -> None:
-        """Charges nothing: no verifier has taken the request, or none has come to it in time."""
+        """Charges nothing: no verifier took the request, or none computed anything before its deadline."""
         if self._start is not None:
             self._admission.settle(0)
             self._start = None
 
     async def settle(self, heard: Sequence[int]) -> None:
-        """Ends it, with so many tokens of each choice; what was reserved beyond comes back."""
+        """Charges this reader's share of ``heard`` tokens of each choice, and releases the rest of the reservation."""
         start, self._start = self._start, None
         if start is None:
             return
         try:
             charged = await self._share(start, list(heard))
         except Unavailable as error:
-            _log.warning("others are not told how far a stream is paid", request=self._name, why=error.message)
+            _log.warning("a bill could not be written", request=self._name, why=error.message)
             charged = _beyond(start, heard)
         self._admission.settle(self._prompt + charged)
 
@@ -65,7 +65,7 @@ class Charge:
 
 
 def new_payer() -> str:
-    """A name for one who goes on with a request."""
+    """A random name for a reader that takes a request over."""
     return secrets.token_hex(6)
 
 

@@ -1,39 +1,39 @@
-"""Who may come in, whatever the front door: keys, networks and the limit on requests."""
+"""Lets requests in at every front door: checks keys and networks, and counts requests."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from ipaddress import ip_network
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import ClassVar
 
 import msgspec
-from outrider.gateway.admission.addresses import client_address
-from outrider.gateway.admission.caller import Caller, caller
+from outrider.gateway.admission.caller import Address, Caller, caller
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.limit_store import LimitStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.mesh.errors import PermissionDenied, Unauthenticated
 from outrider.wire.tenants import parse_key
 
+Network = IPv4Network | IPv6Network
 _HOW = "send one as `Authorization: Bearer sk-...`"
 
 
 class InvalidKey(Unauthenticated):
-    """There is no key, or none that is valid now."""
+    """The request has no key, or no valid key."""
 
     type: ClassVar[str] = "invalid_request_error"
     reason: ClassVar[str] = "invalid_api_key"
 
 
 class WrongNetwork(PermissionDenied):
-    """The key is right, and may not be used from there."""
+    """The key is valid, but not from this address."""
 
     reason: ClassVar[str] = "ip_not_allowed"
 
 
 class Visitor(msgspec.Struct, frozen=True):
-    """Who asks: the address that has connected, if there is one, and what it says of itself, as HTTP's headers do."""
+    """What a request says of its sender: the peer's address, if there is one, and HTTP headers or their equivalents."""
 
     peer: str = ""
     authorization: str = ""
@@ -42,22 +42,23 @@ class Visitor(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The key that is shown, or an empty string."""
+        """The key, or an empty string."""
         scheme, _, key = self.authorization.partition(" ")
         return key.strip() if scheme.lower() == "bearer" else self.api_key
 
 
 class Entrance:
-    """Lets requests in. Without a ``directory`` everybody is the same caller, who has no limits."""
+    """Lets requests in. Without a ``directory`` all requests have one caller, who has no limits."""
 
     def __init__(self, store: LimitStore, directory: Directory | None, trusted_proxies: Sequence[str]) -> None:
         self._store, self._directory = store, directory
         self._proxies = [ip_network(network) for network in trusted_proxies]
 
     async def admit(self, visitor: Visitor, headers: dict[str, str], *, counts: bool) -> Admission:
-        """The admission of one request, which ``counts`` or not; what is told of limits is put into ``headers``.
+        """The admission of one request; ``headers`` receives the headers that report limits.
 
-        `InvalidKey`, `WrongNetwork`, `LimitReached` or `Unavailable` where it is not let in.
+        Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `WrongNetwork`,
+        `LimitReached` or `Unavailable` if the request is not let in.
         """
         admission = Admission(await self._caller(visitor), self._store, headers)
         if counts:
@@ -75,7 +76,7 @@ class Entrance:
 
 
 async def _authenticated(directory: Directory, text: str) -> Caller:
-    """Who shows the key ``text``; what is wrong with one is told to nobody but its owner."""
+    """The caller with the key ``text``; only an error for the key's owner says what is wrong with it."""
     parsed = parse_key(text)
     if parsed is None:
         raise InvalidKey(f"this is no API key: {_HOW}" if text else f"an API key is required: {_HOW}")
@@ -89,3 +90,25 @@ async def _authenticated(directory: Directory, text: str) -> Caller:
     if tenant is None:
         raise InvalidKey(f"the API key sk-{id_}-... is of no tenant")
     return caller(tenant, key)
+
+
+def client_address(peer: str, forwarded: Iterable[str], trusted: Sequence[Network]) -> Address | None:
+    """The address of the client, behind any trusted proxies; None if it is not an IP address.
+
+    ``peer`` is the other end of the connection. ``forwarded`` are the values of ``X-Forwarded-For``, to which each
+    proxy appends the address that it received the request from; an entry counts if a ``trusted`` proxy appended it.
+    """
+    address = _address(peer)
+    hops = [part for value in forwarded for part in value.split(",")]
+    while hops and address is not None and any(address in network for network in trusted):
+        address = _address(hops.pop())
+    return address
+
+
+def _address(text: str) -> Address | None:
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

@@ -1,6 +1,6 @@
-"""What a store of limits is: something that lets a number be used up, and never more than that.
+"""The interface of a store that counts limits.
 
-Stores are plug-ins of the group ``outrider.limit_stores``: classes that are called with the process's `Bus`.
+Stores are plug-ins of the group ``outrider.limit_stores``: classes that take the process's `Bus`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _SLOT_RETRY_S = 1.0
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """``amount`` of a limit that ``owner`` has.
+    """A demand for ``amount`` units of a limit of ``owner``, which is counted in ``bucket``.
 
-    ``bucket`` is where the limit is counted. It holds anew for every ``period_s`` seconds since 1970; where that is 0,
-    what is used comes back when it is settled.
+    The limit starts anew with each period of ``period_s`` seconds since 1970. If ``period_s`` is 0, units come back
+    when they are settled. ``name`` is the limit's name in messages.
     """
 
     bucket: str
@@ -35,16 +35,16 @@ class Demand(msgspec.Struct, frozen=True):
     amount: int
 
     def window(self, now: float) -> int:
-        """The period that ``now`` is in."""
+        """The number of the period that ``now`` is in."""
         return int(now // self.period_s) if self.period_s else 0
 
     def reset_s(self, now: float) -> float:
-        """Seconds until the next period; for what comes back, until another try makes sense."""
+        """Seconds until the next period; without periods, seconds after which another try makes sense."""
         return (self.window(now) + 1) * self.period_s - now if self.period_s else _SLOT_RETRY_S
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How much of a limit is left, as far as this gateway knows, and for how many seconds."""
+    """The units of a limit that remain, as far as this gateway knows, and the seconds until the limit resets."""
 
     demand: Demand
     remaining: int
@@ -52,7 +52,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class LimitReached(Overloaded):
-    """A limit does not have as much left as is asked for."""
+    """Less of a limit is left than a request demands."""
 
     reason: ClassVar[str] = "rate_limit_exceeded"
 
@@ -68,43 +68,43 @@ class LimitReached(Overloaded):
 
 
 class Piece(Protocol):
-    """What was reserved of one limit."""
+    """Units reserved of one limit."""
 
     def settle(self, used: int) -> None:
-        """``used`` are used up, and the rest comes back."""
+        """Uses up ``used`` units and releases the rest."""
 
 
 class Reservation:
-    """What was reserved of several limits at once, in the order in which it was asked for."""
+    """Units reserved of several limits at once, in the order of the demands."""
 
     def __init__(self, pieces: Sequence[Piece], standings: Sequence[Standing]) -> None:
         self._pieces = list(pieces)
         self.standings = list(standings)
 
     def settle(self, used: Sequence[int]) -> None:
-        """Says what of each was used; the rest comes back at once. Said again, it changes nothing."""
+        """Uses up ``used`` units of each limit and releases the rest at once; a second call has no effect."""
         pieces, self._pieces = self._pieces, []
         for piece, amount in zip(pieces, used, strict=False):
             piece.settle(amount)
 
 
 class LimitStore(Protocol):
-    """Counts what is used of limits; all gateways that share it hold the limits together, exactly.
+    """Counts the use of limits. Gateways that share a store enforce the limits together, exactly.
 
-    For one bucket and period, what was reserved and not given back by `Reservation.settle` never exceeds the limit.
+    In one bucket and period, the units that are reserved and not released never exceed the limit.
     """
 
     def __init__(self, bus: Bus, clock: Clock = ...) -> None:
-        """A store reached through ``bus``; the clock decides which period it is."""
+        """A store that is reached through ``bus``; ``clock`` decides the period."""
 
     async def start(self) -> None:
-        """Makes ready; `Unavailable` when that cannot be."""
+        """Prepares the store; raises `Unavailable` if it cannot be reached."""
 
     async def reserve(self, demands: Sequence[Demand]) -> Reservation:
-        """All of ``demands`` or none: `LimitReached`, or `Unavailable` when the store cannot tell."""
+        """Reserves all of ``demands`` or none; raises `LimitReached`, or `Unavailable` without an answer."""
 
     async def upkeep(self) -> None:
-        """Called about once a second."""
+        """Regular work; called about once a second."""
 
     async def close(self) -> None:
-        """Gives back what is held and not used."""
+        """Releases all unused units."""

@@ -1,4 +1,4 @@
-"""Limits counted in the gateway's own memory: for one gateway, and forgotten when it ends."""
+"""Limits counted in the memory of one gateway; the counts are lost when the gateway ends."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class _Piece:
 
 
 class MemoryStore:
-    """A count for each bucket; a period's count is left behind with the period."""
+    """One count for each bucket and period."""
 
     def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
         self._clock = clock
         self._counts: dict[str, _Count] = {}
 
     async def start(self) -> None:
-        """There is nothing to make ready."""
+        """There is nothing to prepare."""
 
     async def reserve(self, demands: Sequence[Demand]) -> Reservation:
         """As `LimitStore.reserve`."""
@@ -54,12 +54,12 @@ class MemoryStore:
         )
 
     async def upkeep(self) -> None:
-        """Forgets periods that are over, and slots of which none is taken."""
+        """Drops the counts of past periods, and of slots that are all free."""
         now = self._clock()
         self._counts = {name: count for name, count in self._counts.items() if now < count.ends and count.used}
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to release."""
 
     def _count(self, demand: Demand, now: float) -> _Count:
         window = demand.window(now)

@@ -1,4 +1,4 @@
-"""What one request has reserved of its caller's limits, and what is told about it."""
+"""One request's use of its caller's limits, and the headers that report the limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS
 
 
 class Admission:
-    """One request of ``caller``; the limits that it has met so far are put into ``headers``, as OpenAI tells them."""
+    """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``."""
 
     def __init__(self, caller: Caller, store: LimitStore, headers: dict[str, str]) -> None:
         self.caller = caller
@@ -23,18 +23,18 @@ class Admission:
 
     @property
     def metered(self) -> bool:
-        """Whether tokens are counted."""
+        """Whether the caller has limits on tokens."""
         return bool(self.caller.demands(TOKENS, 0))
 
     async def count(self) -> None:
-        """Counts the request; it counts even if it fails later. Raises as `LimitStore.reserve`."""
+        """Counts the request, whether it succeeds or not; raises as `LimitStore.reserve`."""
         demands = self.caller.demands([REQUESTS], 1)
         (await self._reserve(demands)).settle([1] * len(demands))
 
     async def reserve(self, prompt: int, answers: Sequence[int]) -> None:
-        """Reserves a stream for each choice, and the most tokens that prompts and ``answers`` can have.
+        """Reserves ``prompt`` tokens, the most tokens of each of ``answers``, and a slot for each answer.
 
-        `InvalidRequest` for what no period has room for, else as `LimitStore.reserve`.
+        Raises `InvalidRequest` if the request exceeds a whole period's limit, else as `LimitStore.reserve`.
         """
         self._demands = self._all(prompt + sum(answers), len(answers))
         for demand in self._demands:
@@ -42,7 +42,7 @@ class Admission:
         self._held = await self._reserve(self._demands)
 
     async def reserve_rest(self, tokens: int, streams: int) -> None:
-        """Reserves for a request that was begun before: so many tokens are to come, and so many streams run.
+        """Reserves ``tokens`` that are still to come and slots for ``streams``, for a request that began before.
 
         Raises as `LimitStore.reserve`.
         """
@@ -50,7 +50,7 @@ class Admission:
         self._held = await self._reserve(self._demands)
 
     def settle(self, tokens: int) -> None:
-        """Ends the streams, with so many tokens in prompt and answers; the rest of what was reserved comes back."""
+        """Releases the slots, uses up ``tokens`` tokens of prompts and answers, and releases the rest."""
         self._held.settle([tokens if demand.period_s else 0 for demand in self._demands])
 
     def _all(self, tokens: int, streams: int) -> list[Demand]:
@@ -70,7 +70,7 @@ class Admission:
 
 
 def duration(seconds: float) -> str:
-    """As OpenAI writes it: ``20ms``, ``1.5s``, ``6m0s``, ``23h59m59s``."""
+    """``seconds`` in OpenAI's notation: ``20ms``, ``1.5s``, ``6m0s``, ``23h59m59s``."""
     milliseconds = max(0, round(seconds * 1000))
     if milliseconds < 1000:
         return f"{milliseconds}ms"
@@ -95,14 +95,14 @@ def _require_possible(demand: Demand, answer: int) -> None:
 
 
 def _headers(standings: Iterable[Standing]) -> dict[str, str]:
-    """Of several limits of a kind, the one that has the least left is told."""
-    told: dict[str, Standing] = {}
+    """OpenAI's headers; of several limits of one kind, they report the one with the least remaining."""
+    tightest: dict[str, Standing] = {}
     for standing in standings:
         kind = _KINDS.get(standing.demand.name)
-        if kind is not None and (kind not in told or standing.remaining < told[kind].remaining):
-            told[kind] = standing
+        if kind is not None and (kind not in tightest or standing.remaining < tightest[kind].remaining):
+            tightest[kind] = standing
     headers = {}
-    for kind, standing in told.items():
+    for kind, standing in tightest.items():
         headers[f"x-ratelimit-limit-{kind}"] = str(standing.demand.limit)
         headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, standing.remaining))
         headers[f"x-ratelimit-reset-{kind}"] = duration(standing.reset_s)

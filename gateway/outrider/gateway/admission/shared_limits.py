@@ -1,4 +1,4 @@
-"""Limits that any number of gateways hold together, in JetStream's key-value store."""
+"""Limits that any number of gateways enforce together, through JetStream's key-value store."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from contextlib import suppress
 
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.admission.account import LEASE_S, Account, Ledger, Slice
+from outrider.gateway.admission.account import LEASE_S, Account, LimitLedger, Slice
 from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, Reservation, Standing
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
 
 BUCKET = "outrider-limits"
 _KEEP_S = 2 * 86400
-"""A ledger that nobody writes for so long is dropped; the longest period is a day."""
+"""Seconds after its last write in which a ledger is deleted; the longest period is a day."""
 _ATTEMPTS = 100
 _PAUSE_S = 0.002
 
-_decode = msgspec.json.Decoder(Ledger).decode
+_decode = msgspec.json.Decoder(LimitLedger).decode
 
 
 class NatsStore:
-    """A slice of every limit that is in use here, refilled from ledgers in JetStream by compare-and-swap."""
+    """Holds a slice of each limit that is in use, and refills it from a ledger in JetStream by compare-and-swap."""
 
     def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
         self._bucket, self._clock = Bucket(bus, BUCKET), clock
@@ -36,11 +36,11 @@ class NatsStore:
         self._accounts: dict[str, Account] = {}
 
     async def start(self) -> None:
-        """Makes the bucket of ledgers."""
+        """Creates the bucket of ledgers."""
         await self._bucket.open(_KEEP_S)
 
     async def reserve(self, demands: Sequence[Demand]) -> Reservation:
-        """As `LimitStore.reserve`; the broker is asked only where a slice has not enough left."""
+        """As `LimitStore.reserve`; asks the broker only if too little is left in a slice."""
         taken: list[Slice] = []
         standings: list[Standing] = []
         try:
@@ -54,7 +54,7 @@ class NatsStore:
         return Reservation(taken, standings)
 
     async def upkeep(self) -> None:
-        """Gives back what nobody has asked for lately, and renews leases, as far as the broker answers."""
+        """Gives back units without recent demand, and renews leases, if the broker answers."""
         with suppress(Unavailable):
             for bucket, account in list(self._accounts.items()):
                 await self._tend(bucket, account, 2 * account.recent)
@@ -62,7 +62,7 @@ class NatsStore:
                     del self._accounts[bucket]
 
     async def close(self) -> None:
-        """Gives back everything that is not in use."""
+        """Gives back all unused units."""
         with suppress(Unavailable):
             for bucket, account in list(self._accounts.items()):
                 await self._tend(bucket, account, 0)
@@ -74,11 +74,11 @@ class NatsStore:
             if piece is not None:
                 return piece
             async with account.lock:
-                if self._account(demand) is account:  # else `upkeep` has forgotten it while this waited
+                if self._account(demand) is account:  # `upkeep` may have dropped the account meanwhile
                     return account.take(demand, self._clock()) or await self._refill(account, demand)
 
     async def _refill(self, account: Account, demand: Demand) -> Slice:
-        """Asks again where another request has had the units, or a period has ended, before the ledger answered."""
+        """Refills the slice and takes ``demand``; repeats if another request took the units, or the period ended."""
         while not account.hopeless(demand, self._clock()):
             await self._write(demand.bucket, account, lambda seen: account.ask(seen, demand, self._clock()))
             piece = account.take(demand, self._clock())
@@ -89,7 +89,7 @@ class NatsStore:
         raise LimitReached(self._standing(account, demand))
 
     async def _tend(self, bucket: str, account: Account, keep: int) -> None:
-        """Writes only where there is something to give back or a lease is a third over."""
+        """Writes only if there are units to give back, or a third of the lease is over."""
         async with account.lock:
             account.roll(self._clock())
             account.recent = 0
@@ -97,15 +97,17 @@ class NatsStore:
             if account.left > keep or (ending and not account.idle):
                 await self._write(bucket, account, lambda seen: account.tend(seen, keep, self._clock()))
 
-    async def _write(self, bucket: str, account: Account, propose: Callable[[Ledger], tuple[int, Ledger]]) -> None:
-        """Writes what ``propose`` makes of the ledger, again and again until no other writer came between.
+    async def _write(
+        self, bucket: str, account: Account, propose: Callable[[LimitLedger], tuple[int, LimitLedger]]
+    ) -> None:
+        """Writes what ``propose`` makes of the ledger, and repeats this if another gateway wrote in between.
 
-        A write that the broker does not answer stays in doubt: the account finds out when it reads the ledger again.
+        A write that the broker does not answer stays doubtful until the account reads the ledger again.
         """
         for attempt in range(_ATTEMPTS):
             entry = await self._bucket.get(bucket)
             revision = entry.revision if entry else 0
-            serial, changed = propose(account.learn(_decode(entry.value) if entry else Ledger()))
+            serial, changed = propose(account.learn(_decode(entry.value) if entry else LimitLedger()))
             try:
                 await self._bucket.swap(bucket, msgspec.json.encode(changed), revision)
                 metrics.limit_writes.labels("made").inc()

@@ -1,4 +1,4 @@
-"""Tenants: who may use the gateway, and how much."""
+"""The keys and limits of one gateway, composed from its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPKEEP_S = 1.0
 
 
 class Tenants:
-    """The keys and limits of one gateway, if its settings ask for any."""
+    """The entrance of a gateway and its stores; without ``auth = "keys"`` everybody is let in, without limits."""
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._tasks = mesh.tasks
@@ -27,14 +27,14 @@ class Tenants:
         self.entrance = Entrance(self._store, self._directory, settings.trusted_proxies)
 
     async def start(self) -> None:
-        """Makes the stores ready; `Unavailable` when NATS has no JetStream."""
+        """Prepares the stores; raises `Unavailable` if NATS has no JetStream."""
         if self._directory is not None:
             await self._directory.start()
             await self._store.start()
             self._tasks.spawn(self._keep_up(), "limits")
 
     async def stop(self) -> None:
-        """Gives back what is held."""
+        """Releases what the gateway holds of limits."""
         if self._directory is not None:
             await self._store.close()
 

@@ -42,7 +42,7 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, entrance: 
         models = await ready(generations.models)
         if not models:
             raise Unavailable("no model has both a tokenizer and a verifier that answer", retry_after=1.0)
-        if (trouble := flights.trouble) is not None:
+        if (trouble := flights.catalog.trouble) is not None:
             return json_response(Ready(models, "degraded", f"new streams cannot be resumed for now: {trouble}"))
         return json_response(Ready(models))
 

@@ -1,45 +1,45 @@
-"""A request in flight: the streams of all its choices."""
+"""A request in flight: the streams of its choices, its record and its charge."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from outrider.gateway.admission.charge import Charge
-from outrider.gateway.generation.ledger import Key, Record
-from outrider.gateway.sharing import Reader
-from outrider.gateway.streams.stream import TokenStream
-from outrider.mesh.errors import Cancelled
+from outrider.gateway.generation.record import Key, Record
+from outrider.gateway.generation.record_writer import Recording
+from outrider.gateway.streams.answer import AnswerStream
+from outrider.mesh.tasks import Tasks
+from outrider.wire.frames import Frame
+
+_News = tuple[int, list[Frame]] | Exception | None
 
 
 class Flight:
     """One request's streams, one for each choice.
 
-    ``record`` is what others have to know to go on with it. Of a ``resumable`` one the ledger is to know; ``entered``
-    says that it does, ``told`` that it knows the verifiers too, ``missed`` that it did not take what it was to know,
-    and ``writing`` is the work of telling it. ``owned``
-    says that no other reader has taken the request over; ``lingering`` is what goes on when the reader has left, and
-    ``settling`` the end of the ``charge``.
+    Attributes:
+        recording: Its record in the ledger.
+        owned: Whether the end of this flight cancels the request: no other reader has taken the request over.
+        background_reader: The task that reads on after the client has left, if there is one.
     """
 
-    def __init__(self, key: Key, record: Record, charge: Charge, *, resumable: bool, entered: bool = False) -> None:
-        self.key, self.record, self.charge = key, record, charge
-        self.resumable, self.entered = resumable, entered
-        self.streams: Sequence[TokenStream | Reader] = []
-        self.owned, self.told, self.missed = not entered, entered, False
-        self.writing: asyncio.Task[None] | None = None
-        self.lingering: asyncio.Task[None] | None = None
-        self.settling: asyncio.Task[None] | None = None
+    def __init__(self, recording: Recording, charge: Charge, streams: Sequence[AnswerStream], *, owned: bool) -> None:
+        self.recording, self.streams, self.owned = recording, streams, owned
+        self._charge = charge
+        self.background_reader: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
 
     @property
-    def untold(self) -> bool:
-        """Whether the ledger should know more than it does, and is not being told."""
-        return self.resumable and self.placed and not self.told and (self.writing is None or self.writing.done())
+    def key(self) -> Key:
+        """The name of the request."""
+        return self.recording.key
 
     @property
-    def ended(self) -> bool:
-        """Whether somebody has ended it for all its readers."""
-        return any(isinstance(stream.failed, Cancelled) for stream in self.streams)
+    def record(self) -> Record:
+        """What another gateway has to know to go on with the request."""
+        return self.recording.record
 
     @property
     def running(self) -> bool:
@@ -47,27 +47,83 @@ class Flight:
         unfinished = any(not stream.finished for stream in self.streams)
         return unfinished and all(stream.failed is None for stream in self.streams)
 
-    @property
-    def placed(self) -> bool:
-        """Whether a verifier has taken each choice."""
-        return all(stream.placed for stream in self.streams)
+    def frames(self) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+        """Frames of all choices as they arrive, each batch with the index of its choice.
+
+        Raises the first failure of a stream.
+        """
+        return _frames(self.streams[0]) if len(self.streams) == 1 else _merged(self.streams)
+
+    def on_placed(self) -> None:
+        """Notes that a verifier has taken a choice for this flight: it owns the request, and the record changes."""
+        self.owned = True
+        self.recording.write()
+
+    def own(self) -> None:
+        """Takes the request over from its other readers."""
+        self.owned = True
+
+    def disown(self) -> None:
+        """Leaves the request to another reader."""
+        self.owned = False
+
+    def read_in_background(self, reader: asyncio.Task[None]) -> None:
+        """Notes that the task ``reader`` reads on, and ends the flight when it is done or cancelled."""
+        self.background_reader = reader
 
     async def close(self) -> None:
-        """Closes all streams, cancelled at their verifiers where it is ours."""
+        """Closes all streams; cancels them at their verifiers if the request is owned."""
+        self.recording.close()
         for stream in self.streams:
             await stream.close(cancel=self.owned)
 
-    async def take(self) -> None:
-        """Is charged from now on, as `Charge.take`, for streams that have read their logs."""
-        await self.charge.take([stream.logged for stream in self.streams])
+    async def settle(self, tasks: Tasks) -> None:
+        """Charges the generated tokens, once; nothing if the deadline passed before any computation.
 
-    async def reserve(self) -> None:
-        """Reserves what streams that have read their logs can still use, as `Charge.reserve`."""
-        most = [stream.job.sampling.max_tokens if stream.open_ended else stream.logged for stream in self.streams]
-        await self.charge.reserve(most, sum(stream.open_ended for stream in self.streams))
+        A charge that gateways share is written on ``tasks``, so that it outlasts the cancellation of the caller.
+        """
+        if not self._charge.shared:
+            return await self._settle()
+        self._settling = self._settling or tasks.spawn(self._settle(), "charge")
+        await asyncio.shield(self._settling)
 
-    async def settle(self) -> None:
-        """Charges what was generated; nothing where nothing was computed."""
-        if self.streams and all(stream.untouched for stream in self.streams):
-            self.charge.waive()
-        await self.charge.settle([stream.spent for stream in self.streams])
+    async def _settle(self) -> None:
+        if all(stream.expired_unstarted for stream in self.streams):
+            self._charge.waive()
+        await self._charge.settle([stream.spent for stream in self.streams])
+
+
+async def _frames(stream: AnswerStream) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+    async with aclosing(stream.frames()) as batches:
+        async for frames in batches:
+            yield 0, frames
+
+
+async def _merged(streams: Sequence[AnswerStream]) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+    news: asyncio.Queue[_News] = asyncio.Queue()
+    readers = [asyncio.create_task(_read(choice, stream, news)) for choice, stream in enumerate(streams)]
+    reading = len(readers)
+    try:
+        while reading:
+            item = await news.get()
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                reading -= 1
+            else:
+                yield item
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+
+
+async def _read(choice: int, stream: AnswerStream, news: asyncio.Queue[_News]) -> None:
+    """Puts the stream's batches into ``news``, and then its end: None, or the error."""
+    try:
+        async with aclosing(stream.frames()) as batches:
+            async for frames in batches:
+                news.put_nowait((choice, frames))
+        news.put_nowait(None)
+    except Exception as error:
+        news.put_nowait(error)

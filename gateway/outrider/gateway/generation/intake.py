@@ -1,4 +1,4 @@
-"""From a request to its stream of tokens: the one way in, whatever the front door."""
+"""Turns a request of any front door into a flight."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.ledger import Key, Record, choice_id
+from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
 from outrider.gateway.requests.models import Models, Served
 from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.mesh.errors import InvalidRequest, OutriderError
@@ -34,7 +34,7 @@ class Generations:
 
     @property
     def models(self) -> Models:
-        """What can be served."""
+        """The models that the mesh serves."""
         return self._flights.verifiers.models
 
     async def start(
@@ -48,12 +48,14 @@ class Generations:
         lingers: bool,
         background: bool = False,
     ) -> Flight:
-        """Tokenizes, reserves of the caller's limits and submits, a stream for each choice; who asks ends or leaves it.
+        """Tokenizes the prompts, reserves the caller's limits, and submits a job for each choice.
 
-        ``shape`` is what the caller wants to know should it be resumed. What is left goes on for a while where it
-        ``lingers``, and to its end in the ``background``. `UnknownModel`, `InvalidRequest`, `Overloaded`
-        when every verifier is full or a limit is reached, `DeadlineUnmeetable` or `Late` when it will not be or was not
-        there in time, `Unavailable` when services are missing for longer than ``place_s``.
+        The door that calls this ends or leaves the flight. ``shape`` is the form of the answer, which a resuming door
+        gets back. A flight that is left goes on for a while if it ``lingers``, and to its end in the ``background``.
+
+        Raises `UnknownModel`, `InvalidRequest`, `Overloaded` if every verifier is full or a limit is reached,
+        `DeadlineUnmeetable` or `Late` if a deadline cannot be met or has passed, and `Unavailable` if services are
+        missing for longer than ``place_s``.
         """
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():
@@ -73,19 +75,19 @@ class Generations:
                 raise _named(error, generation) from None
 
     async def find(self, name: str | None, caller: Caller) -> Served:
-        """The model of that name, as `Models.wait_for`."""
+        """The model called ``name``, as `Models.wait_for`."""
         return await self.models.wait_for(name, caller.may_use, self._settings.place_s)
 
     async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
-        """As `Encoder.encode`, by the settings of ``caller``; tokenizers are waited for."""
+        """As `Encoder.encode`, with the settings of ``caller``; waits for tokenizers."""
         return (await self._encode_all(served, [prompt], caller))[0]
 
     async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
-        """As `Encoder.decode`; tokenizers are waited for."""
+        """As `Encoder.decode`; waits for tokenizers."""
         return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
-        """A job for each choice, those of a prompt one after the other."""
+        """A job for each choice; the choices of one prompt are adjacent."""
         served = await self.find(generation.model, caller)
         sampling = _sampling(generation, served)
         words = await self._bad_words(served, sampling.bad_words)
@@ -106,7 +108,7 @@ class Generations:
                 sampling=draws,
                 speculation=generation.speculation.to_proto(),
                 caller=caller,
-                priority=_priority(generation, caller),
+                priority=effective_priority(generation, caller),
                 session=generation.session,
                 deadlines=generation.deadlines,
                 coalesce=generation.coalesce,
@@ -128,7 +130,7 @@ class Generations:
 
 
 def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
-    """Most tokens of an answer to each prompt, as `longest_answer`; a refusal of one of several says which."""
+    """The most tokens of an answer to each prompt, as `longest_answer`; an error names its prompt among several."""
     found: list[int] = []
     for place, prompt in enumerate(prompts):
         try:
@@ -139,21 +141,21 @@ def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]
 
 
 def _sampling(generation: Generation, served: Served) -> Sampling:
-    """How the target draws; calls are written as the model writes them."""
+    """The sampling of ``generation``; tool calls get a grammar of the model's own format."""
     calling, sampling = generation.calling, generation.sampling
     if calling is None:
         return sampling
     return msgspec.structs.replace(sampling, structure=call_structure(calling, served.calls, sampling.structure))
 
 
-def _priority(generation: Generation, caller: Caller) -> int:
-    """Of its own, a request of a known tenant can only let others pass: else all would be in a hurry."""
+def effective_priority(generation: Generation, caller: Caller) -> int:
+    """The request's priority plus the caller's; a caller with limits can only lower the priority of a request."""
     asked = min(generation.priority, 0) if caller.bounds else generation.priority
     return max(caller.priority + asked, LEAST_PRIORITY)
 
 
 def _named(error: OutriderError, generation: Generation) -> OutriderError:
-    """``error``, by the client's own name of the parameter where a verifier has something against its grammar."""
+    """``error``, with the client's own name of the parameter if a verifier refused its grammar."""
     asked = generation.calling or generation.sampling.structure
     if asked is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error

@@ -1,4 +1,8 @@
-"""Which verifier a request is offered to first: routers, which are plug-ins, and what stands around them."""
+"""The order in which verifiers are offered a request, and the calls to them.
+
+In come jobs, and what verifiers tell of their load and pages; out go ranked verifiers and calls. Streams and the rooms
+above call it. Routers are plug-ins.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verifiers have still to compute, as far as one gateway knows."""
+"""Estimates of the time that verifiers still need for their work."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ _MOST = 4096
 
 
 class Backlog:
-    """How long each verifier is busy with what it has: what it told last, or what it was sent, if that is longer.
+    """The time until each verifier is idle: the larger of what it reported last and what this gateway sent it.
 
-    Verifiers tell of their queues about once a second; what a burst adds meanwhile is known here at once, and what
-    time has passed since is taken off.
+    Verifiers report their queues about once a second. Requests that this gateway sends count at once, and the estimates
+    shrink as time passes.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
-        self._told: dict[str, tuple[Mapping[str, Any], float]] = {}
+        self._reported: dict[str, tuple[Mapping[str, Any], float]] = {}
 
-    def tell(self, instance: str, status: Mapping[str, Any], seconds: float) -> None:
-        """Notes that ``instance`` has told, in ``status``, of a queue of ``seconds``; the same object counts once."""
-        if len(self._told) >= _MOST:
-            self._told.clear()
-        known = self._told.get(instance)
-        if known is None or known[0] is not status:
-            self._told[instance] = status, self._clock() + seconds
+    def report(self, instance: str, status: Mapping[str, Any], seconds: float) -> None:
+        """Notes a queue of ``seconds`` that ``instance`` reported in ``status``; the same object counts once."""
+        if len(self._reported) >= _MOST:
+            self._reported.clear()
+        last = self._reported.get(instance)
+        if last is None or last[0] is not status:
+            self._reported[instance] = status, self._clock() + seconds
 
     def add(self, instance: str, seconds: float) -> None:
-        """Notes that ``instance`` was sent what takes ``seconds``."""
+        """Notes that this gateway sent ``instance`` work of ``seconds``."""
         if len(self._until) >= _MOST:
             self._until.clear()
         self._until[instance] = max(self._until.get(instance, 0.0), self._clock()) + seconds
 
     def seconds(self, instance: str) -> float:
-        """Until ``instance`` will have computed what it has."""
-        told = self._told[instance][1] if instance in self._told else 0.0
-        return max(told, self._until.get(instance, 0.0), self._clock()) - self._clock()
+        """Seconds until ``instance`` is idle."""
+        reported = self._reported[instance][1] if instance in self._reported else 0.0
+        return max(reported, self._until.get(instance, 0.0), self._clock()) - self._clock()

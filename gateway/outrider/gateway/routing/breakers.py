@@ -1,4 +1,4 @@
-"""Verifiers that do not answer, told apart before each request has waited for them."""
+"""Circuit breakers for verifiers that do not answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.gateway import metrics
 from outrider.mesh.telemetry import get_logger
 
 _FORGET_S = 600.0
-"""So long after its last failure a verifier that is gone is forgotten."""
+"""Seconds after its last failure in which the breaker of a verifier that is gone is kept."""
 
 _log = get_logger("breakers")
 
@@ -24,11 +24,11 @@ class _Breaker:
 
 
 class Breakers:
-    """A circuit breaker for each verifier.
+    """One circuit breaker per verifier.
 
-    After ``failures`` calls in a row that it did not answer, a verifier is asked last for ``open_s`` seconds; then one
-    request at a time probes it, until one is answered. It is asked last and never not at all: where no other takes a
-    request, it is tried.
+    A breaker opens after ``failures`` unanswered calls in a row. The verifier then comes last for ``open_s`` seconds.
+    After that, one request at a time probes it until one is answered. A verifier with an open breaker is still tried
+    when no other verifier takes the request.
     """
 
     def __init__(self, failures: int, open_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,16 +36,16 @@ class Breakers:
         self._breakers: dict[str, _Breaker] = {}
 
     def order(self, instances: Sequence[str]) -> list[str]:
-        """``instances`` with those last that are not to be asked if it can be helped."""
+        """``instances``, those with an open breaker last."""
         return sorted(instances, key=self._shut_out)
 
     def asked(self, instance: str) -> None:
-        """Notes that a request is offered to ``instance``: where its breaker is open, that is its probe."""
+        """Notes that a request is offered to ``instance``: a probe, if the breaker is open."""
         if (breaker := self._breakers.get(instance)) is not None and breaker.open:
             breaker.probing = True
 
     def answered(self, instance: str) -> None:
-        """Notes that ``instance`` answered, be it with a refusal."""
+        """Notes that ``instance`` answered, even with a refusal; closes the breaker."""
         breaker = self._breakers.pop(instance, None)
         if breaker is not None and breaker.open:
             _log.info("a verifier answers again", verifier=instance)
@@ -62,12 +62,12 @@ class Breakers:
             breaker.open = True
 
     def given_up(self, instance: str) -> None:
-        """Notes that nobody waits for the answer of ``instance`` any more."""
+        """Notes that a request was cancelled before ``instance`` answered."""
         if (breaker := self._breakers.get(instance)) is not None:
             breaker.probing = False
 
     def keep(self, present: Iterable[str]) -> None:
-        """Forgets verifiers that have not been ``present`` for long."""
+        """Drops the breakers of verifiers that have long not been ``present``."""
         for instance in self._breakers.keys() - set(present):
             if self._clock() > self._breakers[instance].failed_at + _FORGET_S and self._breakers.pop(instance).open:
                 metrics.breakers.remove(instance)

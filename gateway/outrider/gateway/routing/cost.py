@@ -1,4 +1,4 @@
-"""The router for verifiers that are not equally dear."""
+"""The router for verifiers of different cost."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class _Options(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Cost:
-    """Whoever is cheapest for one request more: its ``verifier.cost`` times the requests that it would then have.
+    """Ranks verifiers by ``verifier.cost`` times the number of requests with this one, lowest first.
 
-    So a verifier of cost 2 has half as many requests as one of cost 1. The option ``costs`` overrules, by instance,
-    what verifiers say of themselves.
+    A verifier of cost 2 thus has half as many requests as one of cost 1. The option ``costs`` overrides the verifiers'
+    own settings, by instance.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._costs = read_options("cost", options, _Options).costs
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
-        """By cost and load."""
+        """Ranks by cost and load."""
         return sorted(replicas, key=lambda replica: self._cost(replica) * (replica.load + 1))
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """Nothing is to be learnt from it."""
+        """Ignored: the ranking does not depend on it."""
 
     def _cost(self, replica: Replica) -> float:
         return self._costs.get(replica.instance) or float(replica.status.get("cost", 1.0))

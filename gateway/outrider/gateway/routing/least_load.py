@@ -14,14 +14,14 @@ class _Options(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeastLoad:
-    """Whoever has the fewest requests, running and waiting, is first."""
+    """Ranks verifiers by their requests, running and waiting, fewest first."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         read_options("least_load", options, _Options)
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
-        """By load."""
+        """Ranks by load."""
         return sorted(replicas, key=lambda replica: replica.load)
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """Nothing is to be learnt from it."""
+        """Ignored: the ranking does not depend on it."""

@@ -1,4 +1,4 @@
-"""Which verifiers have which pages, as far as is known."""
+"""Which verifiers have which KV pages, as far as a gateway knows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class PageMap:
-    """Pages by name and by verifier; of more than ``most`` pages, those unused longest go."""
+    """Pages by name and by verifier. Holds at most ``most`` pages; the oldest are dropped first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -18,7 +18,7 @@ class PageMap:
         return len(self._holders)
 
     def add(self, instance: str, names: Iterable[bytes]) -> None:
-        """Notes that ``instance`` has these pages."""
+        """Adds pages of ``instance``."""
         for name in names:
             self._holders.setdefault(name, set()).add(instance)
             self._holders.move_to_end(name)
@@ -29,7 +29,7 @@ class PageMap:
                 self._pages[holder].discard(name)
 
     def drop(self, instance: str, names: Iterable[bytes]) -> None:
-        """Notes that ``instance`` has these pages no more."""
+        """Removes pages of ``instance``."""
         for name in names:
             holders = self._holders.get(name, set())
             holders.discard(instance)
@@ -38,13 +38,13 @@ class PageMap:
                 self._holders.pop(name, None)
 
     def replace(self, instance: str, names: Iterable[bytes]) -> None:
-        """Notes that ``instance`` has these pages and no others."""
+        """Makes these the only pages of ``instance``."""
         now = list(names)
         self.drop(instance, self._pages[instance].difference(now))
         self.add(instance, now)
 
     def forget(self, instance: str) -> None:
-        """Notes that ``instance`` is gone."""
+        """Removes ``instance``."""
         self.drop(instance, list(self._pages[instance]))
         del self._pages[instance]
 
@@ -53,6 +53,6 @@ class PageMap:
         return frozenset(self._pages.get(instance, ()))
 
     def leading(self, instance: str, names: Sequence[bytes]) -> int:
-        """How many of ``names``, from the first on, ``instance`` has."""
+        """The number of ``names``, from the first on, that ``instance`` has without a gap."""
         missing = (place for place, name in enumerate(names) if instance not in self._holders.get(name, ()))
         return next(missing, len(names))

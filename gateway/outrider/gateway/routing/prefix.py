@@ -1,4 +1,4 @@
-"""The router that sends prompts to where their beginnings were computed, unless it takes longer to wait for it."""
+"""The router that sends a prompt to the verifier with its prefix, unless another computes the prefix sooner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Options(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Rates(msgspec.Struct, frozen=True):
-    """What a verifier tells of its speed and its queue."""
+    """The speed and the queue that a verifier reports."""
 
     prefill_tokens_per_s: Annotated[float, msgspec.Meta(gt=0)]
     tokens_per_s: Annotated[float, msgspec.Meta(gt=0)]
@@ -32,7 +32,7 @@ class _Rates(msgspec.Struct, frozen=True):
 
 
 class _Names:
-    """Names of a prompt's pages, as verifiers of each vocabulary and page size have them."""
+    """The page names of a prompt, for each vocabulary and page size."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -46,16 +46,16 @@ class _Names:
 
 
 class Prefix:
-    """Whoever will have the prompt computed first, by the pages it has, its queue and its speed.
+    """Ranks verifiers by the time until they have computed the prompt, from their pages, queue and speed.
 
-    What counts is the time that the verifier is busy with what it has, and what the tokens take that are not in its
-    pages, for the request, for the next one and for each that is there: all of these wait for them. So a prefix that
-    many ask for is computed at another verifier too, once waiting for the one that has it takes longer. Where verifiers
-    tell no rates, whoever has most of the prompt's pages is first, then whoever has the fewest requests. A verifier
-    with over ``imbalance`` requests more than the least loaded one is asked last.
+    The time is the verifier's backlog, plus the prefill of the tokens that are not in its pages. The prefill counts
+    once for the request, once for the next one and once for each request that is there, since all of them wait for it.
+    A popular prefix is thus computed at another verifier too, once the wait for its holder takes longer. If verifiers
+    report no rates, the one with the most pages of the prompt comes first, and among equals the one with the fewest
+    requests. A verifier with over ``imbalance`` requests more than the least loaded one comes last.
 
-    What verifiers have is what this gateway sent them, in ``pages``, which the verifiers' own news correct. Prefixes
-    of different tenants are never the same.
+    ``pages`` holds what this gateway sent to verifiers, corrected by their page news. Prefixes of different tenants
+    never match.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -65,41 +65,41 @@ class Prefix:
         self._asked: OrderedDict[int, tuple[_Names, dict[str, Replica]]] = OrderedDict()
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
-        """By time, or by pages and load."""
+        """Ranks by time, or by pages and load."""
         names = self._remember(ask, replicas)
         most = min((replica.load for replica in replicas), default=0) + self._options.imbalance
         rates = {replica.instance: _rates(replica) for replica in replicas}
-        told = None not in rates.values()
+        all_report = None not in rates.values()
 
         def rank(replica: Replica) -> tuple[bool, float, int]:
-            if replica.load > most and not told:
+            if replica.load > most and not all_report:
                 return True, 0.0, replica.load
-            found, known = self._found(names, replica), rates[replica.instance]
-            if not told or known is None:
+            found, speed = self._found(names, replica), rates[replica.instance]
+            if not all_report or speed is None:
                 return False, -found, replica.load
-            return replica.load > most, self._seconds(replica, known, len(ask.prompt) - found), replica.load
+            return replica.load > most, self._seconds(replica, speed, len(ask.prompt) - found), replica.load
 
         return sorted(replicas, key=rank)
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """Notes that ``instance`` is to compute what it lacks of the prompt."""
+        """Notes that ``instance`` computes the part of the prompt that is not in its pages."""
         names, replicas = self._asked.pop(id(ask), (_Names(ask), {}))
         replica = replicas.get(instance, Replica(instance, 0))
         found = self._found(names, replica)
         metrics.routed_tokens.labels("found").inc(found)
         metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - found)
-        if (known := _rates(replica)) is not None:
-            self.backlog.add(instance, (len(ask.prompt) - found) / known.prefill_tokens_per_s)
+        if (speed := _rates(replica)) is not None:
+            self.backlog.add(instance, (len(ask.prompt) - found) / speed.prefill_tokens_per_s)
         self.pages.add(instance, names.of(*self._kind(replica)))
 
-    def _seconds(self, replica: Replica, known: _Rates, missing: int) -> float:
-        """What ``missing`` tokens more cost at ``replica``, and a step beside each of its requests."""
-        self.backlog.tell(replica.instance, replica.status, known.queue_ms / 1e3)
-        computing = (2 + replica.load) * missing / known.prefill_tokens_per_s
-        return self.backlog.seconds(replica.instance) + computing + replica.load / known.tokens_per_s
+    def _seconds(self, replica: Replica, speed: _Rates, missing: int) -> float:
+        """Backlog of ``replica``, prefill of ``missing`` tokens, and a decoding step for each of its requests."""
+        self.backlog.report(replica.instance, replica.status, speed.queue_ms / 1e3)
+        prefill = (2 + replica.load) * missing / speed.prefill_tokens_per_s
+        return self.backlog.seconds(replica.instance) + prefill + replica.load / speed.tokens_per_s
 
     def _found(self, names: _Names, replica: Replica) -> int:
-        """Tokens of the prompt that ``replica`` has in pages."""
+        """Prompt tokens in the pages of ``replica``."""
         vocabulary, size = self._kind(replica)
         return self.pages.leading(replica.instance, names.of(vocabulary, size)) * size
 
@@ -108,7 +108,7 @@ class Prefix:
         return str(replica.status.get("vocabulary", "")), int(size)
 
     def _remember(self, ask: Ask, replicas: Sequence[Replica]) -> _Names:
-        """Keeps what `sent` needs of this request; it may not come to that."""
+        """Keeps what `sent` needs; the oldest requests, which no verifier took, are dropped."""
         names = _Names(ask)
         self._asked[id(ask)] = names, {replica.instance: replica for replica in replicas}
         if len(self._asked) > _MOST_ASKED:
@@ -117,7 +117,7 @@ class Prefix:
 
 
 def _rates(replica: Replica) -> _Rates | None:
-    """None where a verifier does not tell them."""
+    """The rates that a verifier reports, or None."""
     try:
         return msgspec.convert(replica.status, _Rates)
     except msgspec.ValidationError:

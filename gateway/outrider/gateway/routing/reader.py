@@ -1,4 +1,4 @@
-"""A gateway's reading of what verifiers tell of their pages."""
+"""Reads the page news of verifiers into a page map."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.page_news import ALL_SUBJECTS, PageNews, decode_news, split_names
 
 _RENEW_S = 15.0
-"""Verifiers tell news for four times as long after they were asked for their pages."""
+"""Seconds between requests for pages; verifiers publish page news for four times as long after each."""
 _GRACE_S = 0.3
-"""News that an announcement knows of may be so much behind it."""
+"""Seconds that page news may arrive after the announcement that counts them."""
 _RETRY_S = 1.0
 _CALL_S = 5.0
 _MOST_WAITING = 256
@@ -32,7 +32,7 @@ _log = get_logger("routing")
 
 @dataclass(slots=True, eq=False)
 class _Verifier:
-    """A verifier, and the last of its news that `PageMap` knows of; while it is asked, others wait."""
+    """A verifier, and the epoch and number of the last news in the page map; news wait while it is asked for pages."""
 
     member: Member
     epoch: str = ""
@@ -42,9 +42,10 @@ class _Verifier:
 
 
 class PageReader:
-    """Keeps a `PageMap` true to what verifiers tell; one whose news have a gap is asked for all its pages.
+    """Keeps a `PageMap` up to date with the page news of verifiers.
 
-    Verifiers that tell nothing of their pages are left alone. Only in the event loop.
+    If a verifier's news have a gap, the reader asks that verifier for all its pages. Verifiers without page news are
+    ignored. All methods run in the event loop.
     """
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, pages: PageMap) -> None:
@@ -52,7 +53,7 @@ class PageReader:
         self._verifiers: dict[str, _Verifier] = {}
 
     async def run(self) -> None:
-        """Reads for ever."""
+        """Reads news until it is cancelled."""
         await self._bus.subscribe(ALL_SUBJECTS, self.hear)
         self._registry.on_change("verifier", self._meet)
         self._meet(self._registry.members("verifier"))
@@ -62,8 +63,13 @@ class PageReader:
             for verifier in list(self._verifiers.values()):
                 self._ask(verifier, verifier.epoch)
 
+    def position(self, instance: str) -> tuple[str, int]:
+        """Epoch and number of the last news of a verifier that are in the page map."""
+        verifier = self._verifiers[instance]
+        return verifier.epoch, verifier.number
+
     def hear(self, message: Message) -> None:
-        """Takes in news, in the order of their numbers."""
+        """Applies news to the page map, in the order of their numbers."""
         try:
             news = decode_news(message.data)
         except msgspec.DecodeError:
@@ -100,7 +106,7 @@ class PageReader:
                 asyncio.get_running_loop().call_later(_GRACE_S, self._look, verifier, member)
 
     def _look(self, verifier: _Verifier, member: Member) -> None:
-        """Asks for what an announcement told of, if nothing came of it since: the last news may have been lost."""
+        """Asks for all pages if the news that an announcement counted have not arrived: the last news may be lost."""
         if self._verifiers.get(member.instance) is verifier and not verifier.asking and _behind(verifier, member):
             metrics.page_gaps.inc()
             self._ask(verifier, "")
@@ -111,7 +117,7 @@ class PageReader:
             self._spawn(self._fetch(verifier, epoch), f"pages of {verifier.member.instance}")
 
     async def _fetch(self, verifier: _Verifier, epoch: str) -> None:
-        """Asks for the pages of ``verifier``, as long as it is there; they are not told where it knows ``epoch``."""
+        """Asks ``verifier`` for its pages while it is present; it does not send them if its epoch is ``epoch``."""
         instance, stub = verifier.member.instance, VerifierStub(channel(verifier.member.address))
         while self._verifiers.get(instance) is verifier:
             try:
@@ -137,13 +143,13 @@ class PageReader:
 
 
 def _same(known: _Verifier, told: Member | None) -> bool:
-    """Whether it is the same process still."""
+    """Whether ``told`` is the process of ``known``."""
     if told is None:
         return False
     return (known.member.address, known.member.status.get("pid")) == (told.address, told.status.get("pid"))
 
 
 def _behind(verifier: _Verifier, member: Member) -> bool:
-    """Whether there were news that an announcement tells of and we have not heard."""
+    """Whether an announcement counts news that have not arrived."""
     status = member.status
     return status["page_epoch"] == verifier.epoch and int(status.get("page_news", 0)) > verifier.number

@@ -1,4 +1,4 @@
-"""What a router is: the protocol of the plug-in group ``outrider.routers``."""
+"""The interface of a router, a plug-in of the group ``outrider.routers``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request as far as it matters to where it runs.
+    """The part of a request that decides where it runs.
 
-    ``prompt`` are token ids, ``most`` the most tokens of its answer, ``session`` what the client calls the conversation
-    that it belongs to, or an empty string.
+    ``prompt`` holds token ids, ``most`` is the most tokens of its answer, and ``session`` is the client's name for the
+    conversation of the request, or an empty string.
     """
 
     tenant: str
@@ -26,7 +26,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """A verifier that could take the request: its name, how many requests it has, and what it tells the registry."""
+    """A verifier that could take the request: its name, its number of requests, and its status in the registry."""
 
     instance: str
     load: int
@@ -34,23 +34,23 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class Router(Protocol):
-    """Ranks verifiers. It is made once a gateway, with ``gateway.router_options``, and called from one thread.
+    """Ranks verifiers. A gateway has one router, and calls it from one thread.
 
-    The constructor takes the options, a mapping, and raises `ConfigError` for those that it does not know. A router
-    with an attribute ``pages``, a `PageMap`, has it kept true to the news that verifiers publish of their pages.
+    The constructor takes the mapping ``gateway.router_options`` and raises `ConfigError` for unknown options. If a
+    router has an attribute ``pages``, a `PageMap`, the gateway updates it from the page news of verifiers.
     """
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
-        """All of ``replicas``, those to be asked first before the others. They come in random order."""
+        """All of ``replicas``, which come in random order, ranked: the first is offered the request first."""
         ...
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """Hears which verifier took the request."""
+        """Notes that ``instance`` took the request; ``ask`` is the object that `choose` got."""
         ...
 
 
 def read_options(router: str, options: Mapping[str, Any], kind: type[T]) -> T:
-    """``options`` as ``kind``, a struct that forbids unknown fields; `ConfigError` says what is wrong with them."""
+    """``options`` as ``kind``, a struct that forbids unknown fields; raises `ConfigError` if they do not fit."""
     try:
         return msgspec.convert(dict(options), kind, strict=False)
     except msgspec.ValidationError as error:
@@ -58,5 +58,5 @@ def read_options(router: str, options: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def shuffled(replicas: Sequence[Replica]) -> list[Replica]:
-    """``replicas`` in random order, for routers to be asked with."""
+    """``replicas`` in random order."""
     return random.sample(replicas, len(replicas)) if len(replicas) > 1 else list(replicas)

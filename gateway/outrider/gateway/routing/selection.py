@@ -1,4 +1,4 @@
-"""The way from a request to the verifiers that it is offered to, one after the other."""
+"""The order in which verifiers are offered a request."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Routes:
-    """The router that the settings name, behind sticky sessions if they ask for these, and the circuit breakers.
+    """The router of the settings, with sticky sessions if the settings ask for them, and circuit breakers.
 
-    `ConfigError` for a router that there is not, or options that it does not know.
+    Raises `ConfigError` for an unknown router or unknown options.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -43,7 +43,7 @@ class Routes:
         self.breakers = Breakers(settings.breaker_failures, settings.breaker_open_s)
 
     def attach(self, mesh: Mesh) -> None:
-        """Has the router know the verifiers' pages as these tell them, where it has a `PageMap`."""
+        """Keeps the `PageMap` of the router, if it has one, up to date with the page news of verifiers."""
         if isinstance(self._pages, PageMap):
             reader = PageReader(mesh.bus, mesh.registry, mesh.tasks, self._pages)
             mesh.tasks.spawn(reader.run(), "news of pages")
@@ -51,13 +51,12 @@ class Routes:
     def order(
         self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()
     ) -> list[Member]:
-        """``members`` as they are to be asked: as the router says, but those to ``avoid`` and those last that do not
-        answer."""
-        known = {member.instance: member for member in members}
+        """``members`` in the order of the router, but those with an open breaker, and then those to ``avoid``, last."""
+        by_name = {member.instance: member for member in members}
         replicas = [Replica(member.instance, load(member), member.status) for member in members]
         ranked = [replica.instance for replica in self._router.choose(ask, shuffled(replicas))]
-        return [known[name] for name in sorted(self.breakers.order(ranked), key=lambda name: name in avoid)]
+        return [by_name[name] for name in sorted(self.breakers.order(ranked), key=lambda name: name in avoid)]
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """Tells the router who took the request."""
+        """Tells the router that ``instance`` took the request; ``ask`` is the object that `order` got."""
         self._router.sent(ask, instance)

@@ -1,4 +1,4 @@
-"""Sessions that stay at one verifier."""
+"""Sessions that stay with one verifier."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from outrider.gateway.routing.router import Ask, Replica, Router
 
 
 class Sticky:
-    """Before what ``router`` says, a request of a session goes to the session's own verifier.
+    """Ranks the own verifier of a session first, and the others as ``router`` does.
 
-    Which that is follows from their names alone (highest random weight; Thaler and Ravishankar 1998), so that all
-    gateways agree without a word, and that a verifier which comes or goes moves no other sessions than its own. A
-    verifier with over ``imbalance`` requests more than the least loaded one is left to the router.
+    The verifier follows from the names of session and verifiers alone (highest random weight; Thaler and Ravishankar
+    1998). All gateways thus agree without messages, and a verifier that comes or goes moves only its own sessions. A
+    verifier with over ``imbalance`` requests more than the least loaded one is ranked by ``router``.
     """
 
     def __init__(self, router: Router, imbalance: int) -> None:
         self._router, self._imbalance = router, imbalance
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
-        """The session's own verifier, then as the router says."""
+        """Ranks the session's own verifier first."""
         ranked = self._router.choose(ask, replicas)
         if not ask.session or not ranked:
             return ranked
@@ -30,7 +30,7 @@ class Sticky:
         return [own, *(replica for replica in ranked if replica is not own)]
 
     def sent(self, ask: Ask, instance: str) -> None:
-        """For the router to hear."""
+        """Passes the call on to the router."""
         self._router.sent(ask, instance)
 
 

@@ -1,8 +1,10 @@
-"""Answers that several requests share, since they ask for the very same."""
+"""One answer for several requests that ask for the same: generated once, or kept from before.
+
+In come jobs; out go streams that read an answer of their own, a shared one or a cached one. Generation calls it.
+"""
 
 from __future__ import annotations
 
-from outrider.gateway.sharing.pool import Pool
-from outrider.gateway.sharing.reader import Reader
+from outrider.gateway.sharing.pool import AnswerPool
 
-__all__ = ["Pool", "Reader"]
+__all__ = ["AnswerPool"]

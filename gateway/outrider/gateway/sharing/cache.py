@@ -1,98 +1,109 @@
-"""Answers that were given, for requests that ask for the very same again."""
+"""Answers kept for requests that ask for the same again."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
+from outrider.gateway.routing.job import Job
+from outrider.gateway.streams.failover import OnPlaced
+from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Finish, Frame, encode_frame
 
 _ENTRY_BYTES = 256
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """Frames of a whole answer, their size with what keeping them takes, and when they are too old."""
+class _Entry(msgspec.Struct, frozen=True):
+    """The frames of an answer, its size in bytes, and when it expires."""
 
     frames: list[Frame]
     size: int
     until: float
 
 
-class Cached:
-    """A kept answer, as readers of `Shared` read it: there is no verifier behind it, and all of it is there."""
+class AnswerCache:
+    """Keeps at most ``most_bytes`` of answers, each for ``keep_s`` seconds; the least recently used are dropped first.
 
-    done, error, lease, verifier = True, None, None, ""
-
-    def __init__(self, frames: list[Frame]) -> None:
-        self.frames = frames
-
-    def enter(self) -> None:
-        """Nothing begins."""
-
-    async def opened(self) -> None:
-        """Nothing is waited for."""
-
-    async def leave(self, *, cancel: bool) -> None:
-        """Nothing ends."""
-
-    def follow(self, reason: str) -> None:
-        """Nothing is followed."""
-
-    def wake(self) -> None:
-        """Nobody waits."""
-
-    async def news(self) -> None:
-        """There are none."""
-
-
-class Cache:
-    """At most ``most_bytes`` of answers, each for ``keep_s`` seconds; those unused longest give way."""
+    Attributes:
+        size: Bytes of all answers.
+    """
 
     def __init__(self, most_bytes: int, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._keep_s, self._clock = most_bytes, keep_s, clock
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self.size = 0
 
-    def get(self, name: bytes) -> Cached | None:
-        """The answer kept under ``name``, if there is one that is not too old."""
-        kept = self._kept.get(name)
-        if kept is None:
+    def get(self, key: bytes) -> list[Frame] | None:
+        """The frames of the answer kept under ``key``, or None."""
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        if self._clock() >= kept.until:
-            self._drop(name)
+        if self._clock() >= entry.until:
+            self._drop(key)
             return None
-        self._kept.move_to_end(name)
-        return Cached(kept.frames)
+        self._entries.move_to_end(key)
+        return entry.frames
 
-    def put(self, name: bytes, frames: Sequence[Frame]) -> None:
-        """Keeps a whole answer, unless it is no good for others or larger than everything may be."""
+    def put(self, key: bytes, frames: Sequence[Frame]) -> None:
+        """Keeps a complete answer; ignores one that failed, was cancelled, or is larger than the whole cache."""
         if not frames or frames[-1].finish not in (Finish.STOP, Finish.LENGTH):
             return
-        told = [*frames[:-1], _as_cached(frames[-1])]
-        size = sum(len(encode_frame(frame)) for frame in told) + _ENTRY_BYTES
-        self._drop(name)
+        kept = [*frames[:-1], _as_cached(frames[-1])]
+        size = sum(len(encode_frame(frame)) for frame in kept) + _ENTRY_BYTES
+        self._drop(key)
         if size > self._most:
             return
-        self._kept[name] = Kept(told, size, self._clock() + self._keep_s)
+        self._entries[key] = _Entry(kept, size, self._clock() + self._keep_s)
         self.size += size
         while self.size > self._most:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._entries)))
 
-    def _drop(self, name: bytes) -> None:
-        if (kept := self._kept.pop(name, None)) is not None:
-            self.size -= kept.size
+    def _drop(self, key: bytes) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self.size -= entry.size
+
+
+class CachedStream:
+    """An `AnswerStream` that reads a cached answer. It has no verifier."""
+
+    failed: OutriderError | None = None
+    lease: tuple[str, Member] | None = None
+    verifier = holder = ""
+    expired_unstarted = False
+
+    def __init__(self, job: Job, frames: Sequence[Frame], on_placed: OnPlaced) -> None:
+        self.job, self._frames, self._on_placed = job, list(frames), on_placed
+        self.spent, self.finished, self.placed = 0, False, False
+
+    async def open(self) -> None:
+        """Counts as placed at once."""
+        self.placed = True
+        self._on_placed()
+
+    async def frames(self) -> AsyncGenerator[list[Frame], None]:
+        """All frames together."""
+        if not self.finished:
+            last = self._frames[-1]
+            self.spent, self.finished = max(0, last.first_index + len(last.tokens)), True
+            yield self._frames
+
+    async def close(self, *, cancel: bool = True) -> None:
+        """There is nothing to release."""
+
+    def follow(self, reason: str) -> None:
+        """There is no verifier to follow."""
 
 
 def repeatable(member: Member | None) -> bool:
-    """Whether a verifier gives the same answer to the bit whenever it is asked the same."""
+    """Whether the verifier gives the same answer to the same request, bit for bit."""
     return member is not None and member.status.get("determinism") == "strict" and not member.status.get("lossy")
 
 
 def _as_cached(last: Frame) -> Frame:
-    """The last frame with a usage that says that nothing was computed."""
+    """The last frame of an answer, with the usage of an answer that needs no computation."""
     assert last.usage is not None
     usage = last.usage
     usage = msgspec.structs.replace(

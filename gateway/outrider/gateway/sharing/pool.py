@@ -1,64 +1,93 @@
-"""Which answers are under way or kept, and who may read them too."""
+"""Chooses for each job an answer of its own, one that is being generated, or a cached one."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 from outrider.gateway import metrics
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.sharing.cache import Cache, Cached, repeatable
-from outrider.gateway.sharing.reader import Reader
-from outrider.gateway.sharing.sameness import sameness
-from outrider.gateway.sharing.shared import Shared
+from outrider.gateway.sharing.cache import AnswerCache, CachedStream, repeatable
+from outrider.gateway.sharing.coalesced_stream import CoalescedStream
+from outrider.gateway.sharing.shared_generation import SharedGeneration
+from outrider.gateway.streams.answer import AnswerStream
+from outrider.gateway.streams.failover import OnPlaced
 from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
+from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.wire.ids import pack_ids
 
-Settled = Callable[[], None]
-Make = Callable[[Job, Settled], TokenStream]
+Generate = Callable[[Job, OnPlaced], TokenStream]
 
 
-class Pool:
-    """Gives a request the answer of another that asks for the very same, where both let it; else one of its own.
+class AnswerPool:
+    """The answers that jobs may share: those that are being generated, and those in the cache.
 
-    ``make`` makes the stream of a job that nobody shares, with what is to be called when a verifier has taken it.
+    ``generate`` makes the stream of an answer that is generated for one job alone.
     """
 
-    def __init__(self, settings: GatewaySettings, bus: Bus, make: Make) -> None:
-        self._settings, self._bus, self._make = settings, bus, make
-        self._shared: dict[tuple[object, ...], Shared] = {}
-        self._cache = Cache(settings.cache_bytes, settings.cache_s)
+    def __init__(self, settings: GatewaySettings, bus: Bus, generate: Generate) -> None:
+        self._settings, self._bus, self._generate = settings, bus, generate
+        self._running: dict[tuple[object, ...], SharedGeneration] = {}
+        self._cache = AnswerCache(settings.cache_bytes, settings.cache_s)
 
-    def stream(self, job: Job, settled: Settled) -> TokenStream | Reader:
-        """What to read ``job``'s answer from."""
+    def stream(self, job: Job, on_placed: OnPlaced) -> AnswerStream:
+        """The stream to read the answer to ``job`` from."""
         if not job.shareable or not (self._settings.coalesce or self._settings.cache_bytes):
-            return self._make(job, settled)
-        name = sameness(job)
-        found = self._find(name, job)
-        if found is not None:
-            metrics.shared.labels("cache" if isinstance(found, Cached) else "flight").inc()
-            return Reader(job, found, lambda: self._make(job, settled), settled, self._bus, leads=False)
-        begun = self._begin(name, job, settled)
-        return Reader(job, begun, lambda: self._make(job, settled), lambda: None, self._bus, leads=True)
+            return self._generate(job, on_placed)
+        key = answer_key(job)
+        if (frames := self._cache.get(key)) is not None:
+            metrics.shared.labels("cache").inc()
+            return CachedStream(job, frames, on_placed)
 
-    def _find(self, name: bytes, job: Job) -> Shared | Cached | None:
-        if (kept := self._cache.get(name)) is not None:
-            return kept
-        return self._shared.get(_lane(name, job)) if self._settings.coalesce else None
+        def generate_alone() -> TokenStream:
+            return self._generate(job, on_placed)
 
-    def _begin(self, name: bytes, job: Job, settled: Settled) -> Shared:
-        lane = _lane(name, job)
+        running = self._running.get(_running_key(key, job)) if self._settings.coalesce else None
+        if running is not None:
+            metrics.shared.labels("flight").inc()
+            return CoalescedStream(job, running, generate_alone, self._bus, on_placed, leads=False)
+        begun = self._begin(key, job, on_placed)
+        return CoalescedStream(job, begun, generate_alone, self._bus, on_placed, leads=True)
 
-        def ended(shared: Shared) -> None:
-            if self._shared.get(lane) is shared:
-                del self._shared[lane]
-            if self._settings.cache_fast or repeatable(shared.stream.at):
-                self._cache.put(name, shared.frames)
+    def _begin(self, key: bytes, job: Job, on_placed: OnPlaced) -> SharedGeneration:
+        """Starts a generation that later jobs may share."""
+        place = _running_key(key, job)
 
-        self._shared[lane] = made = Shared(self._make(job, settled), ended)
-        return made
+        def on_end(generation: SharedGeneration) -> None:
+            if self._running.get(place) is generation:
+                del self._running[place]
+            if self._settings.cache_fast or repeatable(generation.member):
+                self._cache.put(key, generation.frames)
+
+        self._running[place] = begun = SharedGeneration(self._generate(job, on_placed), on_end)
+        return begun
 
 
-def _lane(name: bytes, job: Job) -> tuple[object, ...]:
-    """Nobody rides with one that may have to wait longer."""
-    return name, job.priority, job.caller.weight
+def answer_key(job: Job) -> bytes:
+    """Equal for two jobs exactly if they have one tenant and model and ask for the same tokens in the same form.
+
+    The seed does not count at temperature 0.
+    """
+    sampling = SamplingParams()
+    sampling.CopyFrom(job.sampling)
+    if not sampling.temperature:
+        sampling.seed = 0
+    parts = (
+        job.caller.tenant.encode(),
+        job.served.name.encode(),
+        job.served.vocabulary.encode(),
+        pack_ids(job.prompt),
+        sampling.SerializeToString(deterministic=True),
+        job.speculation.SerializeToString(deterministic=True),
+    )
+    name = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        name.update(len(part).to_bytes(8, "little") + part)
+    return name.digest()
+
+
+def _running_key(key: bytes, job: Job) -> tuple[object, ...]:
+    """Jobs share a running generation only at equal priority and weight: else one could wait longer than alone."""
+    return key, job.priority, job.caller.weight

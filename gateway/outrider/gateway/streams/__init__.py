@@ -1,4 +1,4 @@
-"""The tokens of one request, in order and complete: whichever source brings them and whichever verifier dies.
+"""The answer to one job as a stream of frames, complete and in order, whatever happens to the broker and to verifiers.
 
 In come frames from the broker and from verifiers; out goes one stream of frames without gaps. Sharing and generation
 call it.

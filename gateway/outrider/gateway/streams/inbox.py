@@ -1,4 +1,4 @@
-"""Where the frames of one request arrive, whoever brings them."""
+"""The queue in which the frames of one job arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.wire.frames import Frame
 
 
 class Source(Enum):
-    """Who brings frames."""
+    """Where a frame comes from."""
 
     LOG = "log"
     BUS = "bus"
@@ -23,30 +23,29 @@ class Source(Enum):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A frame, and who brought it."""
+    """A frame and its source."""
 
     source: Source
     frame: Frame
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A verifier that could not be followed any further."""
+    """The verifier that was followed is lost."""
 
     error: OutriderError
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What was logged of the request has been brought."""
+    """The log ends here."""
 
 
 Item = Arrival | Lost | Replayed
 
 
 class Inbox:
-    """A queue with one reader that can also be looked through without waiting.
+    """A queue with one reader, who waits for a limited time.
 
-    One timer at a time watches over the reader's patience, whatever comes in between: a timer for each token would cost
-    as much as all else that is done with it.
+    One timer serves all waits: a timer for each token would cost as much as all other work on the token.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,39 +53,39 @@ class Inbox:
         self._items: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard = self._silence_s = 0.0
+        self._active = self._silence_s = 0.0
         self._by = inf
 
     @property
-    def awaited(self) -> bool:
-        """Whether the reader waits for the next item, with none on its way."""
+    def reader_waits(self) -> bool:
+        """Whether the reader waits and no item has woken it."""
         return self._waiter is not None and not self._waiter.done()
 
     def put(self, item: Item) -> None:
-        """Appends; never waits."""
+        """Appends ``item``."""
         self._items.append(item)
         self._wake()
 
     def put_first(self, items: Sequence[Item]) -> None:
-        """Puts ``items`` before all that is there."""
+        """Puts ``items`` before those in the queue."""
         self._items.extendleft(reversed(items))
         self._wake()
 
-    def heard(self) -> None:
-        """Notes that something came past the queue: silence begins anew."""
-        self._heard = self._clock()
+    def note_activity(self) -> None:
+        """Notes that a frame skipped the queue: the silence begins anew."""
+        self._active = self._clock()
 
     def get_nowait(self) -> Item | None:
         """The oldest item, or None."""
         return self._items.popleft() if self._items else None
 
     async def get(self, silence_s: float, by: float = inf) -> Item | None:
-        """The oldest item; None after ``silence_s`` seconds in which nothing was heard, or at ``by`` at the latest.
+        """The oldest item; None after ``silence_s`` seconds without activity, or at the time ``by``.
 
-        ``by`` is on the clock, from one call to the next later or the same.
+        ``by`` is a time of the queue's clock, and never earlier than in the call before.
         """
         if not self._items:
-            self._heard, self._silence_s, self._by = self._clock(), silence_s, by
+            self._active, self._silence_s, self._by = self._clock(), silence_s, by
             self._waiter = self._loop.create_future()
             if self._timer is None:
                 self._watch()
@@ -94,11 +93,11 @@ class Inbox:
         return self.get_nowait()
 
     def drop_losses(self) -> None:
-        """Forgets reports on a verifier that was left."""
+        """Removes all `Lost` items."""
         self._items = deque(item for item in self._items if not isinstance(item, Lost))
 
     def close(self) -> None:
-        """Watches no more."""
+        """Stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -108,8 +107,8 @@ class Inbox:
             self._waiter.set_result(None)
 
     def _watch(self) -> None:
-        """Wakes the reader when it has waited long enough, and else looks again by then."""
-        left = min(self._heard + self._silence_s, self._by) - self._clock()
+        """Wakes the reader if its time is over, and else starts the timer anew."""
+        left = min(self._active + self._silence_s, self._by) - self._clock()
         self._timer = None
         if left > 0:
             self._timer = self._loop.call_later(left, self._watch)

@@ -1,4 +1,4 @@
-"""Frames from several sources, put in order without gaps and without repeats."""
+"""Puts frames from several sources in order, without gaps and without repeats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from outrider.wire.frames import Draft, Frame
 
 
 class Reassembly:
-    """The tokens of one request so far. Sources may repeat, overlap and lose frames.
+    """The tokens of one answer so far. Sources may repeat, overlap and lose frames.
 
-    ``prompt`` tokens are told before the generated ones, at indices below 0.
+    The first ``prompt`` tokens are those of an echoed prompt, at indices below 0; generated tokens start at index 0.
     """
 
     def __init__(self, prompt: int = 0) -> None:
@@ -22,7 +22,7 @@ class Reassembly:
 
     @property
     def next_index(self) -> int:
-        """Index of the first token that is still wanted."""
+        """Index of the next token."""
         return len(self.tokens) - self._prompt
 
     @property
@@ -31,15 +31,15 @@ class Reassembly:
         return self.tokens[self._prompt :]
 
     def fits(self, frame: Frame) -> bool:
-        """Whether nothing is missing between what is here and ``frame``."""
+        """Whether no token is missing before ``frame``."""
         return frame.first_index <= self.next_index
 
     def reaches(self, frame: Frame) -> bool:
-        """Whether ``frame`` ends where we are or later: its source is not behind."""
+        """Whether ``frame`` ends at the next token or later: its source is not behind."""
         return frame.first_index + len(frame.tokens) >= self.next_index
 
     def take(self, frame: Frame) -> Frame | None:
-        """The part of a fitting ``frame`` that was not here yet; None when there is nothing new in it."""
+        """Appends a fitting ``frame``; returns its new part, or None if it has none."""
         known = self.next_index - frame.first_index
         if known >= len(frame.tokens) and frame.finish is None:
             return None
@@ -51,7 +51,7 @@ class Reassembly:
         return fresh
 
     def complete(self, frame: Frame) -> Frame:
-        """``frame`` with a usage, if any, that counts what verifiers before the last one did."""
+        """``frame``, its usage extended by the tokens and steps of earlier verifiers of the same answer."""
         usage = frame.usage
         if usage is None:
             return frame
@@ -81,16 +81,16 @@ def join(frames: list[Frame]) -> Frame:
 
 
 def split(frame: Frame, count: int) -> tuple[Frame, Frame]:
-    """``frame`` as its first ``count`` tokens and the rest, which has the end; drafts are where they begin."""
+    """The first ``count`` tokens of ``frame``, and the rest with its end; a draft belongs to the part it begins in."""
     place, drafts = frame.first_index + count, frame.drafts
-    told = (None, None) if drafts is None else _parted(drafts, place)
+    before, after = (None, None) if drafts is None else _split_drafts(drafts, place)
     head = msgspec.structs.replace(
-        _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=told[0]
+        _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=before
     )
-    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=told[1])
+    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=after)
 
 
-def _parted(drafts: list[Draft], place: int) -> tuple[list[Draft], list[Draft]]:
+def _split_drafts(drafts: list[Draft], place: int) -> tuple[list[Draft], list[Draft]]:
     return [each for each in drafts if each.first_index < place], [each for each in drafts if each.first_index >= place]
 
 

@@ -1,4 +1,4 @@
-"""What a log of frames says of its request, without taking the request up."""
+"""Reads the log of an answer without taking the answer up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from outrider.wire.frames import Finish, Frame
 
 
 class Replay(msgspec.Struct):
-    """Frames in order, without gap or repeat, and the ``failure`` that they end with, if any.
+    """The logged frames in order, without gap or repeat, and the ``failure`` at their end, if there is one.
 
-    ``given_up`` says that a verifier stopped behind them or that some are missing: they will not go on by themselves.
+    ``given_up`` says that nothing will follow unless a gateway takes the answer up: a verifier stopped after these
+    frames, or frames are missing.
     """
 
     frames: list[Frame]
@@ -23,27 +24,27 @@ class Replay(msgspec.Struct):
 
 
 def replay(log: Iterable[Frame]) -> Replay:
-    """What readers of a request without an echo have been told."""
-    tokens, told = Reassembly(), Replay([])
+    """What readers of the answer have received. The answer must not echo its prompt."""
+    order, read = Reassembly(), Replay([])
     for frame in log:
-        missing = not tokens.fits(frame)
+        missing = not order.fits(frame)
         if frame.finish is Finish.CANCELLED and frame.error is None:
-            told.given_up = True
+            read.given_up = True
         elif (frame.finish is Finish.CANCELLED or not missing) and (failure := failure_of(frame)) is not None:
-            told.failure = failure
+            read.failure = failure
             break
         elif missing:
-            told.given_up = True
-        elif (fresh := tokens.take(frame)) is not None:
-            told.frames.append(tokens.complete(fresh))
-            told.given_up = False
+            read.given_up = True
+        elif (fresh := order.take(frame)) is not None:
+            read.frames.append(order.complete(fresh))
+            read.given_up = False
             if fresh.finish is not None:
                 break
-    return told
+    return read
 
 
 def failure_of(frame: Frame) -> OutriderError | None:
-    """What ``frame`` says that its request failed of, for whoever reads it; None where it does not."""
+    """The error that ``frame`` reports to all readers of the answer, or None."""
     if frame.finish is Finish.ERROR:
         return Internal() if frame.verifier else Fatal(frame.error or "the request was given up")
     if frame.finish is Finish.REFUSED:

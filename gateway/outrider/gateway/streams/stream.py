@@ -1,45 +1,46 @@
-"""The tokens of one request, in order and complete, whatever becomes of the broker and of verifiers."""
+"""The answer to one job, complete and in order, whatever happens to the broker and to verifiers."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 
+import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.admission.deadlines import GRACE_S
-from outrider.gateway.errors import Fatal
-from outrider.gateway.requests.attempts import BUSY, TRANSIENT, persist
-from outrider.gateway.routing.verifiers import Job, Verifiers
+from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.streams.casualties import Casualties
-from outrider.gateway.streams.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
+from outrider.gateway.streams.failover import FailOver, OnPlaced, ignore_placement
+from outrider.gateway.streams.inbox import Item, Lost, Replayed, Source
 from outrider.gateway.streams.reassembly import Reassembly
 from outrider.gateway.streams.replay import failure_of
-from outrider.mesh.bus import Bus, Listening
-from outrider.mesh.errors import Internal, OutriderError, Unavailable, Unreachable
+from outrider.gateway.streams.sources import FrameSources
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Finish, Frame, decode_frame
+from outrider.wire.frames import Finish, Frame
 
 _log = get_logger("stream")
-_AGAIN_S = 0.1
+
+ReadLog = Callable[[Job], Awaitable[Sequence[Frame]]]
 
 
-def _nothing() -> None:
-    """Is called where nobody has to be told."""
+class Logged(msgspec.Struct, frozen=True):
+    """What the log of an answer holds: its number of ``tokens``, and whether it is ``open_ended``, without an end."""
+
+    tokens: int
+    open_ended: bool
 
 
 class TokenStream:
-    """One request from its submission to its last token.
+    """An `AnswerStream` that is generated for its job alone.
 
-    Frames come over the bus. When the bus is away, loses one or falls silent, the verifier itself is followed, until
-    the bus has caught up. When the verifier is lost, the request goes on at another with the tokens so far. The
-    same tokens come out whichever way they came: frames are told apart by index, and the target alone decides.
-    ``settled`` is called whenever a verifier has taken the request. ``logged`` tokens of one that was submitted before
-    were found in the log, and it is ``open_ended`` unless its end was. It is ``untouched`` where its time was over
-    before a verifier had computed anything.
+    Frames come from the broker. If the broker is away, loses a frame or falls silent, the stream reads from the
+    verifier itself as well until the broker has caught up. If the verifier is lost, another one goes on after the
+    tokens so far. All sources bring the same tokens: the target alone decides them, and an index identifies each.
+
+    ``on_placed`` is called each time that a verifier has taken the job.
     """
 
     def __init__(
@@ -48,100 +49,79 @@ class TokenStream:
         verifiers: Verifiers,
         bus: Bus,
         settings: GatewaySettings,
-        settled: Callable[[], None] = _nothing,
+        on_placed: OnPlaced = ignore_placement,
     ) -> None:
-        self.job, self._settled = job, settled
-        self._verifiers, self._bus, self._settings = verifiers, bus, settings
-        self._inbox = Inbox()
-        self._hear: Callable[[Frame], None] | None = None
-        self._tokens = Reassembly(len(job.prompt) if job.sampling.echo else 0)
-        self._member: Member | None = None
-        self._leave: Callable[[], None] = lambda: None
-        self._tried: dict[str, Member] = {}
-        self._known = ""
-        self._follower: asyncio.Task[None] | None = None
-        self._lost: OutriderError | None = None
-        self._stuck_since: float | None = None
-        self._casualties = Casualties(job, bus, settings.most_deaths, verifiers.ward, verifiers.condemned)
-        self.failed: OutriderError | None = None
+        self.job, self._settings = job, settings
+        self._sources = FrameSources(job, verifiers, bus)
+        self._order = Reassembly(len(job.prompt) if job.sampling.echo else 0)
+        self._failover = FailOver(job, verifiers, bus, settings, on_placed)
         self._began = time.monotonic()
-        self.finished = False
-        self.logged, self.open_ended, self.untouched = 0, True, False
-        self._listening: Listening | None = None
-
-    @property
-    def verifier(self) -> str:
-        """Instance that has the request."""
-        return self._member.instance if self._member else ""
+        self._on_frame: Callable[[Frame], None] | None = None
+        self._lost: OutriderError | None = None
+        self.failed: OutriderError | None = None
+        self.finished = self.expired_unstarted = False
 
     @property
     def member(self) -> Member | None:
-        """The verifier that has the request, while there is more to come."""
-        return None if self.finished else self._member
+        """The verifier that has the job or had it last."""
+        return self._failover.member
 
     @property
-    def at(self) -> Member | None:
-        """The verifier that has the request, or had it last."""
-        return self._member
-
-    @property
-    def placed(self) -> bool:
-        """Whether a verifier has taken the request."""
-        return self._member is not None
+    def verifier(self) -> str:
+        """As `AnswerStream.verifier`."""
+        return self._failover.verifier
 
     @property
     def holder(self) -> str:
-        """Instance that has the request under its own id."""
-        return self.verifier
+        """As `AnswerStream.holder`."""
+        return self._failover.verifier
+
+    @property
+    def placed(self) -> bool:
+        """Whether a verifier has taken the job."""
+        return self.member is not None
 
     @property
     def lease(self) -> tuple[str, Member] | None:
-        """What has to be renewed for it to go on: the request, and who has it."""
-        return None if self.member is None else (self.job.request_id, self.member)
+        """As `AnswerStream.lease`."""
+        return None if self.member is None or self.finished else (self.job.request_id, self.member)
 
     @property
     def spent(self) -> int:
         """Tokens generated so far."""
-        return max(0, self._tokens.next_index)
+        return max(0, self._order.next_index)
+
+    @property
+    def following(self) -> bool:
+        """Whether frames come from the verifier itself, too."""
+        return self._sources.following
 
     async def open(self) -> None:
-        """Submits the request; when this fails, `close` still has to be called."""
-        await self._subscribe()
-        self._settle(await persist(lambda: self._submit(), self._settings.place_s, TRANSIENT))
+        """As `AnswerStream.open`."""
+        await self._sources.subscribe(self._take_at_once)
+        self._start_reading(await self._failover.start(self._order.generated))
 
-    async def attach(self, logged: Callable[[Job], Awaitable[Sequence[Frame]]], member: Member | None) -> None:
-        """Reads a request that was submitted before: first what was ``logged``, then from ``member``, which has it.
+    async def attach(self, read_log: ReadLog, member: Member | None) -> Logged:
+        """Takes up a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
 
-        Where no member has it any more, or the log lacks some of it, another verifier goes on. Like `open`, it is
-        followed by `close` even when it fails.
+        If ``member`` is None or the log has a gap, another verifier goes on.
         """
-        await self._subscribe()
-        frames = await logged(self.job)
-        self.logged = max([0, *(frame.first_index + len(frame.tokens) for frame in frames)])
-        self.open_ended = all(frame.finish in (None, Finish.CANCELLED) for frame in frames)
+        await self._sources.subscribe(self._take_at_once)
+        log = await read_log(self.job)
         if member is not None:
-            self._verifiers.enter(member)
-            self._member, self._leave = member, lambda: self._verifiers.leave(member)
-            self._tried = {member.instance: member}
-        self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in frames), Replayed()])
+            self._failover.adopt(member)
+        self._sources.replay(log)
+        end = max([0, *(frame.first_index + len(frame.tokens) for frame in log)])
+        return Logged(end, all(frame.finish in (None, Finish.CANCELLED) for frame in log))
 
-    async def frames(self, hear: Callable[[Frame], None] | None = None) -> AsyncGenerator[list[Frame], None]:
-        """Frames without gap or repeat up to the one with ``finish``; those that are ready come together.
-
-        Frames with which nothing is the matter go to ``hear``, where it is given, as soon as they are there.
-
-        `Unavailable` when no verifier could be found to go on, `Internal` when the verifier itself failed, `Fatal` when
-        one after another died, `Cancelled` when somebody ended the stream for all its readers, `Late` when its time is
-        over.
-        """
-        self._hear = hear
+    async def frames(self, on_frame: Callable[[Frame], None] | None = None) -> AsyncGenerator[list[Frame], None]:
+        """As `AnswerStream.frames`; a frame that arrives in order goes to ``on_frame`` at once, if that is given."""
+        self._on_frame = on_frame
         while not self.finished:
             if self._lost is not None:
-                await self._resume(self._lost)
-            item = await self._inbox.get(self._settings.silence_s, self._late_at)
-            if item is None and self._until_late() <= 0:
-                self.failed = self.job.deadlines.late(bool(self.spent))
-            elif item is None:
+                await self._move(self._lost)
+            item = await self._sources.next(self._settings.silence_s, self._expires_at)
+            if item is None:
                 self._on_silence()
             if ready := self._take_all(item):
                 yield ready
@@ -149,195 +129,132 @@ class TokenStream:
                 raise self.failed
 
     async def close(self, *, cancel: bool = True) -> None:
-        """Lets go of the request; one that has not finished is cancelled at the verifier at once, if at all."""
+        """As `AnswerStream.close`."""
         if cancel and not self.finished:
-            self._verifiers.cancel(self.job, self._tried.values())
-        self._leave()
-        self._leave = lambda: None
-        self._casualties.leave()
-        self._unfollow()
-        self._settled, self._hear = _nothing, None
-        self._inbox.close()
-        if self._listening is not None:
-            self._listening.stop()
-            self._listening = None
+            self._failover.cancel()
+        self._failover.close()
+        self._sources.close()
+        self._on_frame = None
 
     def follow(self, reason: str) -> None:
-        """Asks the verifier itself for what comes next."""
-        if self._follower is None and self._member is not None and not self.finished:
-            metrics.follows.labels(reason).inc()
-            self._follower = asyncio.create_task(self._follow(self._member, self._tokens.next_index))
+        """As `AnswerStream.follow`."""
+        if self.member is not None and not self.finished:
+            self._sources.follow(self.member, self._order.next_index, reason)
 
-    async def _subscribe(self) -> None:
-        self._listening = self._bus.listen(self.job.subject, self._on_message)
-        await self._bus.settled()
+    async def _move(self, why: OutriderError) -> None:
+        """Has another verifier go on with the answer."""
+        self._sources.unfollow()
+        try:
+            known = await self._failover.move(why, self._order.generated)
+        except OutriderError as error:
+            self.failed = error
+            raise
+        self._sources.forget_losses()
+        self._lost = None
+        self._start_reading(known)
+
+    def _start_reading(self, known: bool) -> None:
+        """Follows a verifier that cannot be heard over the broker, or that says it has ``known`` the job before.
+
+        A verifier that knows the job may have published its frames already, or hold no request any more.
+        """
+        if not self._sources.connected:
+            self.follow("disconnected")
+        elif known:
+            self.follow("known")
+
+    def _take_at_once(self, frame: Frame) -> bool:
+        """Hands ``frame`` to ``on_frame`` if it continues an undisturbed answer; False leaves it to `frames`."""
+        if self._on_frame is None or not self._sources.idle:
+            return False
+        if frame.finish is not None or not frame.first_index == self._order.next_index > 0:
+            return False
+        if (fresh := self._accept(frame)) is None:
+            return False
+        self._on_frame(fresh)
+        return True
 
     def _take_all(self, item: Item | None) -> list[Frame]:
         ready: list[Frame] = []
         while item is not None and not self.finished and self.failed is None:
             fresh = self._take(item)
             if fresh is not None:
-                ready.append(self._tokens.complete(fresh))
-            item = self._inbox.get_nowait()
+                ready.append(self._order.complete(fresh))
+            item = self._sources.next_ready()
         return ready
 
     def _take(self, item: Item) -> Frame | None:
         if isinstance(item, Lost):
-            self._lost, self._follower = item.error, None
+            self._lost = item.error
             return None
         if isinstance(item, Replayed):
             self._on_replayed()
             return None
-        frame = item.frame
-        if frame.finish is Finish.CANCELLED:
-            self._on_cancelled(item.source, frame)
-            return None
-        if not self._tokens.fits(frame):
-            if item.source is Source.VERIFIER:
-                self._on_lacking()
-            self.follow("gap")
-            return None
-        if item.source is Source.BUS and self._tokens.reaches(frame) and self._bus.connected:
-            self._unfollow()
-        if frame.finish is Finish.ERROR:
-            _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
-        self.failed = failure_of(frame)
-        if frame.finish is Finish.TIMEOUT:
-            self.failed, self.untouched = self.job.deadlines.late(bool(self.spent)), frame.usage is None
-        return None if self.failed else self._fresh(frame)
+        return self._take_frame(item.source, item.frame)
 
-    def _fresh(self, frame: Frame) -> Frame | None:
-        first = self._tokens.next_index <= 0
-        fresh = self._tokens.take(frame)
+    def _take_frame(self, source: Source, frame: Frame) -> Frame | None:
+        """The part of ``frame`` that is next in order."""
+        if frame.finish is Finish.CANCELLED:
+            self._on_cancelled(source, frame)
+            return None
+        if not self._order.fits(frame):
+            self._on_gap(source)
+            return None
+        if source is Source.BUS and self._order.reaches(frame) and self._sources.connected:
+            self._sources.unfollow()
+        self._on_failure(frame)
+        return None if self.failed else self._accept(frame)
+
+    def _accept(self, frame: Frame) -> Frame | None:
+        first = self._order.next_index <= 0
+        fresh = self._order.take(frame)
         if fresh is not None:
-            self._stuck_since = None
             self.finished = fresh.finish is not None
             end = fresh.first_index + len(fresh.tokens)
+            self._failover.note_progress(generated=end > 0)
             if end > 0:
                 metrics.tokens.inc(min(end, len(fresh.tokens)))
-                self._casualties.clear()
                 if first:
                     metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
-    def _on_message(self, data: bytes) -> None:
-        frame = decode_frame(data)
-        if self._hear is not None and self._goes_on(frame) and (fresh := self._fresh(frame)) is not None:
-            self._inbox.heard()
-            self._hear(fresh)
-        else:
-            self._inbox.put(Arrival(Source.BUS, frame))
-
-    def _goes_on(self, frame: Frame) -> bool:
-        """Whether ``frame`` is the next, and not the last, of an answer that has begun and that nothing disturbs."""
-        undisturbed = self._follower is None and self._inbox.awaited
-        return undisturbed and frame.finish is None and frame.first_index == self._tokens.next_index > 0
+    def _on_failure(self, frame: Frame) -> None:
+        if frame.finish is Finish.ERROR:
+            _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
+        self.failed = failure_of(frame)
+        if frame.finish is Finish.TIMEOUT:
+            self.failed, self.expired_unstarted = self.job.deadlines.late(bool(self.spent)), frame.usage is None
 
     def _on_replayed(self) -> None:
-        if self._member is None:
+        if self.member is None:
             self._lost = Unavailable("no verifier has the request")
         self.follow("resumed")
 
-    def _on_lacking(self) -> None:
-        """A verifier that took the request over from another has only what it made itself."""
-        if self._lost is None and self._member is not None:
-            self._verifiers.cancel(self.job, [self._member])
+    def _on_gap(self, source: Source) -> None:
+        """Follows the verifier; one that lacks frames itself took the job over from another and is given up."""
+        if source is Source.VERIFIER and self._lost is None:
+            self._failover.drop_verifier()
             self._lost = Unavailable("the verifier lacks earlier tokens")
+        self.follow("gap")
 
     def _on_cancelled(self, source: Source, frame: Frame) -> None:
-        """A verifier that we left, or that shuts down, says that it cancelled: only who is followed counts.
+        """Ends the stream if ``frame`` gives a reason: somebody cancelled it for all readers.
 
-        A reason is given where the stream was ended for everybody.
+        A verifier that stops, or that the stream has left, cancels without a reason; only the followed one counts.
         """
         self.failed = failure_of(frame)
         if self.failed is None and source is Source.VERIFIER:
             self._lost = Unavailable("the verifier gave the request up")
 
     def _on_silence(self) -> None:
-        if self._follower is None:
+        if time.monotonic() >= self._expires_at:
+            self.failed = self.job.deadlines.late(bool(self.spent))
+        elif not self.following:
             self.follow("silence")
-        elif self._member is not None and self._bus.connected and not self._verifiers.present(self._member):
+        elif self.placed and self._sources.connected and not self._failover.present:
             self._lost = Unavailable("the verifier is gone")
 
-    async def _follow(self, member: Member, start: int) -> None:
-        try:
-            async with aclosing(self._verifiers.follow(self.job, member, start)) as frames:
-                async for frame in frames:
-                    self._inbox.put(Arrival(Source.VERIFIER, frame))
-        except OutriderError as error:
-            self._inbox.put(Lost(error))
-        except Exception:
-            _log.exception("a verifier could not be followed", request=self.job.request_id, verifier=member.instance)
-            self._inbox.put(Lost(Internal()))
-
-    def _unfollow(self) -> None:
-        if self._follower is not None:
-            self._follower.cancel()
-            self._follower = None
-
-    async def _resume(self, why: OutriderError) -> None:
-        """Finds a verifier that goes on where the lost one ended; `Unavailable` when none is found in time."""
-        if isinstance(why, Unreachable):
-            self._bury(self.verifier)
-        now = time.monotonic()
-        self._stuck_since = self._stuck_since or now
-        left = min(self._settings.resume_s - (now - self._stuck_since), self._until_late())
-        _log.warning("a stream lost its verifier", request=self.job.request_id, verifier=self.verifier, why=why.message)
-        if left <= 0:
-            late = self._until_late() <= 0
-            gone = Unavailable("the stream could not be resumed", retry_after=1.0)
-            self.failed = self.job.deadlines.late(bool(self.spent)) if late else gone
-            raise self.failed
-        self._unfollow()
-        await asyncio.sleep(_AGAIN_S if self._stuck_since < now else 0)
-        await self._casualties.wait(left)
-        member = await persist(lambda: self._submit(), left, BUSY)
-        metrics.resumptions.inc()
-        self._inbox.drop_losses()
-        self._lost = None
-        self._settle(member)
-
     @property
-    def _late_at(self) -> float:
-        """When the gateway itself gives up on a deadline, on the monotonic clock."""
-        return self.job.deadlines.due(bool(self.spent)) + GRACE_S
-
-    def _until_late(self) -> float:
-        return self._late_at - time.monotonic()
-
-    async def _submit(self) -> Member:
-        return await self._verifiers.submit(
-            self.job, self._tokens.generated, {self.verifier}, self._note, self._on_died, self._on_known
-        )
-
-    def _on_known(self, member: Member) -> None:
-        self._known = member.instance
-
-    async def _on_died(self, member: Member) -> None:
-        self._bury(member.instance)
-        await self._casualties.wait(self._settings.resume_s)
-
-    def _bury(self, instance: str) -> None:
-        try:
-            if self._casualties.add(instance):
-                self._stuck_since = None
-        except Fatal as fatal:
-            self.failed = fatal
-            raise
-
-    def _note(self, member: Member) -> None:
-        self._tried[member.instance] = member
-
-    def _settle(self, member: Member) -> None:
-        """Reads from ``member`` from now on; others that may have the request are to drop it."""
-        self._leave()
-        self._member, self._leave = member, lambda: self._verifiers.leave(member)
-        others = [other for name, other in self._tried.items() if name != member.instance]
-        self._verifiers.cancel(self.job, others)
-        self._tried = {member.instance: member}
-        self._settled()
-        if not self._bus.connected:
-            self.follow("disconnected")
-        elif self._known == member.instance:
-            self.follow("known")
-        self._known = ""
+    def _expires_at(self) -> float:
+        """When the gateway itself ends the request, in seconds of the monotonic clock."""
+        return self.job.deadlines.expires_at(bool(self.spent))

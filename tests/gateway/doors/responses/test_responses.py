@@ -11,7 +11,7 @@ import openai
 import pytest
 from outrider.gateway.doors.responses.body import read_response
 from outrider.gateway.doors.responses.stored_form import ResponseShape
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import Served
 from outrider.mesh.errors import Unavailable
 from outrider.models.text import Tokenizer

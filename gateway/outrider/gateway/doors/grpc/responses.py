@@ -8,7 +8,6 @@ from contextlib import aclosing
 from outrider.gateway.doors.openai.answers import fingerprint
 from outrider.gateway.doors.openai.stored_form import decode_shape
 from outrider.gateway.doors.schema.tools import read_calls
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.streams.reassembly import join, split
 from outrider.gateway.tool_calls.reading import Piece, Reading
@@ -31,7 +30,7 @@ class Responses:
 
     async def run(self) -> AsyncGenerator[pb.GenerateResponse, None]:
         """The responses; errors are those of `TokenStream.frames`."""
-        async with aclosing(merged(self._flight.streams)) as batches:
+        async with aclosing(self._flight.frames()) as batches:
             async for choice, frames in batches:
                 for frame in frames:
                     if (response := self._response(frame, choice)) is not None:
@@ -40,7 +39,7 @@ class Responses:
     async def whole(self) -> pb.CompleteResponse:
         """All choices, each joined."""
         heard: list[list[Frame]] = [[] for _ in self._flight.streams]
-        async with aclosing(merged(self._flight.streams)) as batches:
+        async with aclosing(self._flight.frames()) as batches:
             async for choice, frames in batches:
                 heard[choice] += frames
         ends = [join(frames) for frames in heard]

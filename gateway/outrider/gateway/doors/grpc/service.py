@@ -17,7 +17,7 @@ from outrider.gateway.doors.schema.prompts import chat
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import require_allowed
 from outrider.gateway.requests.request import Generation, Messages, Text
 from outrider.gateway.settings import GatewaySettings
@@ -60,7 +60,7 @@ class Inference(InferenceServicer):
         async with self._calls.enter(context, "Resume") as call:
             require_readable(request, self._settings.max_body_bytes)
             key = _key(request.request_id, call)
-            record, verifiers = await self._flights.find(key)
+            record, verifiers = await self._flights.catalog.find(key)
             require_allowed(record.served.name, call.admission.caller.may_use)
             had = _places(list(request.from_index), record)
             flight = await self._flights.resume(key, record, verifiers, call.admission)
@@ -72,7 +72,7 @@ class Inference(InferenceServicer):
     async def Cancel(self, request: pb.CancelGenerationRequest, context: Context) -> pb.CancelGenerationResponse:  # noqa: N802
         """Ends a stream for everybody."""
         async with self._calls.enter(context, "Cancel") as call:
-            await self._flights.cancel(_key(request.request_id, call))
+            await self._flights.catalog.cancel(_key(request.request_id, call))
             return pb.CancelGenerationResponse()
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: N802

@@ -17,7 +17,7 @@ from outrider.gateway.doors.schema.ignored import collector, header
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.ledger import Key
+from outrider.gateway.generation.record import Key
 from outrider.gateway.requests.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Endpoint, MicroService, Query
@@ -107,8 +107,7 @@ class NatsDoor:
         headers.update(header(names))
         flight = await self._begin(begin, admission)
         self._keeper.keep(flight, begin.timeout_s)
-        if flight.writing is not None:
-            await flight.writing
+        await flight.recording.kept()
         await _answer(query, headers, self._taken(flight) | ({"ignored": names} if names else {}))
 
     async def _begin(self, begin: queries.Begin, admission: Admission) -> Flight:
@@ -120,14 +119,14 @@ class NatsDoor:
             return await self._generations.start(key.request, asked, shape, admission, resumable=True, lingers=True)
         except BaseException:
             if begin.chosen:
-                await self._flights.unclaim(key)
+                await self._flights.catalog.unclaim(key)
             raise
 
     async def _resume(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
         """Answers, and then again with each frame."""
         asked = queries.taken(query)
         key = Key.read(admission.caller.tenant, asked.request_id)
-        record, verifiers = await self._flights.find(key)
+        record, verifiers = await self._flights.catalog.find(key)
         require_allowed(record.served.name, admission.caller.may_use)
         if len(asked.from_index) not in (0, 1, record.choices):
             raise InvalidRequest(f"from_index must hold one index, or {record.choices}", param="from_index")
@@ -139,7 +138,7 @@ class NatsDoor:
     async def _cancel(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
         key = Key.read(admission.caller.tenant, queries.named(query))
         try:
-            await self._flights.cancel(key)
+            await self._flights.catalog.cancel(key)
         except Unavailable:  # without a ledger, whoever reads the request ends it
             end = Frame(key.request, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
             self._bus.publish(token_subject(key.tenant, key.request), encode_frame(end))

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from outrider.gateway.errors import Late
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.streams.reassembly import split
@@ -42,7 +41,8 @@ class Keeper:
         """
         limit_s = min(timeout_s or self._limit_s, self._limit_s)
         task = self._tasks.spawn(self._keep(flight, limit_s, relay, had), "keep")
-        self._kept[flight] = flight.lingering = task
+        self._kept[flight] = task
+        flight.read_in_background(task)
         task.add_done_callback(lambda _: self._kept.pop(flight))
 
     async def drain(self) -> None:
@@ -54,7 +54,7 @@ class Keeper:
         """Leaves those that run to whichever gateway is asked for them."""
         left = dict(self._kept)
         for flight, task in left.items():
-            flight.owned = False
+            flight.disown()
             self._tell(flight, Unavailable("the gateway is shutting down"))
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
@@ -76,7 +76,7 @@ class Keeper:
             await self._flights.end(flight)
 
     async def _read(self, flight: Flight, relay: Relay | None, had: Sequence[int]) -> None:
-        async with aclosing(merged(flight.streams)) as batches:
+        async with aclosing(flight.frames()) as batches:
             async for choice, frames in batches:
                 for frame in frames if relay is not None else ():
                     known = min(had[choice] - frame.first_index, len(frame.tokens))

@@ -12,7 +12,6 @@ from outrider.gateway.doors.http.sse import done, event, with_retry
 from outrider.gateway.doors.openai.json_types import UsageBody
 from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.errors import error_answer
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.streams.reassembly import split
 from outrider.mesh.errors import Internal, OutriderError
@@ -45,7 +44,7 @@ class Events:
         try:
             if opening := [*self._open()]:
                 yield self._joined(opening)
-            async with aclosing(merged(self._flight.streams)) as batches:
+            async with aclosing(self._flight.frames()) as batches:
                 async for place, frames in batches:
                     if events := [event for frame in frames for event in self._chunk(frame, place)]:
                         yield self._joined(events)

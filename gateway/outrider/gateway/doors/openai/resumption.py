@@ -9,7 +9,7 @@ from outrider.gateway.doors.http.position import Position, Tail
 from outrider.gateway.doors.openai.events import Events
 from outrider.gateway.doors.openai.stored_form import decode_shape
 from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.ledger import Key
+from outrider.gateway.generation.record import Key
 from outrider.gateway.requests.models import require_allowed
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +35,7 @@ class Streams:
     async def _resume(self, request: Request) -> Response:
         """The events behind the one that the client had last; 204, which ends an EventSource, if there is none."""
         key, last = _key(request), request.headers.get("last-event-id") or _query(request).last_event_id
-        record, verifiers = await self._flights.find(key)
+        record, verifiers = await self._flights.catalog.find(key)
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
         shape = decode_shape(record.shape)
@@ -49,7 +49,7 @@ class Streams:
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _cancel(self, request: Request) -> Response:
-        await self._flights.cancel(_key(request))
+        await self._flights.catalog.cancel(_key(request))
         return Response(status_code=204)
 
 

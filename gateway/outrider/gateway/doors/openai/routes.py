@@ -15,7 +15,6 @@ from outrider.gateway.doors.openai.json_types import Answer
 from outrider.gateway.doors.openai.stored_form import Shape, encode_shape
 from outrider.gateway.doors.schema.headers import routed, timed
 from outrider.gateway.doors.schema.ignored import announce, collector
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
@@ -117,7 +116,7 @@ class OpenAi:
 
 async def _collect(flight: Flight) -> list[Frame]:
     heard: list[list[Frame]] = [[] for _ in flight.streams]
-    async with aclosing(merged(flight.streams)) as batches:
+    async with aclosing(flight.frames()) as batches:
         async for place, frames in batches:
             heard[place] += frames
     return [join(frames) for frames in heard]

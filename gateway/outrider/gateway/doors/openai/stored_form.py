@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from outrider.gateway.doors.openai.answers import Writer
 from outrider.gateway.doors.openai.forms import CHAT, COMPLETION, Form, calls_form
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import Served
 from outrider.mesh.errors import NotFound
 

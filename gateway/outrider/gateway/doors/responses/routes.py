@@ -26,7 +26,7 @@ from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.replay import replay
@@ -70,7 +70,7 @@ class Responses:
             return json_response(telling.response())
         try:
             await until_gone(request.receive, collect(flight, telling))
-            await self._flights.kept(flight)
+            await flight.recording.kept()
         finally:
             await self._flights.end(flight)
         return json_response(telling.response())
@@ -109,7 +109,7 @@ class Responses:
     async def _require_kept(self, flight: Flight) -> None:
         kept = False
         try:
-            kept = await self._flights.kept(flight)
+            kept = await flight.recording.kept()
         finally:
             if not kept:
                 await self._flights.end(flight)
@@ -168,7 +168,7 @@ class Responses:
             )
         telling, _ = await self._heard(key, record, shape)
         if not telling.over:
-            await self._flights.stop(key, record, verifiers)
+            await self._flights.catalog.stop(key, record, verifiers)
             telling, _ = await self._heard(key, record, shape)
         return json_response(telling.response())
 
@@ -194,19 +194,19 @@ class Responses:
     async def _delete(self, request: Request) -> Response:
         key = _key(request)
         await self._find(key)
-        await self._flights.cancel(key)
+        await self._flights.catalog.cancel(key)
         return json_response(Deleted(request.path_params["id"]))
 
     async def _find(self, key: Key) -> tuple[Record, list[str], ResponseShape]:
         try:
-            record, verifiers = await self._flights.find(key)
+            record, verifiers = await self._flights.catalog.find(key)
         except NotFound:
             raise unknown() from None
         return record, verifiers, decode_shape(record)
 
     async def _heard(self, key: Key, record: Record, shape: ResponseShape) -> tuple[Telling, bool]:
         """A telling that has heard the log, and whether what there is will not go on by itself."""
-        told = replay(await self._flights.log(key, record))
+        told = replay(await self._flights.catalog.log(key, record))
         telling = shape.telling(key, record)
         for frame in told.frames:
             telling.take(frame)

@@ -9,7 +9,7 @@ from outrider.gateway.doors.responses.body import ResponseBody
 from outrider.gateway.doors.responses.items import Message
 from outrider.gateway.doors.responses.json_types import Echo
 from outrider.gateway.doors.responses.narration import Telling
-from outrider.gateway.generation.ledger import Key, Record
+from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.tool_calls.reading import Reading
 from outrider.mesh.errors import NotFound
 

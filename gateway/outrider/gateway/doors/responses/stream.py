@@ -8,7 +8,6 @@ from contextlib import aclosing
 from outrider.gateway.doors.http.sse import typed
 from outrider.gateway.doors.responses.events import Event
 from outrider.gateway.doors.responses.narration import Telling
-from outrider.gateway.generation.choices import merged
 from outrider.gateway.generation.flight import Flight
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import get_logger
@@ -35,7 +34,7 @@ class ResponseStream:
     async def _all(self) -> AsyncGenerator[list[Event], None]:
         yield self._telling.begin()
         try:
-            async with aclosing(merged(self._flight.streams)) as batches:
+            async with aclosing(self._flight.frames()) as batches:
                 async for _, frames in batches:
                     yield [event for frame in frames for event in self._telling.take(frame)]
         except OutriderError as error:
@@ -57,7 +56,7 @@ class ResponseStream:
 async def collect(flight: Flight, telling: Telling) -> None:
     """Has ``telling`` hear of all frames; a response that somebody cancelled is one that has failed."""
     try:
-        async with aclosing(merged(flight.streams)) as batches:
+        async with aclosing(flight.frames()) as batches:
             async for _, frames in batches:
                 for frame in frames:
                     telling.take(frame)

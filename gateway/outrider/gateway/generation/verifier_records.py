@@ -1,4 +1,4 @@
-"""Streams of which verifiers know more than the broker does."""
+"""Records and frames that verifiers keep of their streams, for streams that the ledger lacks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
-from outrider.gateway.generation.ledger import Key, Record, choice_id
-from outrider.gateway.routing.verifiers import Job
+from outrider.gateway.generation.record import Key, Record, choice_id
+from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel
@@ -21,17 +21,17 @@ _ASK_S, _AGAIN_S = 2.0, 0.1
 T = TypeVar("T")
 
 
-class Recall:
-    """Asks all verifiers and waits two seconds for their answers."""
+class VerifierRecords:
+    """Asks all verifiers at once; each has two seconds to answer."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     async def find(self, key: Key) -> tuple[Record, list[str]] | None:
-        """A stream as its verifiers know it, and the verifier of each choice (nobody is ""); None where none does.
+        """The record of a stream and the instance of each choice's verifier, or ""; None if no verifier has the stream.
 
-        Verifiers that have not had time to announce themselves yet are waited for. `Unavailable` where none that
-        answers knows the stream and another one, which is frozen or busy, does not answer.
+        Waits for verifiers that had no time to announce themselves yet. Raises `Unavailable` if no verifier that
+        answers has the stream and one that may have it does not answer: it is frozen or busy.
         """
         while True:
             due = self._registry.news_due_s
@@ -41,7 +41,7 @@ class Recall:
             await asyncio.sleep(min(due, _AGAIN_S))
 
     async def _find(self, key: Key) -> tuple[Record, list[str]] | None:
-        """As `find`, of the verifiers that are known now."""
+        """As `find`, for the verifiers that the registry knows now."""
         late: list[VerifierStub] = []
         answers = await self._all(lambda stub: _recalled(stub, key, late))
         found = [(request, instance) for instance, requests in answers for request in requests]
@@ -51,12 +51,12 @@ class Recall:
             return None
         first = found[0][0]
         sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
-        record = Record.whole(first.record, first.prompt, sampling, speculation)
+        record = Record.from_verifier(first.record, first.prompt, sampling, speculation)
         holders = {request.request_id: name for request, name in sorted(found, key=lambda each: each[0].running)}
         return record, [holders.get(choice_id(key.request, choice), "") for choice in range(record.choices)]
 
     async def frames(self, job: Job) -> list[Frame]:
-        """The frames of a job that verifiers have so far, in order; `Unavailable` where there are none."""
+        """The frames that verifiers have of a job so far, in order; raises `Unavailable` if there are none."""
         answers = await self._all(lambda stub: _frames(stub, job))
         found = [frame for _, frames in answers for frame in frames]
         if not found:
@@ -64,12 +64,12 @@ class Recall:
         return sorted(found, key=lambda frame: (frame.first_index, frame.finish is not None))
 
     async def forget(self, jobs: Sequence[Job], reason: str) -> None:
-        """Has no verifier know the stream of these ``jobs`` any more; those that run end for the ``reason``."""
+        """Makes all verifiers forget ``jobs``; jobs that run are cancelled for the ``reason``."""
         messages = [pb.CancelRequest(request_id=job.request_id, reason=reason, forget=True) for job in jobs]
         await self._all(lambda stub: asyncio.gather(*(stub.Cancel(each, timeout=_ASK_S) for each in messages)))
 
     async def _all(self, ask: Callable[[VerifierStub], Awaitable[T]]) -> list[tuple[str, T]]:
-        """What those that answer say, with their instances."""
+        """The answers of all verifiers that answer, each with its instance."""
         members = self._registry.members("verifier")
         asked = (_quietly(ask(VerifierStub(channel(member.address)))) for member in members)
         answers = zip(members, await asyncio.gather(*asked), strict=True)
@@ -84,7 +84,7 @@ async def _quietly(call: Awaitable[T]) -> T | None:
 
 
 async def _recalled(stub: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
-    """The requests of a stream that a verifier has; one that does not answer in time is added to ``late``."""
+    """The requests of a stream that a verifier has; a verifier that does not answer in time is added to ``late``."""
     message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
     try:
         answer: pb.RecallResponse = await stub.Recall(message, timeout=_ASK_S)

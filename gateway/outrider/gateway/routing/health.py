@@ -1,4 +1,4 @@
-"""Noticing at once that a process died, by the end of a call that never ends otherwise."""
+"""Detection of a verifier's death through a gRPC health watch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from outrider.mesh.rpc import channel
 from outrider.mesh.tasks import Tasks
 
 
-class Watch:
-    """Holds a health watch on each member that it was shown; ``on_lost`` hears the instance whose watch broke.
+class HealthWatches:
+    """One open health watch per verifier. ``on_lost`` is called with the instance of a verifier whose watch broke.
 
-    A killed process breaks it within a round trip, a frozen one within the channel's keepalive.
+    The watch of a killed process breaks within a round trip, that of a frozen process within the channel's keepalive.
     """
 
     def __init__(self, tasks: Tasks, on_lost: Callable[[str], None]) -> None:
@@ -24,8 +24,8 @@ class Watch:
         self._on_lost = on_lost
         self._watches: dict[str, asyncio.Task[None]] = {}
 
-    def keep(self, member: Member) -> None:
-        """Watches ``member`` from now on, if it is not watched already."""
+    def start(self, member: Member) -> None:
+        """Opens a watch on ``member`` unless there is one."""
         if member.instance not in self._watches:
             self._watches[member.instance] = self._tasks.spawn(self._watch(member), "health watch")
 
@@ -35,7 +35,7 @@ class Watch:
             async for _ in call:
                 pass
         except grpc.aio.AioRpcError:
-            pass  # broken, by whatever means: that is what was waited for
+            pass  # any error means that the watch broke
         finally:
             call.cancel()
             del self._watches[member.instance]

@@ -15,94 +15,104 @@ from outrider.wire.frames import Frame
 _log = get_logger("sharing")
 
 
-class Shared:
-    """All frames of an answer as they come, kept from the first on.
+class SharedGeneration:
+    """Reads ``stream`` and keeps all its frames for its readers.
 
-    It is generated for as long as somebody reads it. ``ended`` is called once, when there is no more to come.
+    The generation starts with its first reader and is cancelled when its last reader leaves. ``on_end`` is called once,
+    after the last frame.
+
+    Attributes:
+        frames: All frames so far.
+        error: The error that ended the generation, or None.
     """
 
-    def __init__(self, stream: TokenStream, ended: Callable[[Shared], None]) -> None:
-        self.stream, self._ended = stream, ended
+    def __init__(self, stream: TokenStream, on_end: Callable[[SharedGeneration], None]) -> None:
+        self._stream, self._on_end = stream, on_end
         self.frames: list[Frame] = []
         self.error: OutriderError | None = None
-        self.done = False
         self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
         self._readers = 0
+        self._ended = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._running: asyncio.Task[None] | None = None
 
     @property
     def verifier(self) -> str:
-        """Instance that has it."""
-        return self.stream.verifier
+        """As `AnswerStream.verifier`."""
+        return self._stream.verifier
+
+    @property
+    def member(self) -> Member | None:
+        """The verifier that generates, or did last."""
+        return self._stream.member
 
     @property
     def lease(self) -> tuple[str, Member] | None:
-        """As `TokenStream.lease`."""
-        return self.stream.lease
+        """As `AnswerStream.lease`."""
+        return self._stream.lease
 
     def enter(self) -> None:
-        """One reader more; the first has it begin."""
+        """Adds a reader; the first one starts the generation."""
         self._readers += 1
         self._running = self._running or asyncio.create_task(self._run())
 
     async def opened(self) -> None:
-        """Returns when a verifier has it; errors as with `TokenStream.open`."""
+        """Returns when a verifier has the job; raises as `AnswerStream.open`."""
         await asyncio.shield(self._opened)
 
     async def leave(self, *, cancel: bool) -> None:
-        """One reader less; when the last has left, it is closed as `TokenStream.close`."""
+        """Removes a reader; the last one closes the stream, as `AnswerStream.close`."""
         self._readers -= 1
         if self._readers or self._running is None:
             return
         self._end()
         self._running.cancel()
         await asyncio.wait({self._running})
-        await self.stream.close(cancel=cancel)
+        await self._stream.close(cancel=cancel)
 
     def follow(self, reason: str) -> None:
-        """As `TokenStream.follow`."""
-        self.stream.follow(reason)
+        """As `AnswerStream.follow`."""
+        self._stream.follow(reason)
 
     def wake(self) -> None:
-        """Has all readers look again."""
+        """Ends the wait of all readers."""
         waiting, self._waiting = self._waiting, []
         for reader in waiting:
             if not reader.done():
                 reader.set_result(None)
 
-    async def news(self) -> None:
-        """Returns when there is more than before, or the end."""
+    async def changed(self) -> None:
+        """Returns when there is another frame, the end, or a call of `wake`."""
         reader: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(reader)
         await reader
 
-    def _hear(self, frame: Frame) -> None:
+    def _add(self, frame: Frame) -> None:
         self.frames.append(frame)
         self.wake()
 
     async def _run(self) -> None:
         try:
-            await self.stream.open()
+            await self._stream.open()
             self._opened.set_result(None)
-            async with aclosing(self.stream.frames(self._hear)) as batches:
+            async with aclosing(self._stream.frames(self._add)) as batches:
                 async for frames in batches:
                     for frame in frames:
-                        self._hear(frame)
+                        self._add(frame)
         except OutriderError as error:
             self.error = error
         except Exception:
-            _log.exception("a shared stream failed", request=self.stream.job.request_id)
+            _log.exception("a shared stream failed", request=self._stream.job.request_id)
             self.error = Internal()
         self._end()
 
     def _end(self) -> None:
-        if self.done:
+        if self._ended:
             return
-        self.done = True
+        self._ended = True
         if not self._opened.done():
             self._opened.set_exception(self.error or Unavailable("the generation was given up", retry_after=1.0))
-            self._opened.exception()  # that nobody waits for it any more is no fault
-        self._ended(self)
+            self._opened.exception()  # marks the exception as read where no reader waits for it
+        self._on_end(self)
         self.wake()

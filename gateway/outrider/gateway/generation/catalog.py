@@ -1,0 +1,119 @@
+"""The streams of the mesh that a client can come back to: how to find, read, cancel and forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+from outrider.gateway import metrics
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.generation.ledger import Ledger
+from outrider.gateway.generation.record import Key, Record
+from outrider.gateway.generation.record_writer import RecordWriter
+from outrider.gateway.generation.verifier_records import VerifierRecords
+from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.verifiers import Verifiers
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.errors import NotFound, Unavailable
+from outrider.mesh.service import Mesh
+from outrider.wire.frames import Finish, Frame
+
+_CANCELLED = "the stream was cancelled"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A stream: its record, the instance of each choice's verifier, or "", and whether the ledger has the record."""
+
+    record: Record
+    verifiers: list[str]
+    in_ledger: bool
+
+
+class StreamCatalog:
+    """Finds streams in the ledger first, then among the records that wait for the ledger, then at verifiers."""
+
+    def __init__(self, mesh: Mesh, settings: GatewaySettings, verifiers: Verifiers) -> None:
+        self.ledger = Ledger(mesh.bus, settings)
+        self.writer = RecordWriter(self.ledger, mesh.tasks)
+        self._verifiers, self._at_verifiers = verifiers, VerifierRecords(mesh.registry)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records cannot be written at the moment; None if they can."""
+        return self.ledger.trouble
+
+    async def open(self) -> None:
+        """Makes the broker keep records and frames."""
+        await self.ledger.open()
+
+    async def claim(self, key: Key) -> None:
+        """Reserves an id that a client chose; raises `AlreadyExists` if it is taken. Does nothing without a ledger."""
+        with suppress(Unavailable):
+            await self.ledger.claim(key)
+
+    async def unclaim(self, key: Key) -> None:
+        """Frees the id of a request that could not be begun."""
+        with suppress(Unavailable):
+            await self.ledger.forget(key, [])
+
+    async def find(self, key: Key) -> tuple[Record, list[str]]:
+        """The record of a stream and the instance of each choice's verifier, or ""; raises as `locate`."""
+        found = await self.locate(key)
+        return found.record, found.verifiers
+
+    async def locate(self, key: Key) -> Found:
+        """Finds a stream, after the writes of this gateway that are under way.
+
+        Raises `NotFound` if there is no such stream, and `Unavailable` if there may be one: the ledger cannot be read,
+        or lacks the records of a time in which it could not be written.
+        """
+        await self.writer.written(key)
+        try:
+            return Found(*await self.ledger.find(key), in_ledger=True)
+        except (NotFound, Unavailable) as missing:
+            if (found := await self._find_elsewhere(key)) is not None:
+                metrics.recalls.inc()
+                return found
+            if isinstance(missing, Unavailable) or self.trouble is None:
+                raise
+            why = f"the stream is not known, and may be one that could not be recorded: {self.trouble}"
+            raise Unavailable(why, retry_after=1.0) from None
+
+    async def frames(self, job: Job) -> list[Frame]:
+        """The logged frames of a job; raises `Unavailable` if neither the ledger nor a verifier can be read."""
+        try:
+            return await self.ledger.frames(job)
+        except Unavailable:
+            return await self._at_verifiers.frames(job)
+
+    async def log(self, key: Key, record: Record) -> list[Frame]:
+        """The logged frames of a stream with one choice; raises as `frames`."""
+        return await self.frames(_jobs(key, record)[0])
+
+    async def stop(self, key: Key, record: Record, verifiers: Sequence[str]) -> None:
+        """Ends a stream for all its readers; raises `Unavailable` if its end cannot be written."""
+        for job, instance in zip(_jobs(key, record), verifiers, strict=True):
+            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error=_CANCELLED)
+            await self.ledger.end(job, end)
+            member = self._verifiers.find(instance)
+            self._verifiers.cancel(job, [member] if member else [], _CANCELLED)
+
+    async def cancel(self, key: Key) -> None:
+        """Ends a stream for all its readers and deletes its record; raises as `locate`."""
+        record, verifiers = await self.find(key)
+        await self.stop(key, record, verifiers)
+        jobs = _jobs(key, record)
+        self.writer.drop(key)
+        await self._at_verifiers.forget(jobs, _CANCELLED)
+        await self.ledger.forget(key, jobs)
+
+    async def _find_elsewhere(self, key: Key) -> Found | None:
+        if (record := self.writer.find(key)) is not None:
+            return Found(record, record.verifiers, in_ledger=False)
+        found = await self._at_verifiers.find(key)
+        return None if found is None else Found(*found, in_ledger=False)
+
+
+def _jobs(key: Key, record: Record) -> list[Job]:
+    return record.jobs(key.request, Caller(tenant=key.tenant))

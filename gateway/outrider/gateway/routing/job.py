@@ -1,0 +1,73 @@
+"""One choice of a request as verifiers receive it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.deadlines import Deadlines
+from outrider.gateway.requests.models import Served
+from outrider.gateway.routing import Ask
+from outrider.v1 import verifier_pb2 as pb
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.wire.frames import token_subject
+from outrider.wire.ids import pack_ids
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A tokenized request for one answer, which any verifier of its model can take.
+
+    A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
+    the stream there. ``prompt`` holds token ids.
+    """
+
+    request_id: str
+    served: Served
+    prompt: list[int]
+    sampling: SamplingParams
+    speculation: Speculation
+    caller: Caller
+    priority: int = 0
+    session: str = ""
+    deadlines: Deadlines = Deadlines()
+    coalesce: bool = False
+    stream_id: str = ""
+    record: bytes = b""
+
+    @property
+    def shareable(self) -> bool:
+        """Whether this request and an identical one may share an answer: neither has a deadline."""
+        return self.coalesce and not self.deadlines.any
+
+    @property
+    def ask(self) -> Ask:
+        """The part that routers see."""
+        return Ask(self.caller.tenant, self.prompt, self.sampling.max_tokens, self.session)
+
+    @property
+    def subject(self) -> str:
+        """The NATS subject of its frames."""
+        return token_subject(self.caller.tenant, self.request_id)
+
+    def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
+        """The call that makes a verifier generate what follows the ``emitted`` token ids.
+
+        The verifier drops the request unless a gateway renews it every ``lease_s`` seconds.
+        """
+        ttft_ms, timeout_ms = self.deadlines.left_ms(bool(emitted))
+        return pb.SubmitRequest(
+            request_id=self.request_id,
+            tenant=self.caller.tenant,
+            prompt=pack_ids(self.prompt),
+            emitted=pack_ids(emitted),
+            sampling=self.sampling,
+            speculation=self.speculation,
+            priority=self.priority,
+            weight=self.caller.weight,
+            lease_ms=round(lease_s * 1e3),
+            ttft_ms=ttft_ms,
+            timeout_ms=timeout_ms,
+            stream_id=self.stream_id,
+            record=self.record,
+        )

@@ -1,0 +1,152 @@
+"""One job's reading of a generation that several jobs share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+from outrider.gateway.routing.job import Job
+from outrider.gateway.sharing.shared_generation import SharedGeneration
+from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.replay import failure_of
+from outrider.gateway.streams.stream import TokenStream
+from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.errors import Cancelled, OutriderError
+from outrider.mesh.registry import Member
+from outrider.wire.frames import Frame, decode_frame
+
+
+class CoalescedStream:
+    """An `AnswerStream` that reads a shared generation from its first token on.
+
+    The leader's job is the one that the verifier has. The others follow: they listen for the cancellation of their own
+    stream, and if somebody cancels the leader's stream, each goes on alone after the tokens that it has.
+
+    Attributes:
+        spent: Tokens read so far.
+    """
+
+    expired_unstarted = False
+
+    def __init__(
+        self,
+        job: Job,
+        shared: SharedGeneration,
+        generate_alone: Callable[[], TokenStream],
+        bus: Bus,
+        on_placed: OnPlaced,
+        *,
+        leads: bool,
+    ) -> None:
+        self.job, self._shared, self._generate_alone, self._bus = job, shared, generate_alone, bus
+        self._on_placed, self._leads = on_placed, leads
+        self._subscription: Listening | None = None
+        self._cancelled: Cancelled | None = None
+        self._alone: TokenStream | None = None
+        self._read = self._skip = self.spent = 0
+        self._left = self._opened = self.finished = False
+        self.failed: OutriderError | None = None
+        shared.enter()
+
+    @property
+    def verifier(self) -> str:
+        """As `AnswerStream.verifier`."""
+        return (self._alone or self._shared).verifier
+
+    @property
+    def placed(self) -> bool:
+        """Whether a verifier has taken the job that is read."""
+        return self._opened or (self._leads and bool(self.verifier))
+
+    @property
+    def holder(self) -> str:
+        """As `AnswerStream.holder`; empty while another job's answer is read."""
+        return self.verifier if self._leads or self._alone is not None else ""
+
+    @property
+    def lease(self) -> tuple[str, Member] | None:
+        """As `AnswerStream.lease`."""
+        return (self._alone or self._shared).lease
+
+    async def open(self) -> None:
+        """As `AnswerStream.open`."""
+        if not self._leads:
+            self._subscription = self._bus.listen(self.job.subject, self._on_message)
+            await self._bus.settled()
+        await self._shared.opened()
+        self._opened = True
+        if not self._leads:
+            self._on_placed()
+
+    async def frames(self) -> AsyncGenerator[list[Frame], None]:
+        """As `AnswerStream.frames`; may be called again after it was left."""
+        try:
+            while not self.finished and self._alone is None:
+                if (fresh := await self._next()) is not None:
+                    yield self._take(fresh)
+            if self._alone is not None:
+                async with aclosing(self._frames_alone(self._alone)) as batches:
+                    async for frames in batches:
+                        yield frames
+        except OutriderError as error:
+            self.failed = error
+            raise
+
+    async def close(self, *, cancel: bool = True) -> None:
+        """As `AnswerStream.close`; the generation goes on for its other readers."""
+        if not self._left:
+            self._left = True
+            await self._shared.leave(cancel=cancel)
+        if self._alone is not None:
+            await self._alone.close(cancel=cancel)
+        if self._subscription is not None:
+            self._subscription.stop()
+            self._subscription = None
+
+    def follow(self, reason: str) -> None:
+        """As `AnswerStream.follow`."""
+        (self._alone or self._shared).follow(reason)
+
+    def _on_message(self, data: bytes) -> None:
+        if isinstance(failure := failure_of(decode_frame(data)), Cancelled):
+            self._cancelled = failure
+            self._shared.wake()
+
+    async def _next(self) -> list[Frame] | None:
+        """The frames that were not read yet; None if there are none, and the answer may go on alone from now on."""
+        fresh, error = self._shared.frames[self._read :], self._shared.error
+        if self._cancelled is not None:
+            raise self._cancelled
+        if fresh:
+            return fresh
+        if error is None:
+            await self._shared.changed()
+        elif isinstance(error, Cancelled) and not self._leads:
+            await self._go_alone()
+        else:
+            raise error
+        return None
+
+    def _take(self, frames: list[Frame]) -> list[Frame]:
+        last = frames[-1]
+        self._read += len(frames)
+        self.spent = max(self.spent, last.first_index + len(last.tokens))
+        self.finished = last.finish is not None
+        return frames
+
+    async def _go_alone(self) -> None:
+        known = list(self._shared.frames)
+
+        async def read_log(job: Job) -> Sequence[Frame]:
+            return known
+
+        self._alone, self._skip = self._generate_alone(), self._read
+        await self._alone.attach(read_log, None)
+
+    async def _frames_alone(self, stream: TokenStream) -> AsyncGenerator[list[Frame], None]:
+        """The frames of ``stream`` that follow those read before."""
+        async with aclosing(stream.frames()) as batches:
+            async for frames in batches:
+                fresh, self._skip = frames[self._skip :], max(self._skip - len(frames), 0)
+                if fresh:
+                    yield self._take(fresh)

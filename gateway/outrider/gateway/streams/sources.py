@@ -1,0 +1,110 @@
+"""The two sources of a job's frames: the broker, and the verifier itself over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from math import inf
+
+from outrider.gateway import metrics
+from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.verifiers import Verifiers
+from outrider.gateway.streams.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
+from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.errors import Internal, OutriderError
+from outrider.mesh.registry import Member
+from outrider.mesh.telemetry import get_logger
+from outrider.wire.frames import Frame, decode_frame
+
+_log = get_logger("stream")
+
+
+class FrameSources:
+    """Collects the frames of ``job`` in one inbox, as they arrive: frames may repeat, overlap, be missing or early."""
+
+    def __init__(self, job: Job, verifiers: Verifiers, bus: Bus) -> None:
+        self._job, self._verifiers, self._bus = job, verifiers, bus
+        self._inbox = Inbox()
+        self._subscription: Listening | None = None
+        self._follower: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is connected."""
+        return self._bus.connected
+
+    @property
+    def following(self) -> bool:
+        """Whether frames come from the verifier itself, too."""
+        return self._follower is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the reader waits with an empty inbox, for frames from the broker alone."""
+        return self._follower is None and self._inbox.reader_waits
+
+    async def subscribe(self, take_at_once: Callable[[Frame], bool]) -> None:
+        """Reads frames from the broker from now on; those that ``take_at_once`` accepts skip the inbox."""
+
+        def receive(data: bytes) -> None:
+            frame = decode_frame(data)
+            if take_at_once(frame):
+                self._inbox.note_activity()
+            else:
+                self._inbox.put(Arrival(Source.BUS, frame))
+
+        self._subscription = self._bus.listen(self._job.subject, receive)
+        await self._bus.settled()
+
+    def replay(self, log: Sequence[Frame]) -> None:
+        """Puts the frames of a ``log`` before all others."""
+        self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in log), Replayed()])
+
+    def follow(self, member: Member, start: int, reason: str) -> None:
+        """Reads frames from ``member`` itself, from token index ``start`` on, unless a verifier is followed already."""
+        if self._follower is None:
+            metrics.follows.labels(reason).inc()
+            self._follower = asyncio.create_task(self._follow(member, start))
+
+    def unfollow(self) -> None:
+        """Reads frames from the broker alone."""
+        if self._follower is not None:
+            self._follower.cancel()
+            self._follower = None
+
+    async def next(self, silence_s: float, by: float = inf) -> Item | None:
+        """The oldest item; None after ``silence_s`` seconds without a frame, or at ``by`` on the monotonic clock."""
+        return self._delivered(await self._inbox.get(silence_s, by))
+
+    def next_ready(self) -> Item | None:
+        """The oldest item, or None if the inbox is empty."""
+        return self._delivered(self._inbox.get_nowait())
+
+    def forget_losses(self) -> None:
+        """Drops reports on the loss of an earlier verifier."""
+        self._inbox.drop_losses()
+
+    def close(self) -> None:
+        """Ends both sources."""
+        self.unfollow()
+        self._inbox.close()
+        if self._subscription is not None:
+            self._subscription.stop()
+            self._subscription = None
+
+    def _delivered(self, item: Item | None) -> Item | None:
+        if isinstance(item, Lost):
+            self._follower = None
+        return item
+
+    async def _follow(self, member: Member, start: int) -> None:
+        try:
+            async with aclosing(self._verifiers.follow(self._job, member, start)) as frames:
+                async for frame in frames:
+                    self._inbox.put(Arrival(Source.VERIFIER, frame))
+        except OutriderError as error:
+            self._inbox.put(Lost(error))
+        except Exception:
+            _log.exception("a verifier could not be followed", request=self._job.request_id, verifier=member.instance)
+            self._inbox.put(Lost(Internal()))

@@ -1,0 +1,76 @@
+"""When the deaths of verifiers are the fault of a request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.errors import Fatal
+from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.request import Sampling
+from outrider.gateway.routing.banned_grammars import BannedGrammars
+from outrider.gateway.routing.job import Job
+from outrider.gateway.streams.verifier_deaths import VerifierDeaths
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import InvalidRequest
+from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
+
+LIMIT = 3
+
+
+@pytest.fixture
+def sampling() -> SamplingParams:
+    wanted = Sampling(seed=1).to_proto(8, 0)
+    wanted.grammar.CopyFrom(Grammar(regex="[ab]"))
+    return wanted
+
+
+@pytest.fixture
+def banned(bus: Bus) -> BannedGrammars:
+    return BannedGrammars(bus)
+
+
+@pytest.fixture
+def deaths(bus: Bus, sampling: SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
+    return VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned)
+
+
+def _job(sampling: SamplingParams) -> Job:
+    return Job("request", Served("m", "v", 9), [1], sampling, Speculation(), Caller())
+
+
+async def _die(deaths: VerifierDeaths, instances: str) -> None:
+    for instance in instances:
+        await deaths.isolate(60)
+        deaths.add(instance)
+
+
+async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
+    deaths: VerifierDeaths, sampling: SamplingParams, banned: BannedGrammars
+) -> None:
+    await _die(deaths, "ab")
+    with pytest.raises(Fatal, match="3 verifiers in a row"):
+        await _die(deaths, "c")
+    with pytest.raises(InvalidRequest):
+        banned.check(sampling)
+
+
+async def test_deaths_outside_isolation_ban_nothing_and_twice_as_many_end_the_request(
+    bus: Bus, sampling: SamplingParams, banned: BannedGrammars
+) -> None:
+    deaths = VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, isolated_s=0)
+    for instance in "abcde":
+        await deaths.isolate(60)
+        await asyncio.sleep(0.01)  # isolation is over
+        deaths.add(instance)
+    with pytest.raises(Fatal, match="6 verifiers in a row"):
+        deaths.add("f")
+    banned.check(sampling)
+
+
+async def test_a_token_clears_a_request(deaths: VerifierDeaths) -> None:
+    await _die(deaths, "ab")
+    await deaths.isolate(60)
+    deaths.clear()
+    await _die(deaths, "cd")
