@@ -8,7 +8,6 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.errors import Fatal
 from outrider.gateway.requests.models import Served
-from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing.condemned import Condemned
 from outrider.gateway.routing.verifiers import Job
 from outrider.gateway.streams import casualties
@@ -16,13 +15,14 @@ from outrider.gateway.streams.casualties import Casualties
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
+from outrider.wire.sampling import SamplingParameters
 
 MOST = 3
 
 
 @pytest.fixture
 def sampling() -> SamplingParams:
-    wanted = Sampling(seed=1).to_proto(8, 0)
+    wanted = SamplingParameters(seed=1, max_tokens=8).to_proto()
     wanted.grammar.CopyFrom(Grammar(regex="[ab]"))
     return wanted
 
