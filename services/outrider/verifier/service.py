@@ -29,8 +29,7 @@ from outrider.verifier.metrics import Metrics
 from outrider.verifier.pages.announcements import Newsroom
 from outrider.verifier.pages.exchange import Exchange
 from outrider.verifier.pages.named_prompts import NamedPrompts
-from outrider.verifier.requests.conversion import lease_seconds, request_from_proto
-from outrider.verifier.requests.parameters import check
+from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.rpc.cores import Cores
 from outrider.verifier.rpc.frame_log import Entry, FrameLog

@@ -31,9 +31,9 @@ from outrider.verifier.speculation.going_rate import GoingRate
 from outrider.verifier.speculation.local_drafter import OwnDrafter
 from outrider.verifier.speculation.purchase import Prospect, Purchased, Terms, best_purchase
 from outrider.verifier.speculation.worth import Prices, Worth, Yield
+from outrider.wire.sampling import MOST_NODES
 from torch import Tensor
 
-_MOST_NODES = 63
 _REMEMBERED_S = 5.0
 _READ = 64
 
@@ -82,7 +82,7 @@ class Guessing:
     def open(self, sequence: Sequence) -> Opening:
         """Has the verifier's own drafters start; what those elsewhere have to know."""
         request = sequence.request
-        most = min(2 * (request.max_nodes or self._scheduler.limits.guesses_each), _MOST_NODES)
+        most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._weighs(sequence)
         twins = proposes and self._target.rule.replacement
         opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
@@ -196,7 +196,7 @@ class Guessing:
     def _prospect(self, sequence: Sequence, least: float) -> Prospect:
         request, tokens = sequence.request, sequence.tokens
         depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
-        cap, greedy = request.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
+        cap, greedy = request.speculation.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
         ready = None
         if sequence.guide is not None or self._weighs(sequence):
             ready = self._candidates(sequence, depth, least)
