@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 ROOTS = ("wire", "mesh", "native", "kernels", "models", "services", "gateway", "cli", "loadtest")
 SERVICE_FLOOR = {"models", "kernels", "native", "mesh", "wire", "v1"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "wire": set(),
+    "wire": {"v1"},
     "v1": set(),
     "mesh": set(),
     "native": set(),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from outrider.mesh.config import Settings
+from outrider.wire.sampling import MOST_NODES
 
 
 class VerifierSettings(Settings, kw_only=True, frozen=True):
@@ -97,7 +98,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         float, Meta(gt=0, description="seconds for which a priority has to be passed over to count one level more")
     ] = 10.0
     max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
-    max_nodes: Annotated[int, Meta(ge=1, le=63, description="most guesses a sequence in a step")] = 31
+    max_nodes: Annotated[int, Meta(ge=1, le=MOST_NODES, description="most guesses a sequence in a step")] = 31
     max_tenant_guesses: Annotated[
         int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no such limit")
     ] = 0

@@ -14,12 +14,12 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.generation.ledger import Ledger
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import Served
-from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.v1.sampling_pb2 import Speculation
+from outrider.wire.sampling import SamplingParameters
 
 from tests.gateway.raw import Raw
 from tests.gateway.stack import MODEL, Stack
@@ -112,7 +112,8 @@ async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_
     await bus.connect(small.broker.url, "test", wait_s=10)
     ledger, key = Ledger(bus, GatewaySettings()), Key("t", "cancelled")
     await ledger.tend()
-    job = Job(key.request, Served("m", "v", 9), [1], Sampling(seed=1).to_proto(8, 0), Speculation(), Caller(tenant="t"))
+    sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
+    job = Job(key.request, Served("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     await ledger.enter(key, record)
     await small.fill()

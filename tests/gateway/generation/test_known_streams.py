@@ -15,7 +15,6 @@ from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
@@ -26,6 +25,7 @@ from outrider.mesh.service import Mesh
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import Telemetry
 from outrider.v1.sampling_pb2 import Speculation
+from outrider.wire.sampling import SamplingParameters
 
 from tests.gateway.raw import Raw
 from tests.gateway.stack import CONTEXT, MODEL, Stack
@@ -56,7 +56,9 @@ async def flights(streaming: Stack) -> AsyncIterator[Flights]:
 async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights: Flights, other: Gateway) -> None:
     key, caller = Key(Caller().tenant, "known"), Caller()
     served = flights.verifiers.models.find(MODEL, caller.may_use)
-    job = Job(key.request, served, [1, 2, 3], Sampling(seed=1).to_proto(8, 0), Speculation(), caller)
+    job = Job(
+        key.request, served, [1, 2, 3], SamplingParameters(seed=1, max_tokens=8).to_proto(), Speculation(), caller
+    )
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)
     assert flight.recording.recorded
@@ -118,7 +120,7 @@ async def test_a_flight_that_has_ended_leaves_nothing_to_collect(flights: Flight
 
 async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref[object]]:
     served = flights.verifiers.models.find(MODEL)
-    sampling = Sampling(seed=3).to_proto(8, 0)
+    sampling = SamplingParameters(seed=3, max_tokens=8).to_proto()
     job = Job(key.request, served, [1, 2, 3], sampling, Speculation(), Caller(), coalesce=coalesce)
     record = Record.of([job], created=1, seed=3, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)

@@ -11,13 +11,14 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.generation.ledger import Ledger
 from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.requests.models import Served
-from outrider.gateway.requests.request import Sampling, choice_seed
+from outrider.gateway.requests.request import choice_seed
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
-from outrider.v1.sampling_pb2 import Speculation
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.frames import Frame, encode_frame
+from outrider.wire.sampling import SamplingParameters
 
 from tests.broker import Broker
 
@@ -35,14 +36,18 @@ async def storing(tmp_path: Path) -> AsyncIterator[Bus]:
     broker.kill()
 
 
+def _sampling(seed: int, choice: int, most: int, top_k: int = 0) -> SamplingParams:
+    seed = choice_seed(seed, choice)
+    return SamplingParameters(seed=seed, max_tokens=most, echo=True, top_k=top_k).to_proto()
+
+
 def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
-    sampling = Sampling(seed=-5, top_k=3, echo=True)
     return [
         Job(
             request_id=key.request if choice == 0 else f"{key.request}-{choice}",
             served=Served("m", "v", 9),
             prompt=prompt,
-            sampling=sampling.to_proto(7, choice),
+            sampling=_sampling(-5, choice, 7, top_k=3),
             speculation=Speculation(max_nodes=3),
             caller=Caller(tenant=key.tenant),
             priority=-4,
@@ -65,7 +70,7 @@ async def test_a_request_with_several_prompts_is_found_as_it_was(storing: Bus) -
     jobs = []
     for first, (prompt, most, seed) in prompts.items():
         for choice in range(2):
-            sampling = Sampling(seed=seed, echo=True).to_proto(most, choice)
+            sampling = _sampling(seed, choice, most)
             job = msgspec.structs.replace(_jobs(key, prompt)[0], request_id=choice_id(key.request, first + choice))
             jobs.append(msgspec.structs.replace(job, sampling=sampling))
     await ledger.enter(key, Record.of(jobs, created=1, seed=-5, lingers=True, shape=b"s", prompts=3))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.requests.models import Served
-from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing import Ask, Routes
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
@@ -23,6 +22,7 @@ from outrider.mesh.registry import Member, Registry
 from outrider.mesh.tasks import Tasks
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.frames import Frame
+from outrider.wire.sampling import SamplingParameters
 
 from tests.toy_model import save_toy
 from tests.verifier.inside import Inside, inside
@@ -64,7 +64,7 @@ class Gateway:
 
     def stream(self, name: str, member: Member) -> TokenStream:
         served = Served(member.status["model"], member.status["vocabulary"], member.status["context_length"])
-        sampling = Sampling(seed=7, ignore_eos=True).to_proto(LENGTH)
+        sampling = SamplingParameters(seed=7, ignore_eos=True, max_tokens=LENGTH).to_proto()
         return TokenStream(
             Job(name, served, [1, 2, 3], sampling, Speculation(off=True), Caller()),
             self.verifiers,

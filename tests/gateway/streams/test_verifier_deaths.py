@@ -8,20 +8,20 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.errors import Fatal
 from outrider.gateway.requests.models import Served
-from outrider.gateway.requests.request import Sampling
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.verifier_deaths import VerifierDeaths
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
+from outrider.wire.sampling import SamplingParameters
 
 LIMIT = 3
 
 
 @pytest.fixture
 def sampling() -> SamplingParams:
-    wanted = Sampling(seed=1).to_proto(8, 0)
+    wanted = SamplingParameters(seed=1, max_tokens=8).to_proto()
     wanted.grammar.CopyFrom(Grammar(regex="[ab]"))
     return wanted
 

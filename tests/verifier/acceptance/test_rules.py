@@ -12,6 +12,7 @@ from outrider.models.speculation import Acceptance, AcceptanceError, MergedTree,
 from outrider.models.speculation.proposals import own_seed, propose
 from outrider.verifier.acceptance.typical import Typical
 from outrider.verifier.requests.sequence import Request
+from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine, requests, run, tokens
@@ -124,7 +125,7 @@ def test_an_answer_whose_law_may_be_another_says_so(
     usage = run(engine, [Request("r", "t", [1, 2], Sampling(temperature, seed=4), 6)])["r"][-1].usage
     assert usage is not None
     assert usage.lossy is lossy
-    quiet = Request("q", "t", [1, 2], Sampling(temperature, seed=4), 6, drafters=frozenset())
+    quiet = Request("q", "t", [1, 2], Sampling(temperature, seed=4), 6, speculation=Speculation(off=True))
     usage = run(engine, [quiet])["q"][-1].usage
     assert usage is not None
     assert usage.lossy is False

@@ -9,6 +9,7 @@ from outrider.models.text import Tokenizer
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Draft, Frame, decode_frame, encode_frame
+from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine
@@ -17,8 +18,9 @@ VOCABULARY = 7
 DEPTH = 2
 
 
-def frames(engine: Engine, **more: object) -> list[Frame]:
-    engine.submit(Request("r", "t", [4], Sampling(1.0, seed=3), 20, **{"return_drafts": True} | more))
+def frames(engine: Engine, *, told: bool = True, stop_ids: frozenset[int] = frozenset()) -> list[Frame]:
+    speculation = Speculation(return_drafts=told)
+    engine.submit(Request("r", "t", [4], Sampling(1.0, seed=3), 20, stop_ids=stop_ids, speculation=speculation))
     said = []
     while engine.busy:
         said += [frame for _, frame in engine.step().frames]
@@ -82,5 +84,5 @@ def test_a_step_without_guesses_tells_a_tree_without_nodes(make_engine: MakeEngi
 
 
 def test_nothing_is_told_to_who_does_not_ask(make_engine: MakeEngine) -> None:
-    said = frames(everything(make_engine), return_drafts=False)
+    said = frames(everything(make_engine), told=False)
     assert all(frame.drafts is None for frame in said)

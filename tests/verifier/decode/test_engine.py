@@ -19,6 +19,7 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import QueueFull
 from outrider.wire.frames import Finish
+from outrider.wire.sampling import SamplingParameters, Speculation
 
 from tests.toy_model import save_toy
 from tests.verifier.drafters import Bargainer, EverythingDrafter
@@ -108,7 +109,9 @@ def test_a_stop_string_ends_the_text_before_it(make_engine: MakeEngine) -> None:
     text = "".join(text for frame in free for text in frame.texts)
     stop = text[15:22]
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
-    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, stop=[stop])])["r"]
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, asked=SamplingParameters(stop=(stop,)))])[
+        "r"
+    ]
     assert "".join(text for frame in frames for text in frame.texts) == text[: text.index(stop)]
     assert frames[-1].finish is Finish.STOP
 
@@ -269,7 +272,7 @@ def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: M
     engine = make_engine(50, [drafter])
     for name, asked in (("before", False), ("everything", True), ("after", False)):
         so_far = drafter.asked
-        run(engine, [Request(name, "t", [1, 2, 3], Sampling(), 8, drafters=frozenset([name]))])
+        run(engine, [Request(name, "t", [1, 2, 3], Sampling(), 8, speculation=Speculation(drafters=(name,)))])
         assert (drafter.asked > so_far) == asked
 
 

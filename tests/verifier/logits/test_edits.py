@@ -15,10 +15,11 @@ from outrider.kernels.race_sample import edited as edited_logits
 from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.logits.edits import EditBatch, Edits, History, _Table
+from outrider.verifier.logits.edits import EditBatch, History, _Table
 from outrider.verifier.logits.likelihood import score
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish
+from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine, random_drafter, run, tokens, told
@@ -27,11 +28,18 @@ from tests.verifier.laws import DRAWS, TEMPERATURE, answers, chi_square
 VOCABULARY, PROMPT = 4, [2]
 """A prompt of one token: the first step has a tree already, so that its nodes lie two deep."""
 TRUNCATION = Truncation(top_p=0.92)
-EDITS = Edits(1.6, 0.9, 0.7, {0: 1.5, 3: -0.5}, ((2, 1), (3,) * 3), min_tokens=2)
+EDITS = SamplingParameters(
+    repetition_penalty=1.6,
+    frequency_penalty=0.9,
+    presence_penalty=0.7,
+    logit_bias={0: 1.5, 3: -0.5},
+    bad_words=((2, 1), (3,) * 3),
+    min_tokens=2,
+)
 STOPS = frozenset({3})
 
 
-def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: Edits) -> torch.Tensor:
+def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: SamplingParameters) -> torch.Tensor:
     """One row of logits, changed entry by entry as the definitions say."""
     said, held = Counter(answer), set(prompt) | set(answer)
     row = logits.clone()
@@ -69,7 +77,7 @@ def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
 def follows_the_law(engine: Engine) -> bool:
     dice = [Sampling(TEMPERATURE, TRUNCATION, seed * 7919) for seed in range(DRAWS)]
     requests = [
-        Request(f"r{seed}", "t", PROMPT, each, 3, stop_ids=STOPS, edits=EDITS) for seed, each in enumerate(dice)
+        Request(f"r{seed}", "t", PROMPT, each, 3, stop_ids=STOPS, asked=EDITS) for seed, each in enumerate(dice)
     ]
     statistic, degrees = chi_square(exact_law(engine), answers(engine, requests))
     return statistic < degrees + 5 * (2 * degrees) ** 0.5
@@ -112,13 +120,17 @@ def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
     """Requests with everything at once, in many combinations."""
     dice, made = random.Random(7), []
     for index in range(count):
-        edits = Edits(
-            dice.choice([1.0, 1.3, 0.8]),
-            dice.choice([0.0, 0.6]),
-            dice.choice([0.0, -0.4, 1.0]),
-            {dice.randrange(vocabulary): dice.uniform(-4, 4) for _ in range(dice.choice([0, 5]))},
-            tuple(tuple(dice.choices(range(vocabulary), k=dice.randint(1, 2))) for _ in range(dice.choice([0, 40]))),
-            dice.choice([0, 0, 9]),
+        asked = SamplingParameters(
+            repetition_penalty=dice.choice([1.0, 1.3, 0.8]),
+            frequency_penalty=dice.choice([0.0, 0.6]),
+            presence_penalty=dice.choice([0.0, -0.4, 1.0]),
+            logit_bias={dice.randrange(vocabulary): dice.uniform(-4, 4) for _ in range(dice.choice([0, 5]))},
+            bad_words=tuple(
+                tuple(dice.choices(range(vocabulary), k=dice.randint(1, 2))) for _ in range(dice.choice([0, 40]))
+            ),
+            min_tokens=dice.choice([0, 0, 9]),
+            logprobs=dice.choice([None, 0, 3, 20]),
+            echo=dice.random() < 0.5,
         )
         sampling = Sampling(dice.choice([0.0, 0.9]), Truncation(top_p=dice.choice([1.0, 0.9])), dice.getrandbits(64))
         prompt = dice.choices(range(vocabulary), k=dice.randint(1, 30))
@@ -130,9 +142,7 @@ def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
                 sampling,
                 max_tokens,
                 stop_ids=frozenset(dice.sample(range(vocabulary), 2)),
-                edits=edits,
-                logprobs=dice.choice([None, 0, 3, 20]),
-                echo=dice.random() < 0.5,
+                asked=asked,
             )
         )
     return made
@@ -168,13 +178,14 @@ def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihood
 
 def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
     engine = make_engine(50)
-    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, edits=Edits(1.7))])["r"])
+    penalty = SamplingParameters(repetition_penalty=1.7)
+    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, asked=penalty)])["r"])
     model, history = engine.runner.model, [4, 7, 4]
     for token in said:
         with torch.inference_mode():
             batch = RaggedBatch.build([SequenceRows(len(history), 0, [0, 1, 2], None)], 8, device="cpu")
             logits = model.logits(model.forward(torch.tensor(history), batch, model.new_pool(3, 8)))[-1]
-        assert token == int(edited(logits, history, [], Edits(1.7)).argmax())
+        assert token == int(edited(logits, history, [], penalty).argmax())
         history.append(token)
 
 
@@ -184,7 +195,8 @@ def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_t
     free = tokens(run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 30)])["r"])
     everything = frozenset(range(50)) - {free[0]}
     for least in (0, 5, 30):
-        request = Request("r", "t", [4], Sampling(1.0, seed=3), 30, stop_ids=everything, edits=Edits(min_tokens=least))
+        asked = SamplingParameters(min_tokens=least)
+        request = Request("r", "t", [4], Sampling(1.0, seed=3), 30, stop_ids=everything, asked=asked)
         frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
         said = tokens(frames)
         assert all(token == free[0] for token in said[:least])
@@ -195,9 +207,8 @@ def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_t
 def test_a_stop_string_inside_the_least_length_is_text(make_engine: MakeEngine) -> None:
     free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
     texts = [text for frame in free for text in frame.texts]
-    request = Request(
-        "r", "t", [4], Sampling(1.0, seed=3), 20, stop=texts[2:3] + texts[9:10], edits=Edits(min_tokens=8)
-    )
+    asked = SamplingParameters(stop=(texts[2], texts[9]), min_tokens=8)
+    request = Request("r", "t", [4], Sampling(1.0, seed=3), 20, asked=asked)
     frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
     end = next(place for place, text in enumerate(texts) if place >= 8 and text in (texts[2], texts[9]))
     assert tokens(frames) == tokens(free)[: end + 1]
@@ -206,9 +217,9 @@ def test_a_stop_string_inside_the_least_length_is_text(make_engine: MakeEngine) 
 
 
 def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: MakeEngine) -> None:
-    edits = Edits(bad_words=tuple((4, token) for token in range(50)), logit_bias={4: 100.0})
+    asked = SamplingParameters(bad_words=tuple((4, token) for token in range(50)), logit_bias={4: 100.0})
     engine = make_engine(50, [EverythingDrafter(50, 1)])
-    frames = run(engine, [Request("r", "t", [1], Sampling(1.0), 20, edits=edits)])["r"]
+    frames = run(engine, [Request("r", "t", [1], Sampling(1.0), 20, asked=asked)])["r"]
     assert tokens(frames) == [4]
     assert frames[-1].finish is Finish.REFUSED
     assert frames[-1].error is not None
@@ -219,9 +230,10 @@ def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: Make
 def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeEngine) -> None:
     prompt, engine = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], make_engine(50, [EverythingDrafter(50, 1)], prefill_rows=4)
     run(engine, [Request("warm", "t", prompt, Sampling(), 4)])
-    edits = Edits(2.0, 1.0, 1.0, {3: 5.0})
-    asked = Request("r", "t", prompt, Sampling(1.5, seed=1), 8, edits=edits, logprobs=4, echo=True)
-    frames = run(engine, [asked])["r"]
+    asked = SamplingParameters(
+        repetition_penalty=2.0, frequency_penalty=1.0, presence_penalty=1.0, logit_bias={3: 5.0}, logprobs=4, echo=True
+    )
+    frames = run(engine, [Request("r", "t", prompt, Sampling(1.5, seed=1), 8, asked=asked)])["r"]
     ids, likely, _ = told(frames)
     assert isinstance(likely, list)
     assert frames[0].first_index == -10
@@ -242,7 +254,8 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
 
 def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> None:
     for prompt in ([7], [7, 8, 9]):
-        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, logprobs=0, echo=True)])["r"]
+        scored = SamplingParameters(logprobs=0, echo=True)
+        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, asked=scored)])["r"]
         ids, likely, finish = told(frames)
         assert (ids, finish) == (prompt, Finish.LENGTH)
         assert isinstance(likely, list)
@@ -262,7 +275,9 @@ def test_repetition_and_bad_words_are_those_of_transformers() -> None:
     for token, parent in [(3, -1), (9, -1)]:
         tree.append(token, parent, 0.5, 1, 0.5, "d")
     batch = EditBatch(50)
-    history = History(Edits(1.37, bad_words=words), prompt + answer, len(prompt), frozenset())
+    history = History(
+        SamplingParameters(repetition_penalty=1.37, bad_words=words), prompt + answer, len(prompt), frozenset()
+    )
     history.edit(batch, 0, tree)
     penalty = RepetitionPenaltyLogitsProcessor(1.37)
     banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
@@ -280,9 +295,10 @@ def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accept
     free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
     ids, text = tokens(free), [text for frame in free for text in frame.texts]
     assert ids.index(ids[7]) == 7
-    ends = {"stop_ids": frozenset({ids[7]})} if kind == "id" else {"stop": [text[7]]}
+    stop_ids, stop = (frozenset({ids[7]}), ()) if kind == "id" else (frozenset[int](), (text[7],))
+    asked = SamplingParameters(stop=stop, logprobs=0)
     engine = make_engine(50, [EverythingDrafter(50, 1)])
-    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, logprobs=0, **ends)])["r"]
+    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, stop_ids=stop_ids, asked=asked)])["r"]
     said, likely, finish = told(frames)
     assert (said, finish) == (ids[: min(most, 8)], Finish.LENGTH if most < 8 else Finish.STOP)
     assert isinstance(likely, list)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from outrider.mesh.errors import InvalidRequest
 from outrider.models.llama import LlamaModel
@@ -20,11 +21,12 @@ from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.logits.edits import EditBatch, Edits
+from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.logits.grammar import Grammars, Guide
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.wire.frames import Finish
+from outrider.wire.sampling import SamplingParameters
 
 from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
 from tests.toy_model import save_toy
@@ -41,6 +43,13 @@ SCHEMA = {
     "required": ["name", "size", "kinds"],
     "additionalProperties": False,
 }
+EDITS = SamplingParameters(
+    repetition_penalty=1.2,
+    frequency_penalty=0.3,
+    presence_penalty=0.2,
+    logit_bias={50: 2.0},
+    bad_words=((60,), (61, 62)),
+)
 GRAMMARS = {
     "schema": pb.Grammar(json_schema=json.dumps(SCHEMA)),
     "regex": pb.Grammar(regex=r"[a-c]{2,5}-(é|ü)\d?"),
@@ -103,7 +112,7 @@ def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
     dice, made = random.Random(3), []
     for index in range(50):
         kind = list(GRAMMARS)[index % len(GRAMMARS)]
-        edits = dice.choice([Edits(), Edits(), Edits(1.2, 0.3, 0.2, {50: 2.0}, ((60,), (61, 62)))])
+        asked = dice.choice([SamplingParameters(), SamplingParameters(), EDITS])
         made.append(
             Request(
                 f"{kind}-{index}",
@@ -112,8 +121,7 @@ def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
                 Sampling(dice.choice([0.0, 0.8, 1.5]), seed=dice.getrandbits(64)),
                 200,
                 stop_ids=frozenset({EOS}),
-                edits=edits,
-                logprobs=dice.choice([None, 2]),
+                asked=msgspec.structs.replace(asked, logprobs=dice.choice([None, 2])),
                 grammar=grammars.compile(GRAMMARS[kind]),
             )
         )

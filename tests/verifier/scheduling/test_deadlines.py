@@ -11,6 +11,7 @@ from outrider.verifier.decode.runner import Drawn
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import TooLate
 from outrider.wire.frames import Finish, Frame
+from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.engines import VOCABULARY, MakeEngine, request, watch
 
@@ -91,7 +92,11 @@ def test_an_answer_that_may_end_by_itself_is_expected_to_be_as_long_as_usual(mak
     engine.submit(request("usual", answer=10))
     while engine.busy:
         engine.step()
-    engine.submit(replace(request("open", answer=200), stop=["nothing says this"], end_by=clock.now + 10.0))
+    engine.submit(
+        replace(
+            request("open", answer=200), asked=SamplingParameters(stop=("nothing says this",)), end_by=clock.now + 10.0
+        )
+    )
     with pytest.raises(TooLate):
         engine.submit(replace(request("certain", answer=200), end_by=clock.now + 10.0))
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.verifier.decode.outcome import Outcome
-from outrider.verifier.logits.edits import Edits
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame
+from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import VOCABULARY, MakeEngine, preemptions, request, requests, run, said
@@ -49,8 +49,17 @@ def test_the_lowest_priority_then_the_most_served_tenant_then_the_youngest_loses
 
 
 def test_echoes_likelihoods_and_penalties_are_told_once_and_the_same(make_engine: MakeEngine) -> None:
-    edits = Edits(1.3, 0.5, 0.5, {3: 1.0}, ((7,), (1, 2)), 4)
-    wanted = [replace(each, edits=edits, logprobs=2, echo=True) for each in requests(8)]
+    asked = SamplingParameters(
+        repetition_penalty=1.3,
+        frequency_penalty=0.5,
+        presence_penalty=0.5,
+        logit_bias={3: 1.0},
+        bad_words=((7,), (1, 2)),
+        min_tokens=4,
+        logprobs=2,
+        echo=True,
+    )
+    wanted = [replace(each, asked=asked) for each in requests(8)]
     alone = make_engine(VOCABULARY)
     plain = {each.id: told(run(alone, [each])[each.id]) for each in wanted}
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=PAGES, prefill_rows=7)
@@ -59,7 +68,8 @@ def test_echoes_likelihoods_and_penalties_are_told_once_and_the_same(make_engine
 
 
 def test_a_prompt_that_is_preempted_half_way_goes_on_and_does_not_pass_for_cached(make_engine: MakeEngine) -> None:
-    wanted = [request("low", 60, 8, priority=-1, echo=True, logprobs=1), request("high", 8, 32)]
+    scored = SamplingParameters(echo=True, logprobs=1)
+    wanted = [request("low", 60, 8, priority=-1, asked=scored), request("high", 8, 32)]
     alone = make_engine(VOCABULARY)
     plain = {each.id: told(run(alone, [each])[each.id]) for each in wanted}
     engine = make_engine(VOCABULARY, pages=11, rows=65, prefill_rows=2)

@@ -13,6 +13,7 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.speculation.asking import READING, Asking, Ready
 from outrider.verifier.speculation.local_drafter import LocalDrafter
+from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine
@@ -126,11 +127,13 @@ class Dear(EverythingDrafter):
         return super().draft()
 
 
-def run(engine: Engine, **drafters: frozenset[str] | None) -> int:
+def run(engine: Engine, **drafters: tuple[str, ...]) -> int:
     """Answers a request of each name, all at once; the number of steps."""
     before = engine.tally.steps
     for seed, (name, admitted) in enumerate(drafters.items()):
-        engine.submit(Request(name, "t", [1, 2, seed], Sampling(1.0, seed=seed), 60, drafters=admitted))
+        engine.submit(
+            Request(name, "t", [1, 2, seed], Sampling(1.0, seed=seed), 60, speculation=Speculation(drafters=admitted))
+        )
     while engine.busy:
         engine.step()
     return engine.tally.steps - before
@@ -140,9 +143,9 @@ def test_an_engine_asks_a_dear_drafter_only_where_cheaper_ones_leave_something_t
     make_engine: MakeEngine,
 ) -> None:
     dear, cheap = Dear(3, 1), EverythingDrafter(3, 2)
-    steps = run(make_engine(3, [dear, cheap], judged=True), a=None)
+    steps = run(make_engine(3, [dear, cheap], judged=True), a=())
     assert (dear.calls, steps < 30) == (0, True)
-    steps = run(make_engine(3, [dear], judged=True), a=None)
+    steps = run(make_engine(3, [dear], judged=True), a=())
     assert dear.calls > 0.8 * steps > 16
 
 
@@ -150,7 +153,7 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
     make_engine: MakeEngine,
 ) -> None:
     dear, cheap = Dear(3, 1), EverythingDrafter(3, 2)
-    run(make_engine(3, [dear, cheap], judged=True), rich=None, poor=frozenset({"dear"}))
+    run(make_engine(3, [dear, cheap], judged=True), rich=(), poor=("dear",))
     assert dear.calls > 10
     rich = min(dear.texts)
     assert set(dear.rests) == {rich}
@@ -245,7 +248,7 @@ def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
     added: list[float] = []
     monkeypatch.setattr(Asking, "took", lambda self, size, seconds: added.append(seconds))
     engine = make_engine(3, [Dear(3, 1)], judged=True, cost=CostCurve([1, 2], [1000.0, 1000.0]))
-    run(engine, a=None)
+    run(engine, a=())
     assert len(added) > 10
     assert min(added) < -1.0, "steps were said to take 1000 s"
 

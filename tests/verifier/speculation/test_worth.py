@@ -12,6 +12,7 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.runner import Drawn, Runner, Work
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
+from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import MakeEngine
@@ -231,7 +232,7 @@ def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(make_engine
 def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
     slow = Slow(50, right=False)
     engine = make_engine(50, [slow], judged=True)
-    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, drafters=frozenset({"another"})))
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, speculation=Speculation(drafters=("another",))))
     while engine.busy:
         engine.step()
     assert not engine.guessing.quiet

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from outrider.wire.bounds import Priority, Weight
 
 BUCKET = "outrider-tenants"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -40,8 +41,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output_tokens: _Count | None = None
     models: tuple[str, ...] | None = None
     networks: tuple[str, ...] | None = None
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
-    weight: Annotated[float, Meta(gt=0, le=1000)] | None = None
+    priority: Priority | None = None
+    weight: Weight | None = None
     parse_special_tokens: bool | None = None
 
     def __post_init__(self) -> None:

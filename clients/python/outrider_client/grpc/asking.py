@@ -16,10 +16,10 @@ _PLAIN = (
     *("model", "n", "priority", "parallel_tool_calls", "return_tokens"),
     *("ttft_ms", "timeout_ms", "coalesce"),
 )
-_DRAWING = (
-    *("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop_token_ids", "ignore_eos", "repetition_penalty"),
-    *("frequency_penalty", "presence_penalty", "min_tokens", "echo"),
-)
+_SHAPED = ("seed", "stop", "logit_bias", "bad_words", "logprobs", "grammar")
+_SAMPLING = METHODS["Generate"].request.DESCRIPTOR.fields_by_name["sampling"].message_type
+_DRAWING = tuple(field.name for field in _SAMPLING.fields if field.name not in _SHAPED)
+"""Parameters that have the same form over HTTP and in ``SamplingParams``."""
 _GRAMMARS = {"regex": "regex", "grammar": "context_free"}
 _ANY_OBJECT = '{"type":"object"}'
 

@@ -16,11 +16,12 @@ from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
 from outrider.gateway.requests.models import Models, Served
-from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Sampling, settled
+from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Structure, choice_seed, settled
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.mesh.errors import InvalidRequest, OutriderError
+from outrider.wire.sampling import SamplingParameters
 
 T = TypeVar("T")
 
@@ -89,14 +90,13 @@ class Generations:
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
         served = await self.find(generation.model, caller)
-        sampling = _sampling(generation, served)
-        words = await self._bad_words(served, sampling.bad_words)
+        sampling = await self._sampling(generation, served)
         asked = [(generation.prompt, sampling.seed), *generation.more]
         prompts = await self._encode_all(served, [prompt for prompt, _ in asked], caller)
         lengths = _longest(served, generation, prompts, caller)
         several = range(generation.choices)
         drawn = [
-            (prompt, msgspec.structs.replace(sampling, seed=seed).to_proto(most, choice, words))
+            (prompt, msgspec.structs.replace(sampling, seed=choice_seed(seed, choice), max_tokens=most).to_proto())
             for prompt, (_, seed), most in zip(prompts, asked, lengths, strict=True)
             for choice in several
         ]
@@ -120,10 +120,18 @@ class Generations:
         asked = [settled(prompt, caller.parse_special) for prompt in prompts]
         return await self._persist(lambda: self._encoder.encode_all(served, asked))
 
-    async def _bad_words(self, served: Served, words: Sequence[str | list[int]]) -> list[list[int]]:
+    async def _sampling(self, generation: Generation, served: Served) -> SamplingParameters:
+        """How the target draws, with bad words as the model's tokens and the structure as a grammar."""
+        words, structure = generation.bad_words, _structure(generation, served)
+        if not words and structure is None:
+            return generation.sampling
         texts = [word for word in words if isinstance(word, str)]
         encoded = await self._persist(lambda: self._encoder.encode_words(served, texts)) if texts else []
-        return encoded + [word for word in words if not isinstance(word, str)]
+        return msgspec.structs.replace(
+            generation.sampling,
+            bad_words=(*encoded, *(word for word in words if not isinstance(word, str))),
+            grammar=None if structure is None else structure.to_proto(),
+        )
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
@@ -140,12 +148,10 @@ def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]
     return found
 
 
-def _sampling(generation: Generation, served: Served) -> Sampling:
-    """The sampling of ``generation``; tool calls get a grammar of the model's own format."""
-    calling, sampling = generation.calling, generation.sampling
-    if calling is None:
-        return sampling
-    return msgspec.structs.replace(sampling, structure=call_structure(calling, served.calls, sampling.structure))
+def _structure(generation: Generation, served: Served) -> Structure | None:
+    """What the answer has to be; tool calls get a grammar of the model's own format."""
+    calling, structure = generation.calling, generation.structure
+    return structure if calling is None else call_structure(calling, served.calls, structure)
 
 
 def effective_priority(generation: Generation, caller: Caller) -> int:
@@ -156,7 +162,7 @@ def effective_priority(generation: Generation, caller: Caller) -> int:
 
 def _named(error: OutriderError, generation: Generation) -> OutriderError:
     """``error``, with the client's own name of the parameter if a verifier refused its grammar."""
-    asked = generation.calling or generation.sampling.structure
+    asked = generation.calling or generation.structure
     if asked is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
     return InvalidRequest(asked.param + error.message.removeprefix("grammar"), param=asked.param)

@@ -36,11 +36,11 @@ class Encoder:
             served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
         )
 
-    async def encode_words(self, served: Served, words: Sequence[str]) -> list[list[int]]:
+    async def encode_words(self, served: Served, words: Sequence[str]) -> list[tuple[int, ...]]:
         """Ids of each word, at a text's beginning and after a space, as often as they differ."""
         forms = dict.fromkeys(form for word in words for form in (word, " " + word.lstrip()))
         found = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
-        return [list(ids) for ids in dict.fromkeys(map(tuple, found)) if ids]
+        return [ids for ids in dict.fromkeys(map(tuple, found)) if ids]
 
     async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool) -> str:
         """Text of ``ids``, with special tokens or without; errors as with `encode`."""

@@ -15,7 +15,7 @@ def longest_answer(served: Served, generation: Generation, prompt: int, caller: 
     than the caller may have.
     """
     room = _room(served, generation, prompt, caller)
-    asked, limit = generation.max_tokens, caller.least("max_output_tokens")
+    asked, limit = generation.sampling.max_tokens, caller.least("max_output_tokens")
     if limit is None:
         return room if asked is None else min(room, asked)
     if asked is not None and asked > limit[0]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.requests.calling import Calling
-from outrider.v1.sampling_pb2 import Choices, Grammar, SamplingParams, TokenSequence
-from outrider.v1.sampling_pb2 import Speculation as SpeculationProto
-from outrider.wire.ids import pack_ids
+from outrider.v1.sampling_pb2 import Choices, Grammar
+from outrider.wire.bounds import MOST_PRIORITY
+from outrider.wire.sampling import SamplingParameters, Speculation
 
 DEFAULT_TENANT = "default"
 """Whose requests all are."""
 
 _SEED_MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-LEAST_PRIORITY = -1000
+LEAST_PRIORITY = -MOST_PRIORITY
 """What verifiers put last."""
 
 
@@ -96,86 +95,25 @@ class Structure(msgspec.Struct, frozen=True):
         return made
 
 
-class Sampling(msgspec.Struct, frozen=True):
-    """How the target draws; fields and ranges as in ``sampling.proto``. Bad words may be texts."""
-
-    seed: int
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float | None = None
-    min_p: float = 0.0
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
-    ignore_eos: bool = False
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: dict[int, float] = {}
-    bad_words: tuple[str | list[int], ...] = ()
-    min_tokens: int = 0
-    logprobs: int | None = None
-    echo: bool = False
-    structure: Structure | None = None
-
-    def to_proto(self, max_tokens: int, choice: int = 0, bad_words: Sequence[Sequence[int]] = ()) -> SamplingParams:
-        """The wire's form for one choice, with the most tokens to generate and the bad words' ids."""
-        return SamplingParams(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            seed=choice_seed(self.seed, choice) & _SEED_MASK,
-            max_tokens=max_tokens,
-            stop=self.stop,
-            stop_token_ids=self.stop_token_ids,
-            ignore_eos=self.ignore_eos,
-            repetition_penalty=self.repetition_penalty,
-            frequency_penalty=self.frequency_penalty,
-            presence_penalty=self.presence_penalty,
-            logit_bias=self.logit_bias,
-            bad_words=[TokenSequence(ids=pack_ids(word)) for word in bad_words],
-            min_tokens=self.min_tokens,
-            logprobs=self.logprobs,
-            echo=self.echo,
-            grammar=None if self.structure is None else self.structure.to_proto(),
-        )
-
-
-class Speculation(msgspec.Struct, frozen=True):
-    """How a request may be guessed ahead; no drafters named means all there are, 0 nodes the verifier's choice.
-
-    ``return_drafts`` has the guesses told that were verified.
-    """
-
-    off: bool = False
-    drafters: tuple[str, ...] = ()
-    max_nodes: int = 0
-    return_drafts: bool = False
-
-    def to_proto(self) -> SpeculationProto:
-        """The wire's form."""
-        return SpeculationProto(
-            off=self.off, drafters=self.drafters, max_nodes=self.max_nodes, return_drafts=self.return_drafts
-        )
-
-
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be generated.
 
-    There may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
-    ``model`` None means the only one there is, ``max_tokens`` None as much as the context has room for; ``choices``
-    is how many answers to each prompt are wanted. ``priority``, higher first, is that of ``verifier.proto``, from
-    `LEAST_PRIORITY` on. ``session`` names the conversation that it belongs to, for routers that keep one together.
+    Bad words, texts or token ids, and the ``structure`` stand beside the ``sampling`` until texts are tokenized. There
+    may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
+    ``model`` None means the only one there is; ``choices`` is how many answers to each prompt are wanted.
+    ``priority``, higher first, is that of ``verifier.proto``, from `LEAST_PRIORITY` on. ``session`` names the
+    conversation that it belongs to, for routers that keep one together.
     ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
-    seed that was given or by a temperature of 0. Where there is a ``calling``, the sampling's structure is what the
+    seed that was given or by a temperature of 0. Where there is a ``calling``, the structure is what the
     answer's text has to be.
     """
 
     model: str | None
     prompt: Prompt
-    sampling: Sampling
+    sampling: SamplingParameters
+    bad_words: tuple[str | tuple[int, ...], ...] = ()
+    structure: Structure | None = None
     speculation: Speculation = Speculation()
-    max_tokens: int | None = None
     choices: int = 1
     priority: int = 0
     session: str = ""

@@ -26,6 +26,7 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
 from outrider.wire.frames import encode_frame
+from outrider.wire.sampling import Speculation
 
 SINGLE = ("model", "ngram", "suffix")
 """Modes of one drafter."""
@@ -73,14 +74,15 @@ class Lane:
     """An engine and the answers it is at."""
 
     def __init__(self, target: Target, drafters: Sequence[str]) -> None:
-        self._engine, self._drafters = target.engine(), frozenset(drafters)
+        self._engine = target.engine()
+        self._speculation = Speculation(off=not drafters, drafters=tuple(drafters))
         self._names = itertools.count()
 
     def ask(self, case: Case, prompts: Sequence[list[int]], max_tokens: int) -> None:
         """Takes the prompts of a round."""
         for seed, prompt in enumerate(prompts):
             sampling, name = Sampling(temperature=case.temperature, seed=seed), str(next(self._names))
-            self._engine.submit(Request(name, "tenant", prompt, sampling, max_tokens, drafters=self._drafters))
+            self._engine.submit(Request(name, "tenant", prompt, sampling, max_tokens, speculation=self._speculation))
 
     def run(self, steps: int, spent: Spent) -> bool:
         """Does up to ``steps`` steps, and adds what they took; whether there is more to do."""

@@ -31,7 +31,7 @@ class Answer:
 
     def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
         self._request, self._tokenizer = request, tokenizer
-        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.stop)
+        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.asked.stop)
         self._prompt_decoder = IncrementalDecoder(tokenizer)
         self._count = 0
         self._stopped = False
@@ -54,7 +54,7 @@ class Answer:
             if token in self._request.stop_ids:
                 return [*texts, ""], Finish.STOP
             text = self._decoder.push(token)
-            if index >= self._request.edits.min_tokens:
+            if index >= self._request.asked.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped:
@@ -71,7 +71,7 @@ class Answer:
             if places[-1] == len(prompt) - 1:
                 texts[-1] += self._prompt_decoder.flush()
             likely = None
-            if self._request.logprobs is not None:
+            if self._request.asked.logprobs is not None:
                 known = [scores[place - first] if place else None for place in places]
                 likely = self._likelihoods(tokens, known)
             yield Frame(self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likely)
@@ -94,7 +94,7 @@ class Answer:
 
         It accepted those on ``rows`` (`Accepted`), of which the next frame will have so many ``tokens``.
         """
-        if not self._request.return_drafts:
+        if not self._request.speculation.return_drafts:
             return None
         data = [self._data(token) for token in guesses.tokens]
         path = [row - 1 for row in rows[1 : tokens + 1]]

@@ -141,7 +141,7 @@ def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Dr
     """How likely the target held each of ``tokens``, where the request asks for it."""
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
-    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.logprobs or 0)
+    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.asked.logprobs or 0)
 
 
 def _why_refused(sequence: Sequence) -> str:

@@ -142,7 +142,7 @@ class Runner:
             behind = request.prompt[first : first + len(work.tokens)] if work.sequence.scoring else []
             if behind:
                 logits = self.model.logits(hidden[start : start + len(behind)])
-                yield score(logits, behind, request.logprobs or 0)
+                yield score(logits, behind, request.asked.logprobs or 0)
             else:
                 yield []
             start += len(work.tokens)
@@ -247,6 +247,6 @@ def _fill(results: Seq[Drawn], works: Seq[Work], counts: Seq[int], logits: Tenso
     for work, result, count in zip(works, results, counts, strict=True):
         end = row + count
         result.tokens = drawn[row:end]
-        if work.sequence.request.logprobs is not None:
+        if work.sequence.request.asked.logprobs is not None:
             result.logits = logits[row:end]
         row = end

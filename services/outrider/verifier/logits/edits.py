@@ -7,7 +7,6 @@ vocabulary. The draw takes those of all rows of a step together; where no reques
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -15,40 +14,21 @@ import torch
 from numpy.typing import NDArray
 from outrider.kernels.race_sample import Penalties
 from outrider.models.speculation import MergedTree
+from outrider.wire.sampling import SamplingParameters
 from torch import Tensor
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
-    """A request's own changes, in the order in which they are made.
+def penalizes(asked: SamplingParameters) -> bool:
+    """Whether tokens are penalized for standing in the prompt or the answer (Keskar et al. 2019, arXiv 1909.05858)."""
+    return asked.repetition_penalty != 1.0 or asked.frequency_penalty != 0.0 or asked.presence_penalty != 0.0
 
-    Attributes:
-        repetition_penalty: divides the logits above 0, and multiplies those below, of tokens in the prompt or the
-            answer so far (Keskar et al. 2019, arXiv 1909.05858); 1 changes nothing.
-        frequency_penalty: taken off for each time that the answer so far holds the token.
-        presence_penalty: taken off once if it does.
-        logit_bias: added, by token id.
-        bad_words: sequences of tokens of which the last is banned where the others stand before it.
-        min_tokens: tokens of the answer before which its stop ids are banned.
-    """
 
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    bad_words: tuple[tuple[int, ...], ...] = ()
-    min_tokens: int = 0
-
-    @property
-    def penalizes(self) -> bool:
-        """Whether tokens are penalized for standing there already."""
-        return self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
-
-    def __bool__(self) -> bool:
-        return self.penalizes or bool(self.logit_bias or self.bad_words or self.min_tokens)
+def edits(asked: SamplingParameters) -> bool:
+    """Whether `History` changes anything."""
+    return penalizes(asked) or bool(asked.logit_bias or asked.bad_words or asked.min_tokens)
 
 
 class EditBatch:
@@ -126,40 +106,41 @@ class History:
     """A sequence's tokens as its edits look at them. It reads ``tokens``, which others extend.
 
     Args:
-        edits: what to change.
+        asked: penalties, biases, bad words and ``min_tokens``, made in that order.
         tokens: prompt and answer; the first ``prompt`` of them are the prompt.
         stop_ids: ids that end the answer.
     """
 
-    def __init__(self, edits: Edits, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
-        self._edits, self._tokens, self._prompt, self._stops = edits, tokens, prompt, sorted(stop_ids)
-        self._table = _Table(edits)
-        if edits.repetition_penalty != 1.0:
+    def __init__(self, asked: SamplingParameters, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
+        self._asked, self._tokens, self._prompt, self._stops = asked, tokens, prompt, sorted(stop_ids)
+        self._penalizes = penalizes(asked)
+        self._table = _Table(asked.logit_bias)
+        if asked.repetition_penalty != 1.0:
             self._table.see(tokens[:prompt])
         self._counted = prompt
         self._bans: dict[tuple[int, ...], list[int]] = {}
-        for *before, last in edits.bad_words:
+        for *before, last in asked.bad_words:
             self._bans.setdefault(tuple(before), []).append(last)
         self._lengths = sorted({len(before) for before in self._bans})
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         """As `Rule.edit`."""
-        if self._edits.penalizes:
+        if self._penalizes:
             self._table.count(self._tokens[self._counted :])
             self._counted = len(self._tokens)
-        if self._edits.penalizes or self._edits.logit_bias:
+        if self._penalizes or self._asked.logit_bias:
             self._change(batch, row, guesses)
-        if self._bans or self._edits.min_tokens:
+        if self._bans or self._asked.min_tokens:
             for node, path in enumerate(paths(guesses)):
                 batch.ban(row + node, self._banned(path))
 
     def _change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         known = len(self._table.ids)
-        self._table.see_also(guesses.tokens if self._edits.penalizes else [])
+        self._table.see_also(guesses.tokens if self._penalizes else [])
         ids, counts, seen = self._table.ids, self._table.counts, self._table.seen
         rows = 1 + len(guesses)
         here, there = np.tile(counts, (rows, 1)), np.tile(seen, (rows, 1))
-        if self._edits.penalizes:
+        if self._penalizes:
             for node, (token, parent) in enumerate(zip(guesses.tokens, guesses.parents, strict=True), start=1):
                 here[node], there[node] = here[parent + 1], there[parent + 1]
                 here[node, self._table.place[token]] += 1
@@ -168,14 +149,14 @@ class History:
         self._table.forget(known)
 
     def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
-        edits = self._edits
-        factors = np.where(seen, np.float32(edits.repetition_penalty), np.float32(1))
-        less = np.float32(edits.frequency_penalty) * counts + np.float32(edits.presence_penalty) * (counts > 0)
+        asked = self._asked
+        factors = np.where(seen, np.float32(asked.repetition_penalty), np.float32(1))
+        less = np.float32(asked.frequency_penalty) * counts + np.float32(asked.presence_penalty) * (counts > 0)
         return np.stack([factors, self._table.bias - less]).astype(np.float32)
 
     def _banned(self, path: list[int]) -> list[int]:
         banned = []
-        if len(self._tokens) - self._prompt + len(path) < self._edits.min_tokens:
+        if len(self._tokens) - self._prompt + len(path) < self._asked.min_tokens:
             banned.extend(self._stops)
         for length in self._lengths:
             banned.extend(self._bans.get(self._tail(path, length), ()))
@@ -199,12 +180,13 @@ def paths(guesses: MergedTree) -> Iterator[list[int]]:
 class _Table:
     """Tokens that may need another logit: how often the answer holds each, whether anything does, and its bias."""
 
-    def __init__(self, edits: Edits) -> None:
-        self.ids: Ids = np.array(list(edits.logit_bias), dtype=np.int64)
-        self.bias: Floats = np.array(list(edits.logit_bias.values()), dtype=np.float32)
+    def __init__(self, biases: Mapping[int, float]) -> None:
+        biases = dict(sorted(biases.items()))
+        self.ids: Ids = np.array(list(biases), dtype=np.int64)
+        self.bias: Floats = np.array(list(biases.values()), dtype=np.float32)
         self.counts: Floats = np.zeros(len(self.ids), dtype=np.float32)
         self.seen: NDArray[np.bool_] = np.zeros(len(self.ids), dtype=np.bool_)
-        self.place = {token: index for index, token in enumerate(edits.logit_bias)}
+        self.place = {token: index for index, token in enumerate(biases)}
 
     def see_also(self, tokens: Sequence[int]) -> None:
         """Has a place for each of ``tokens``, which changes nothing yet."""

@@ -17,6 +17,7 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.target import Target
 from outrider.wire.prefixes import chain_hashes
 from outrider.wire.prompts import BUCKET, NamedPrompt, prompt_mark
+from outrider.wire.sampling import Speculation
 
 _EVERY_S = 1.0
 
@@ -105,8 +106,8 @@ class NamedPrompts:
     async def _warm(self) -> None:
         for mark, (prompt, ids, hashes) in list(self._wanted.items()):
             if mark not in self.kept and not await self._hold(mark, hashes):
-                sampling = Sampling(0.0, seed=0)
-                await self._run(Request(f"prompt-{mark}", prompt.tenant, ids, sampling, 0, drafters=frozenset()))
+                sampling, alone = Sampling(0.0, seed=0), Speculation(off=True)
+                await self._run(Request(f"prompt-{mark}", prompt.tenant, ids, sampling, 0, speculation=alone))
                 await self._hold(mark, hashes)
 
     async def _hold(self, mark: str, hashes: list[bytes]) -> bool:

@@ -19,8 +19,7 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.pages.cached_pages import copy_pages, page_bytes, to_bytes
 from outrider.verifier.pages.metrics import HANDED
-from outrider.verifier.requests.conversion import request_from_proto
-from outrider.verifier.requests.parameters import check
+from outrider.verifier.requests.conversion import check, request_from_proto
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.refusals import queued
 from outrider.verifier.target import Target

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import inf
 
+from outrider.kernels.race_sample import Truncation
+from outrider.mesh.errors import InvalidRequest
 from outrider.models.sampling import Sampling
 from outrider.v1 import sampling_pb2, verifier_pb2
-from outrider.verifier.requests.parameters import Parameters, check, known
 from outrider.verifier.requests.sequence import Request
-from outrider.wire.ids import unpack_ids
+from outrider.wire.bounds import OutOfBounds, Priority, Weight, checked
+from outrider.wire.sampling import UNSIGNED, SamplingParameters, Speculation, ids_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_MOST_NODES = 63
-_MOST_PRIORITY, _MOST_WEIGHT = 1000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,17 @@ class Served:
     context_length: int
     eos_ids: frozenset[int]
     drafters: AbstractSet[str]
+
+    def require_known(self, ids: Collection[int], param: str) -> None:
+        """`InvalidRequest` for an id outside the vocabulary."""
+        inside = not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
+        check(inside, param, f"holds an id outside the vocabulary of {self.vocabulary_size}")
+
+
+def check(holds: object, param: str, why: str) -> None:
+    """`InvalidRequest` about ``param`` unless something ``holds``."""
+    if not holds:
+        raise InvalidRequest(f"{param} {why}", param=param)
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
@@ -52,40 +64,36 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now:
 
     `InvalidRequest` names the wrong field and what it may hold.
     """
+    try:
+        return _request(message, served, now)
+    except OutOfBounds as error:
+        raise InvalidRequest(str(error), param=error.param) from None
+
+
+def _request(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
-    prompt, emitted = _ids(message.prompt, "prompt", served), _ids(message.emitted, "emitted", served)
-    check(prompt, "prompt", "must hold at least one token")
-    held = len(prompt) + len(emitted)
-    check(
-        held < served.context_length or emitted,
-        "prompt",
-        f"has {len(prompt)} tokens; the model's context of {served.context_length} must leave room for an answer",
-    )
-    params = message.sampling
-    max_tokens = min(params.max_tokens, served.context_length - len(prompt))
-    parameters = Parameters(params, served.vocabulary_size)
-    parameters.check_lengths(max_tokens)
-    parameters.check_grammar()
+    prompt, emitted = _tokens(message, served)
+    asked = SamplingParameters.from_proto(message.sampling, temperature=0.0)
+    speculation = Speculation.from_proto(message.speculation)
+    max_tokens = min(asked.max_tokens or 0, served.context_length - len(prompt))
+    _check_ends(asked, max_tokens)
+    _check_ids(asked, served)
+    _check_drafters(speculation, served)
     return Request(
         id=message.request_id,
         tenant=message.tenant,
         prompt=prompt,
-        emitted=emitted,
-        sampling=parameters.sampling(),
+        sampling=_draws(asked),
         max_tokens=max_tokens,
-        stop=parameters.stops(),
-        stop_ids=frozenset(parameters.stop_ids()) | (frozenset() if params.ignore_eos else served.eos_ids),
-        drafters=_drafters(message.speculation, served),
-        max_nodes=_max_nodes(message.speculation),
-        edits=parameters.edits(),
-        logprobs=parameters.logprobs(),
-        echo=params.echo,
-        priority=_priority(message),
-        weight=_weight(message),
+        emitted=emitted,
+        stop_ids=frozenset(asked.stop_token_ids) | (frozenset() if asked.ignore_eos else served.eos_ids),
+        asked=asked,
+        speculation=speculation,
+        priority=checked("priority", message.priority, Priority),
+        weight=checked("weight", message.weight, Weight) if message.HasField("weight") else 1.0,
         first_by=now + _within(message.ttft_ms, "ttft_ms"),
         end_by=now + _within(message.timeout_ms, "timeout_ms"),
-        return_drafts=message.speculation.return_drafts,
     )
 
 
@@ -95,39 +103,54 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
     return message.lease_ms / 1e3
 
 
+def _tokens(message: verifier_pb2.SubmitRequest, served: Served) -> tuple[list[int], list[int]]:
+    """Prompt and emitted tokens, which leave room for an answer."""
+    prompt, emitted = ids_of(message.prompt, "prompt"), ids_of(message.emitted, "emitted")
+    served.require_known(prompt, "prompt")
+    served.require_known(emitted, "emitted")
+    check(prompt, "prompt", "must hold at least one token")
+    check(
+        len(prompt) + len(emitted) < served.context_length or emitted,
+        "prompt",
+        f"has {len(prompt)} tokens; the model's context of {served.context_length} must leave room for an answer",
+    )
+    return prompt, emitted
+
+
+def _draws(asked: SamplingParameters) -> Sampling:
+    cold = math.isclose(asked.temperature, 0.0, abs_tol=1e-5)
+    truncation = Truncation(asked.top_k, 1.0 if asked.top_p is None else asked.top_p, asked.min_p)
+    return Sampling(0.0 if cold else asked.temperature, truncation, asked.seed & UNSIGNED)
+
+
+def _check_ends(asked: SamplingParameters, max_tokens: int) -> None:
+    """Checks how short and how long the answer may be; ``max_tokens`` is what the context has room for."""
+    check(asked.max_tokens or asked.echo, "max_tokens", "must be at least 1, not 0")
+    check(
+        asked.min_tokens <= max_tokens,
+        "min_tokens",
+        f"must be at most the {max_tokens} tokens that the answer may have, not {asked.min_tokens}",
+    )
+    if asked.grammar is not None:
+        why = "may not be given with a grammar, which says itself where the answer may end"
+        check(not asked.ignore_eos, "ignore_eos", why)
+        check(not asked.min_tokens, "min_tokens", why)
+
+
+def _check_ids(asked: SamplingParameters, served: Served) -> None:
+    served.require_known(asked.stop_token_ids, "stop_token_ids")
+    served.require_known(asked.logit_bias, "logit_bias")
+    for word in asked.bad_words:
+        served.require_known(word, "bad_words")
+
+
+def _check_drafters(speculation: Speculation, served: Served) -> None:
+    unknown = [] if speculation.off else sorted(set(speculation.drafters) - set(served.drafters))
+    there = ", ".join(sorted(served.drafters)) or "none"
+    check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {there}")
+
+
 def _within(milliseconds: int, param: str) -> float:
     """Seconds of a deadline; infinity where there is none."""
     check(milliseconds >= 0, param, f"must be at least 0, not {milliseconds}")
-    return milliseconds / 1e3 if milliseconds else inf
-
-
-def _ids(data: bytes, param: str, served: Served) -> list[int]:
-    check(len(data) % 4 == 0, param, "must be whole little-endian int32 ids")
-    return known(unpack_ids(data), param, served.vocabulary_size)
-
-
-def _drafters(speculation: sampling_pb2.Speculation, served: Served) -> frozenset[str] | None:
-    if speculation.off:
-        return frozenset()
-    unknown = sorted(set(speculation.drafters) - set(served.drafters))
-    there = ", ".join(sorted(served.drafters)) or "none"
-    check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {there}")
-    return frozenset(speculation.drafters) or None
-
-
-def _priority(message: verifier_pb2.SubmitRequest) -> int:
-    priority, most = message.priority, _MOST_PRIORITY
-    check(-most <= priority <= most, "priority", f"must be between {-most} and {most}, not {priority}")
-    return priority
-
-
-def _weight(message: verifier_pb2.SubmitRequest) -> float:
-    weight = message.weight if message.HasField("weight") else 1.0
-    check(0 < weight <= _MOST_WEIGHT, "weight", f"must be above 0 and at most {_MOST_WEIGHT}, not {weight:g}")
-    return weight
-
-
-def _max_nodes(speculation: sampling_pb2.Speculation) -> int:
-    nodes = speculation.max_nodes
-    check(0 <= nodes <= _MOST_NODES, "speculation.max_nodes", f"must be between 0 and {_MOST_NODES}, not {nodes}")
-    return nodes
+    return milliseconds / 1e3 if milliseconds else math.inf

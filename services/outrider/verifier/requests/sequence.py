@@ -7,9 +7,10 @@ from math import inf
 
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
-from outrider.verifier.logits.edits import Edits, History, Rule
+from outrider.verifier.logits.edits import History, Rule, edits
 from outrider.verifier.logits.grammar import Grammar, Guide
 from outrider.wire.frames import Finish, Usage
+from outrider.wire.sampling import SamplingParameters, Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +21,15 @@ class Request:
         prompt: token ids, at least one.
         emitted: tokens that another replica has already generated.
         max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed, or only computed.
-        stop: strings that end the text.
-        stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
-        drafters: who may guess; None is anyone, an empty set is nobody.
-        max_nodes: most guesses a step; 0 leaves it to the verifier.
-        edits: what changes about the target's logits before the temperature.
-        logprobs: how many of the likeliest tokens are told, beside the log-probability of each token; None tells none.
-        echo: whether the prompt's tokens are told before the answer's.
+        stop_ids: ids that end the text, the model's own end-of-text ids included unless they are ignored.
+        asked: the parameters as they were asked for. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar`` are
+            made of them and of the model, and hold where they differ.
+        speculation: who may guess, how much, and whether that is told.
         grammar: what the answer has to be.
         priority: whose turn comes first; higher ones before lower ones.
         weight: the tenant's share beside other tenants': what it is served counts so many times less.
         first_by: when its first token has to be there, on the scheduler's clock.
         end_by: when its last one has to be.
-        return_drafts: whether frames tell the guesses that were verified.
         handed: whether another verifier wants the pages of its prompt, and nobody its answer.
     """
 
@@ -42,29 +39,30 @@ class Request:
     sampling: Sampling
     max_tokens: int
     emitted: list[int] = field(default_factory=list)
-    stop: list[str] = field(default_factory=list)
     stop_ids: frozenset[int] = frozenset()
-    drafters: frozenset[str] | None = None
-    max_nodes: int = 0
-    edits: Edits = field(default_factory=Edits)
-    logprobs: int | None = None
-    echo: bool = False
+    asked: SamplingParameters = field(default_factory=SamplingParameters)
+    speculation: Speculation = field(default_factory=Speculation)
     grammar: Grammar | None = None
     priority: int = 0
     weight: float = 1.0
     first_by: float = inf
     end_by: float = inf
-    return_drafts: bool = False
     handed: bool = False
 
     @property
     def speculates(self) -> bool:
         """Whether anyone may guess."""
-        return self.drafters is None or bool(self.drafters)
+        return not self.speculation.off
+
+    @property
+    def drafters(self) -> frozenset[str] | None:
+        """Who may guess; None is anyone, an empty set is nobody."""
+        return (frozenset(self.speculation.drafters) or None) if self.speculates else frozenset()
 
     def admits(self, drafter: str) -> bool:
         """Whether ``drafter`` may guess."""
-        return self.drafters is None or drafter in self.drafters
+        named = self.speculation.drafters
+        return self.speculates and (not named or drafter in named)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,9 +111,9 @@ class Sequence:
         """A request with the tokens that another replica has generated, and what edits its logits."""
         tokens, length = request.prompt + request.emitted, len(request.prompt)
         made = cls(request, number, tokens, dice, level=request.priority)
-        made.echoed = 0 if request.echo and not request.emitted else length
-        if request.edits:
-            made.rules.append(History(request.edits, tokens, length, request.stop_ids))
+        made.echoed = 0 if request.asked.echo and not request.emitted else length
+        if edits(request.asked):
+            made.rules.append(History(request.asked, tokens, length, request.stop_ids))
         if request.grammar is not None:
             made.guide = request.grammar.guide(tokens, length, request.stop_ids)
             made.rules.append(made.guide)
@@ -124,7 +122,7 @@ class Sequence:
     @property
     def scoring(self) -> bool:
         """Whether log-probabilities of the prompt are still to be told, so that each of its tokens must be run."""
-        return self.request.logprobs is not None and self.echoed < len(self.request.prompt)
+        return self.request.asked.logprobs is not None and self.echoed < len(self.request.prompt)
 
     @property
     def generated(self) -> int:

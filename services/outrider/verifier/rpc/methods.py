@@ -12,8 +12,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.pages.announcements import PageAnnouncer
-from outrider.verifier.requests.conversion import lease_seconds, request_from_proto
-from outrider.verifier.requests.parameters import check
+from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
 from outrider.verifier.rpc.frame_log import Entry, FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.submissions import Submissions

@@ -129,10 +129,10 @@ class Estimate:
         """Tokens that ``sequence`` is expected to generate from now on."""
         if _certain(sequence.request) or not self._length.weight:
             return float(sequence.left)
-        usual = max(self._length.value, sequence.request.edits.min_tokens)
+        usual = max(self._length.value, sequence.request.asked.min_tokens)
         return min(float(sequence.left), max(usual - sequence.generated, 1.0))
 
 
 def _certain(request: Request) -> bool:
     """Whether an answer is as long as it may be, because nothing else ends it."""
-    return not (request.stop_ids or request.stop or request.grammar)
+    return not (request.stop_ids or request.asked.stop or request.grammar)

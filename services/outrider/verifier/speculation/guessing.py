@@ -22,9 +22,9 @@ from outrider.verifier.speculation.market import Market
 from outrider.verifier.speculation.remote_drafters import RemoteDrafters
 from outrider.verifier.speculation.returns import Returns
 from outrider.verifier.speculation.worth import Worth
+from outrider.wire.sampling import MOST_NODES
 from torch import Tensor
 
-_MOST_NODES = 63
 _READ = 64
 
 
@@ -86,7 +86,7 @@ class Guessing:
     def open(self, sequence: Sequence) -> Opening:
         """Starts the verifier's own drafters for a sequence; what drafters elsewhere have to know."""
         request = sequence.request
-        most = min(2 * (request.max_nodes or self._scheduler.limits.guesses_each), _MOST_NODES)
+        most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._market.weighs(sequence)
         twins = proposes and self._target.rule.replacement
         opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)

@@ -70,7 +70,7 @@ class Market:
     def _prospect(self, sequence: Sequence, least: float) -> Prospect:
         request, tokens = sequence.request, sequence.tokens
         depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
-        cap, greedy = request.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
+        cap, greedy = request.speculation.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
         ready = None
         if sequence.guide is not None or self.weighs(sequence):
             ready = self._candidates(sequence, depth, least)

@@ -195,7 +195,7 @@ async def test_an_error_says_what_it_says_over_http(
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (_ask(temperature=float("nan")), 'temperature must be a number from 0 to 100, not "NaN"'),
+        (_ask(temperature=float("nan")), "temperature must be a number from 0 to 100, not nan"),
         (pb.GenerateRequest(ids=b"abcde"), "5 bytes are no whole number"),
         (pb.GenerateRequest(messages_json="["), "messages_json is not valid JSON"),
         (pb.GenerateRequest(text="a", speculation=Speculation(off=True, max_nodes=2)), "off may not be given with"),

@@ -207,9 +207,9 @@ def test_what_cannot_be_honoured_is_refused_by_name(more: Any, param: str) -> No
 def test_a_format_of_text_says_nothing_of_answers_that_have_to_be_calls() -> None:
     body = {"model": "m", "messages": MESSAGES, "tools": TOOLS, "tool_choice": "required"}
     asked = json.dumps(body | {"response_format": {"type": "json_object"}}).encode()
-    assert read_chat(asked).generation().sampling.structure is None
+    assert read_chat(asked).generation().structure is None
     asked = json.dumps(body | {"response_format": {"type": "json_object"}, "tool_choice": "auto"}).encode()
-    assert read_chat(asked).generation().sampling.structure is not None
+    assert read_chat(asked).generation().structure is not None
 
 
 def test_tools_are_shown_to_the_template_only_where_they_may_be_called() -> None:

@@ -1,11 +1,11 @@
-"""Requests over gRPC as the bodies of the HTTP API, which are checked in one place for all front doors."""
+"""Requests over gRPC as the parameters of the HTTP API, which are checked in one place for all front doors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from outrider.gateway.doors.http.plain_json import require_plain
@@ -14,12 +14,20 @@ from outrider.gateway.errors import TooLarge
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
-from outrider.wire.ids import unpack_ids
+from outrider.wire.bounds import OutOfBounds
+from outrider.wire.sampling import given, given_sampling, ids_of
 
-_SIGN = 1 << 63
-_GRAMMARS = {"json_schema": "json", "regex": "regex", "context_free": "grammar"}
-_TOKENS = {"add_special": "add_special_tokens", "parse_special": "parse_special_tokens"}
-_JSON = {"messages_json": "messages", "tools_json": "tools", "tool_choice_json": "tool_choice"}
+_GRAMMARS = {"json_schema": "json", "regex": "regex", "context_free": "grammar", "choice": "choice"}
+_NAMES = {
+    "text": "prompt",
+    "ids": "prompt",
+    "messages_json": "messages",
+    "tools_json": "tools",
+    "tool_choice_json": "tool_choice",
+    "add_special": "add_special_tokens",
+    "parse_special": "parse_special_tokens",
+}
+"""Names of the protocol's fields in the HTTP API, where those differ."""
 
 
 def asked(request: pb.GenerateRequest, limit: int) -> Asked:
@@ -28,7 +36,10 @@ def asked(request: pb.GenerateRequest, limit: int) -> Asked:
     A field that is not known here is refused, too.
     """
     require_readable(request, limit)
-    return read_asked(msgspec.json.encode(_body(request)))
+    try:
+        return read_asked(_body(request))
+    except OutOfBounds as error:
+        raise InvalidRequest(str(error), param=error.param) from None
 
 
 def require_readable(message: Message, limit: int) -> None:
@@ -49,67 +60,40 @@ def _require_known(message: Message, place: str = "the request") -> None:
 
 
 def _body(request: pb.GenerateRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {"return_tokens": request.return_tokens}
-    if request.model:
-        body["model"] = request.model
-    body["return_drafts"] = request.speculation.return_drafts
-    for name in ("n", "priority", "parallel_tool_calls", "ttft_ms", "timeout_ms", "coalesce"):
-        if request.HasField(name):
-            body[name] = getattr(request, name)
-    for name, parameter in _TOKENS.items():
-        if request.HasField(name):
-            body[parameter] = getattr(request, name)
-    for name, parameter in _JSON.items():
-        if text := getattr(request, name):
-            body[parameter] = _json(text, name)
-    body |= _prompt(request) | _sampling(request.sampling, "messages" in body)
-    if words := [*request.bad_words, *(_ids(word.ids, "bad_words") for word in request.sampling.bad_words)]:
-        body["bad_words"] = words
-    if request.HasField("speculation"):
-        body["speculation"] = _speculation(request.speculation)
+    """Parameters by the names of the HTTP API: where the protocol has the same name, the field's value as it is."""
+    body = {
+        _NAMES.get(name, name): _FORMS[name](value, name) if name in _FORMS else value
+        for name, value in given(request).items()
+        if name != "linger"
+    }
+    words = body.pop("bad_words", [])
+    body |= _speculation(body.pop("speculation", Speculation()))
+    body |= _sampling(body.pop("sampling", SamplingParams()), chat="messages" in body)
+    body["bad_words"] = words + body.get("bad_words", [])
     return body
 
 
-def _prompt(request: pb.GenerateRequest) -> dict[str, Any]:
-    kind = request.WhichOneof("prompt")
-    if kind == "text":
-        return {"prompt": request.text}
-    return {"prompt": _ids(request.ids, "ids")} if kind == "ids" else {}
-
-
-def _sampling(sampling: SamplingParams, chat: bool) -> dict[str, Any]:
-    """As JSON has it: what is unset is absent, floats are as short as they can be, and NaN is no number."""
-    found: dict[str, Any] = MessageToDict(sampling, preserving_proto_field_name=True)
-    found.pop("bad_words", None)
-    if "seed" in found:
-        seed = int(found["seed"])
-        found["seed"] = seed - 2 * _SIGN if seed >= _SIGN else seed
-    if "logprobs" in found and chat:
+def _sampling(message: SamplingParams, *, chat: bool) -> dict[str, Any]:
+    """Parameters that have another form in JSON in that form."""
+    found = given_sampling(message)
+    if chat and "logprobs" in found:
         found |= {"logprobs": True, "top_logprobs": found["logprobs"]}
-    if sampling.HasField("grammar"):
-        found["structured_outputs"] = _structure(found.pop("grammar"))
+    if "grammar" in found:
+        found["structured_outputs"] = {
+            _GRAMMARS[kind]: list(value.texts) if kind == "choice" else value
+            for kind, value in given(found.pop("grammar")).items()
+        }
     return found
 
 
-def _structure(grammar: dict[str, Any]) -> dict[str, Any]:
-    if "choice" in grammar:
-        return {"choice": grammar["choice"].get("texts", [])}
-    return {_GRAMMARS[kind]: definition for kind, definition in grammar.items()}
-
-
-def _speculation(wanted: Speculation) -> Any:
-    if not wanted.off:
-        return {"drafters": list(wanted.drafters), "max_nodes": wanted.max_nodes or None}
-    if wanted.drafters or wanted.max_nodes:
-        raise InvalidRequest("speculation: off may not be given with drafters or max_nodes", param="speculation")
-    return "off"
-
-
-def _ids(data: bytes, name: str) -> list[int]:
-    try:
-        return unpack_ids(data)
-    except ValueError as error:
-        raise InvalidRequest(f"{name}: {error}", param=name) from None
+def _speculation(message: Speculation) -> dict[str, Any]:
+    wanted = given(message)
+    drafts = wanted.pop("return_drafts", False)
+    if not wanted.pop("off", False):
+        return {"speculation": wanted, "return_drafts": drafts}
+    if wanted:
+        raise InvalidRequest(f"speculation: off may not be given with {' or '.join(wanted)}", param="speculation")
+    return {"speculation": "off", "return_drafts": drafts}
 
 
 def _json(text: str, name: str) -> Any:
@@ -118,3 +102,12 @@ def _json(text: str, name: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{name} is not valid JSON: {error}", param=name) from None
+
+
+_FORMS: dict[str, Callable[[Any, str], Any]] = {
+    "ids": ids_of,
+    "messages_json": _json,
+    "tools_json": _json,
+    "tool_choice_json": _json,
+}
+"""How fields become what JSON holds, where they are not that already."""

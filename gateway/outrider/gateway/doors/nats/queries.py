@@ -11,7 +11,7 @@ from msgspec import Meta
 from outrider.gateway.admission.entrance import Visitor
 from outrider.gateway.doors.http.plain_json import require_plain
 from outrider.gateway.doors.openai.asked import Asked, read_asked
-from outrider.gateway.doors.schema.parameters import read
+from outrider.gateway.doors.schema.parameters import read, read_object
 from outrider.gateway.errors import TooLarge, error_answer, error_headers
 from outrider.mesh.bus import Query
 from outrider.mesh.errors import InvalidRequest, OutriderError
@@ -72,12 +72,12 @@ def begin(query: Query, tenant: str, limit: int, ignored: list[str] | None) -> B
     if len(query.data) > limit:
         raise TooLarge(f"the body is larger than {limit} bytes")
     require_plain(query.data)
-    body = _object(query.data)
+    body = read_object(query.data)
     beside = {name: body.pop(name) for name in Wishes.__struct_fields__ if name in body}
-    wishes = read(msgspec.json.encode(beside), Wishes)
+    wishes = read(beside, Wishes)
     if body.get("stream") is False:
         raise InvalidRequest("stream must be true or absent: over NATS every answer is a stream", param="stream")
-    asked = read_asked(msgspec.json.encode(body | {"stream": True} | _model(query.subject, body)), ignored)
+    asked = read_asked(body | {"stream": True} | _model(query.subject, body), ignored)
     request_id = prefix(tenant) + wishes.request_id if wishes.request_id else token_hex(16)
     return Begin(request_id, bool(wishes.request_id), asked, wishes.timeout_s)
 
@@ -114,12 +114,3 @@ def _model(subject: str, body: dict[str, Any]) -> dict[str, str]:
     if body.get("model") not in (None, name):
         raise InvalidRequest(f"model is another than {name}, which the subject names", param="model")
     return {"model": name}
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.ValidationError:
-        raise InvalidRequest("the body must be a JSON object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None

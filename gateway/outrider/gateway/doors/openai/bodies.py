@@ -6,15 +6,17 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.doors.schema.generation import INT32, Asked, Count, Flag
+from outrider.gateway.doors.schema.generation import Asked
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.doors.schema.structure import ResponseFormat, of_format, structure
 from outrider.gateway.doors.schema.tools import Tool, ToolChoice, calling, shown
 from outrider.gateway.doors.schema.unhonoured import CHAT, COMPLETION
 from outrider.gateway.requests.calling import Calling
-from outrider.gateway.requests.request import Generation, Prompt, Sampling, choice_seed
+from outrider.gateway.requests.request import Generation, Structure, choice_seed
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import Count, Flag, integers
+from outrider.wire.sampling import Length, Logprobs
 
 MOST_CHOICES = 128
 """Of one request, whatever the number of its prompts."""
@@ -34,10 +36,9 @@ class Body(Asked, frozen=True, kw_only=True):
 
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="an integer from 1 to 128")] = 1
+    n: Annotated[int, integers(1, MOST_CHOICES)] = 1
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
-    return_drafts: Flag = False
 
     @property
     def include_usage(self) -> bool:
@@ -49,61 +50,41 @@ class Body(Asked, frozen=True, kw_only=True):
         """Whether each chunk of such a stream tells the usage so far."""
         return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
 
-    def generation(self) -> Generation:
-        """What is asked for, free of OpenAI's forms."""
-        return Generation(
-            model=self.model,
-            prompt=self._prompt(),
-            sampling=self._sampling(),
-            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
-            max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
-            choices=self.n,
-            priority=-self.priority,
-            deadlines=self._deadlines(),
-            coalesce=self._coalesces(),
-            session=self._session(),
-        )
+    @property
+    def _longest(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
-    def _prompt(self) -> Prompt:
-        raise NotImplementedError
-
-    def _sampling(self) -> Sampling:
-        return self._sampled(structure(of_format(self.response_format), self.structured_outputs, "response_format"))
+    @property
+    def _structure(self) -> Structure | None:
+        return structure(of_format(self.response_format), self.structured_outputs, "response_format")
 
 
 class CompletionBody(Body, frozen=True, kw_only=True):
     """Body of ``POST /v1/completions``."""
 
     prompt: Annotated[str | list[Any], Meta(description=PROMPTS)]
-    max_tokens: Annotated[int, Meta(ge=0, le=INT32, description="an integer of at least 1 (0 with echo)")] | None = None
-    logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] | None = None
+    max_tokens: Length | None = None
+    logprobs: Logprobs | None = None
     echo: Flag = False
     add_special_tokens: Flag = True
     parse_special_tokens: Flag | None = None
 
-    def _prompt(self) -> Prompt:
-        return self._prompts()[0]
-
-    def _prompts(self) -> list[Prompt]:
-        return prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
-
-    def _sampling(self) -> Sampling:
-        return msgspec.structs.replace(super()._sampling(), logprobs=self.logprobs, echo=self.echo)
-
     def generation(self) -> Generation:
-        """As any other, with OpenAI's default length, and with further prompts.
+        """What is asked for, free of OpenAI's forms, with OpenAI's default length.
 
         Each prompt has the seed that the client gave, as a request of its own would have; without one, all have
         different seeds.
         """
-        asked = super().generation()
-        seed, (_, *more) = asked.sampling.seed, self._prompts()
+        prompt, *more = prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
         if self.n * (1 + len(more)) > MOST_CHOICES:
             why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
+        longest = _COMPLETION_TOKENS if self._longest is None else self._longest
+        asked = self._generation(prompt, self._structure, max_tokens=longest, logprobs=self.logprobs, echo=self.echo)
+        seed = asked.sampling.seed
         return msgspec.structs.replace(
             asked,
-            max_tokens=_COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens,
+            choices=self.n,
             more=tuple(
                 (prompt, choice_seed(seed, place * self.n) if self.seed is None else seed)
                 for place, prompt in enumerate(more, 1)
@@ -118,7 +99,7 @@ class ChatBody(Body, frozen=True, kw_only=True):
         list[dict[str, Any]], Meta(min_length=1, description="an array of messages with a role and a content")
     ]
     logprobs: Flag = False
-    top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
+    top_logprobs: Logprobs = 0
     tools: Annotated[
         list[Tool], Meta(max_length=128, description='an array of objects like {"type": "function", "function": {...}}')
     ] = msgspec.field(default_factory=list)
@@ -141,26 +122,22 @@ class ChatBody(Body, frozen=True, kw_only=True):
         """Whether calls without the format's marks are told as calls."""
         return self.calling is not None and self.calling.bare(of_format(self.response_format))
 
-    def _prompt(self) -> Prompt:
-        tools = shown(self.tools) if self.calling is not None else ""
-        return msgspec.structs.replace(chat(self.messages, self.chat_template_kwargs), tools=tools)
-
-    def _sampling(self) -> Sampling:
-        asked = msgspec.structs.replace(super()._sampling(), logprobs=self.top_logprobs if self.logprobs else None)
-        if self.calling is None:
-            return asked
-        return msgspec.structs.replace(asked, structure=self._spoken(self.calling, asked.structure))
-
     def generation(self) -> Generation:
-        """As any other, with what may be called."""
-        return msgspec.structs.replace(super().generation(), calling=self.calling)
+        """What is asked for, free of OpenAI's forms."""
+        calling = self.calling
+        prompt = msgspec.structs.replace(
+            chat(self.messages, self.chat_template_kwargs), tools="" if calling is None else shown(self.tools)
+        )
+        logprobs = self.top_logprobs if self.logprobs else None
+        asked = self._generation(prompt, self._structure, calling, max_tokens=self._longest, logprobs=logprobs)
+        return msgspec.structs.replace(asked, choices=self.n)
 
 
 _B = TypeVar("_B", bound=Body)
 _OBFUSCATION = "stream_options.include_obfuscation"
 
 
-def read_completion(body: bytes, ignored: list[str] | None = None) -> CompletionBody:
+def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> CompletionBody:
     """The body of a completion, as `read`; `InvalidRequest` says what is wrong with it."""
     asked = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
     if asked.max_tokens == 0 and not asked.echo:
@@ -168,7 +145,7 @@ def read_completion(body: bytes, ignored: list[str] | None = None) -> Completion
     return asked
 
 
-def read_chat(body: bytes, ignored: list[str] | None = None) -> ChatBody:
+def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> ChatBody:
     """The body of a chat completion, as `read`; `InvalidRequest` says what is wrong with it."""
     asked = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
     if asked.top_logprobs and not asked.logprobs:

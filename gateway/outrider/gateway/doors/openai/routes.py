@@ -9,7 +9,7 @@ from contextlib import aclosing
 import msgspec
 from outrider.gateway.doors.http.messages import EventStream, json_response, read_body, stays, until_gone
 from outrider.gateway.doors.http.position import Position
-from outrider.gateway.doors.openai.bodies import Body, read_chat, read_completion
+from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody, read_chat, read_completion
 from outrider.gateway.doors.openai.events import Events
 from outrider.gateway.doors.openai.json_types import Answer
 from outrider.gateway.doors.openai.stored_form import Shape, encode_shape
@@ -91,7 +91,7 @@ class OpenAi:
         served = self._generations.models.find(request.path_params["model"], may_use)
         return json_response(ModelBody(served.name, self._created, served.context_length))
 
-    async def _generate(self, request: Request, body: Body, shape: Shape) -> Response:
+    async def _generate(self, request: Request, body: CompletionBody | ChatBody, shape: Shape) -> Response:
         asked = routed(timed(body, request).generation(), request)
         lingers, admission = stays(request), request.state.admission
         if lingers and not body.stream:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.gateway.doors.openai.bodies import MOST_CHOICES
-from outrider.gateway.doors.schema.generation import INT32
+from outrider.wire.bounds import INT32
 from outrider.wire.prompts import NAME
+from outrider.wire.sampling import MOST_BIAS, MOST_BIASES
 
 Schema = dict[str, Any]
 
@@ -27,9 +28,9 @@ PROMPT: Schema = {"anyOf": [_TEXT, SOME | _IDS, _SEVERAL | {"items": _TEXT}, _SE
 MESSAGES: Schema = SOME | {"items": _MESSAGE}
 LOGIT_BIAS: Schema = {
     "type": "object",
-    "maxProperties": 1024,
-    "propertyNames": {"pattern": "^[0-9]{1,10}$"},
-    "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+    "maxProperties": MOST_BIASES,
+    "propertyNames": {"pattern": "^(0|[1-9][0-9]{0,9})$"},
+    "additionalProperties": {"type": "number", "minimum": -MOST_BIAS, "maximum": MOST_BIAS},
 }
 PATHS: Mapping[tuple[str, str], Schema] = {
     ("/v1/prompts/{name}", "name"): {"type": "string", "pattern": f"^{NAME.pattern}$"}

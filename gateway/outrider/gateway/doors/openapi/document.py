@@ -78,9 +78,9 @@ class _Schemas:
         hints = typing.get_type_hints(given.kind, include_extras=True) | dict(given.closer)
         schemas = {name: hint if isinstance(hint, dict) else self.of(hint) for name, hint in hints.items()}
         made = {name: _nullable(schema, ABSENT.get(name, ())) for name, schema in schemas.items()}
-        made |= {name: _neutral(values) for name, values in given.unhonoured.altering.items()}
-        idle = given.unhonoured.idle.items()
-        return made | {name: _neutral(values if self._strict else ANY) for name, values in idle}
+        altering, idle = given.unhonoured.altering.items(), given.unhonoured.idle.items()
+        passed = {name: _neutral(values) for name, values in altering}
+        return passed | {name: _neutral(values if self._strict else ANY) for name, values in idle} | made
 
     def body(self, given: Given) -> dict[str, Any]:
         required = [field.name for field in msgspec.structs.fields(given.kind) if field.required]

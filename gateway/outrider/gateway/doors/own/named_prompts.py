@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.http.messages import json_response, read_body
-from outrider.gateway.doors.schema.generation import Flag
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import chat
@@ -19,6 +18,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import InvalidRequest, NotFound
 from outrider.mesh.registry import Member, Registry
+from outrider.wire.bounds import Flag
 from outrider.wire.prompts import (
     BUCKET,
     MOST_BYTES,

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.http.messages import json_response, read_body, until_gone
-from outrider.gateway.doors.schema.generation import Flag, TokenId
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs, chat
@@ -17,6 +16,7 @@ from outrider.gateway.generation.intake import Generations
 from outrider.gateway.requests.request import Messages, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import Flag, TokenId
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route

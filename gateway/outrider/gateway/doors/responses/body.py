@@ -7,15 +7,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.responses.items import Message
-from outrider.gateway.doors.schema.generation import Asked, Count, Flag
+from outrider.gateway.doors.schema.generation import Asked
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs
 from outrider.gateway.doors.schema.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
 from outrider.gateway.doors.schema.tools import Function, FunctionName, NamedTool, Tool, calling, shown
 from outrider.gateway.doors.schema.unhonoured import RESPONSE
 from outrider.gateway.requests.calling import Calling
-from outrider.gateway.requests.request import Generation, Messages, Sampling, Structure
+from outrider.gateway.requests.request import Generation, Messages, Structure
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import Count, Flag
+from outrider.wire.sampling import Logprobs
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -62,7 +64,7 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     instructions: Annotated[str, Meta(description="a string")] | None = None
     previous_response_id: Annotated[str, Meta(description="the id of a response that is stored")] | None = None
     max_output_tokens: Count | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20, description="an integer from 0 to 20")] = 0
+    top_logprobs: Logprobs = 0
     include: Annotated[
         list[Literal["message.output_text.logprobs"]], Meta(description=f'an array that may hold "{LOGPROBS}"')
     ] = msgspec.field(default_factory=list)
@@ -86,7 +88,6 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     store: Flag = True
     background: Flag = False
-    return_drafts: Flag = False
     chat_template_kwargs: TemplateKwargs | None = None
 
     @property
@@ -110,32 +111,18 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
         """What is asked for, where the conversation so far is ``messages``."""
         variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""
         told = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
-        tools = shown(self._tools) if self.calling is not None else ""
-        return Generation(
-            model=self.model,
-            prompt=Messages(msgspec.json.encode(told + messages).decode(), tools, variables=variables),
-            sampling=self._sampling(),
-            speculation=msgspec.structs.replace(self._speculation(), return_drafts=self.return_drafts),
-            max_tokens=self.max_output_tokens,
-            priority=-self.priority,
-            deadlines=self._deadlines(),
-            coalesce=self._coalesces(),
-            session=self._session(),
-            calling=self.calling,
-        )
+        calling = self.calling
+        tools = shown(self._tools) if calling is not None else ""
+        prompt = Messages(msgspec.json.encode(told + messages).decode(), tools, variables=variables)
+        asked = structure(self.text.structure(), self.structured_outputs, "text.format")
+        logprobs = self.top_logprobs if LOGPROBS in self.include else None
+        return self._generation(prompt, asked, calling, max_tokens=self.max_output_tokens, logprobs=logprobs)
 
     @property
     def _tools(self) -> list[Tool]:
         return [
             Tool("function", Function(tool.name, tool.description, tool.parameters, tool.strict)) for tool in self.tools
         ]
-
-    def _sampling(self) -> Sampling:
-        asked = structure(self.text.structure(), self.structured_outputs, "text.format")
-        if self.calling is not None:
-            asked = self._spoken(self.calling, asked)
-        logprobs = self.top_logprobs if LOGPROBS in self.include else None
-        return msgspec.structs.replace(self._sampled(asked), logprobs=logprobs)
 
 
 def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody:

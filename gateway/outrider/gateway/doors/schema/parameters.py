@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import typing
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -11,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import OutOfBounds, checked, describe, hints_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -40,26 +39,28 @@ class Unhonoured(msgspec.Struct, frozen=True):
 
 _NOTHING = Unhonoured()
 _MOST_EXACT = 1 << 63
-_PLACE = re.compile(r" - at `\$(.*)`$")
-_SHOWN = 40
 
 
-def read(body: bytes, kind: type[T], unhonoured: Unhonoured = _NOTHING, ignored: list[str] | None = None) -> T:
-    """``body`` as ``kind``, whose fields' `Meta` descriptions say what they may hold; null is as good as absent.
+def read(
+    body: bytes | dict[str, Any], kind: type[T], unhonoured: Unhonoured = _NOTHING, ignored: list[str] | None = None
+) -> T:
+    """``body``, JSON or what JSON holds, as ``kind``, whose fields' `Meta` descriptions say what they may hold.
+
+    Null is as good as absent.
 
     Names of parameters that have no effect go into ``ignored``; where that is None, such parameters are refused.
     `InvalidRequest` for anything else.
     """
     try:
-        whole: T = _decoder(kind).decode(body)
+        whole: T = _whole(body, kind)
         return whole
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _read_each(_object(body), kind, unhonoured, ignored)
+        return _read_each(body if isinstance(body, dict) else read_object(body), kind, unhonoured, ignored)
 
 
 def _read_each(raw: Mapping[str, Any], kind: type[T], unhonoured: Unhonoured, ignored: list[str] | None) -> T:
     """As `read`, one parameter after the other: it takes long, and knows what is wrong."""
-    hints = _hints(kind)
+    hints = hints_of(kind)
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if name not in hints:
@@ -93,7 +94,7 @@ def _missing(name: str, hint: Any, ignored: list[str] | None) -> InvalidRequest:
     for other in ignored or ():
         if meant := nearest(other, [name]):
             return InvalidRequest(f"{other} is no parameter{meant}", param=other)
-    return InvalidRequest(f"{name} is required: {_description(hint)}", param=name)
+    return InvalidRequest(f"{name} is required: {describe(hint)}", param=name)
 
 
 def _integral(value: Any, depth: int = 2) -> Any:
@@ -113,16 +114,16 @@ def _among(value: Any, values: tuple[Any, ...]) -> bool:
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
-@lru_cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Reads what is right as a whole and knows every parameter of it."""
-    strict = msgspec.defstruct(kind.__name__, [], bases=(kind,), frozen=True, kw_only=True, forbid_unknown_fields=True)
-    return msgspec.json.Decoder(strict)
+def _whole(body: bytes | dict[str, Any], kind: type[msgspec.Struct]) -> Any:
+    """What is right as a whole, of which every parameter is known."""
+    strict, decoder = _strict(kind)
+    return msgspec.convert(body, strict, str_keys=True) if isinstance(body, dict) else decoder.decode(body)
 
 
 @lru_cache
-def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+def _strict(kind: type[msgspec.Struct]) -> tuple[type[msgspec.Struct], msgspec.json.Decoder[Any]]:
+    made = msgspec.defstruct(kind.__name__, [], bases=(kind,), frozen=True, kw_only=True, forbid_unknown_fields=True)
+    return made, msgspec.json.Decoder(made)
 
 
 @lru_cache
@@ -132,7 +133,7 @@ def _required(kind: type[msgspec.Struct]) -> list[str]:
 
 def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
     """Parameters of a URL as ``kind``; as `read` otherwise."""
-    hints = _hints(kind)
+    hints = hints_of(kind)
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in hints:
@@ -144,7 +145,8 @@ def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tu
     return kind(**values)
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> dict[str, Any]:
+    """The object in ``body``; `InvalidRequest` where there is none."""
     try:
         raw = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -162,33 +164,12 @@ def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
     Where it is not ``strict``, text may stand for numbers and booleans.
     """
     try:
-        return msgspec.convert(value, hint, strict=strict)
-    except msgspec.ValidationError as error:
-        place = _PLACE.search(str(error))
-        if place is None or not place[1]:
-            raise InvalidRequest(f"{name} must be {_description(hint)}{_but_not(value)}", param=name) from None
-        why = _PLACE.sub("", str(error))
-        path = name + place[1]
-        raise InvalidRequest(
-            f"{path}: {why[:1].lower()}{why[1:]}; {name} must be {_description(hint)}", param=path
-        ) from None
+        return checked(name, value, hint, strict=strict)
+    except OutOfBounds as error:
+        raise InvalidRequest(str(error), param=error.param) from None
 
 
 def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if allowed is not ANY and not _among(value, allowed):
         shown = " or ".join(msgspec.json.encode(neutral).decode() for neutral in allowed)
         raise InvalidRequest(f"{name} is not supported: leave it out, or set it to {shown}", param=name)
-
-
-def _but_not(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return ""
-    shown = msgspec.json.encode(value).decode()
-    return f", not {shown}" if len(shown) <= _SHOWN else f", not {shown[:_SHOWN]}…"
-
-
-def _description(hint: Any) -> str:
-    """The outermost description in a type that may be optional."""
-    if isinstance(hint, msgspec.Meta):
-        return hint.description or ""
-    return next(filter(None, map(_description, reversed(typing.get_args(hint)))), "")

@@ -9,9 +9,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.requests.request import Messages, Prompt, Text, Tokens
 from outrider.mesh.errors import InvalidRequest
-
-_INT32 = (1 << 31) - 1
-
+from outrider.wire.bounds import INT32
 
 PROMPTS = "a string, an array of strings, an array of token ids, or an array of such arrays"
 
@@ -53,12 +51,7 @@ def _tokens(values: Sequence[Any], where: str) -> Tokens:
 
 
 def _token(value: Any, where: str) -> int:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 <= value <= _INT32
-        or value != int(value)
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= INT32 or value != int(value):
         _refuse(where, "must be a token id")
     return int(value)
 

@@ -1,0 +1,48 @@
+"""Values inside and outside the bounds of a parameter, made of its type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import inspect
+from outrider.v1.sampling_pb2 import Grammar
+
+
+def inside(kind: inspect.Type) -> Any:
+    """A value at the upper bound, of as many parts as there are kinds of them."""
+    match kind:
+        case inspect.BoolType():
+            return True
+        case inspect.IntType(le=most) | inspect.FloatType(le=most):
+            return most
+        case inspect.StrType():
+            return "a"
+        case inspect.VarTupleType(item_type=item):
+            return (inside(item),)
+        case inspect.DictType(key_type=key, value_type=value):
+            return {inside(key): inside(value)}
+        case inspect.UnionType(types=types):
+            return inside(types[0])
+        case inspect.CustomType(cls=cls) if cls is Grammar:
+            return Grammar(regex="a")
+        case inspect.Metadata(type=plain):
+            return inside(plain)
+    raise NotImplementedError(kind)
+
+
+def outside(kind: inspect.Type) -> Any:
+    """A value below the lower bound, or with such a part; None where there is no bound."""
+    match kind:
+        case inspect.IntType(ge=least) | inspect.FloatType(ge=least) if least is not None:
+            return least - 2
+        case inspect.FloatType(gt=least):
+            return least
+        case inspect.VarTupleType(item_type=item):
+            return (outside(item),)
+        case inspect.DictType(key_type=key, value_type=value):
+            return {inside(key): outside(value)}
+        case inspect.UnionType(types=types):
+            return outside(types[0])
+        case inspect.Metadata(type=plain):
+            return outside(plain)
+    return None

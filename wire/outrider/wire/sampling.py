@@ -1,0 +1,174 @@
+"""The parameters of a generation: one struct, from every front door of a gateway to the verifier.
+
+A field of `SharedParameters` or `Guessing` is a parameter of every front door, stands in the OpenAPI document with its
+bounds, and crosses the wire in the field of the same name in ``sampling.proto``, where its meaning is described. A
+default that is not zero or empty needs a field with presence (``optional``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from operator import attrgetter
+from typing import Annotated, Any, Self
+
+import msgspec
+from google.protobuf.message import Message
+from msgspec import Meta
+from outrider.v1 import sampling_pb2 as pb
+from outrider.wire.bounds import (
+    INT32,
+    Flag,
+    OutOfBounds,
+    TokenId,
+    integers,
+    integers_from,
+    numbers,
+    numbers_above,
+    read,
+)
+from outrider.wire.ids import pack_ids, unpack_ids
+
+MOST_NODES = 63
+"""Guesses of a sequence in one step: attention takes trees of 64 nodes, of which one is the sequence's last token."""
+MOST_STOPS = 16
+MOST_BIASES = 1024
+MOST_BIAS = 100
+MOST_BAD_WORDS = 1024
+"""Sequences of tokens; a text becomes two, since a word may follow a space."""
+
+UNSIGNED = (1 << 64) - 1
+_SIGN = 1 << 63
+
+Seed = Annotated[int, Meta(ge=-_SIGN, le=_SIGN - 1, description="an integer of 64 bits")]
+Length = Annotated[int, Meta(ge=0, le=INT32, description="an integer of at least 1 (0 with echo)")]
+Logprobs = Annotated[int, integers(0, 20)]
+ShortText = Annotated[str, Meta(min_length=1, max_length=1000)]
+BadWord = Annotated[tuple[TokenId, ...], Meta(min_length=1)]
+
+
+class SharedParameters(msgspec.Struct, frozen=True):
+    """Parameters that have the same name and the same form in JSON and in ``SamplingParams``."""
+
+    temperature: Annotated[float, numbers(0, 100)] = 1.0
+    top_p: Annotated[float, numbers_above(0, 1)] | None = None
+    top_k: Annotated[int, integers_from(0, " (0 keeps all)")] = 0
+    min_p: Annotated[float, numbers(0, 1)] = 0.0
+    stop_token_ids: Annotated[
+        tuple[TokenId, ...], Meta(max_length=64, description="an array of up to 64 token ids")
+    ] = ()
+    repetition_penalty: Annotated[float, numbers_above(0, 100)] = 1.0
+    frequency_penalty: Annotated[float, numbers(-2, 2)] = 0.0
+    presence_penalty: Annotated[float, numbers(-2, 2)] = 0.0
+    logit_bias: Annotated[
+        dict[TokenId, Annotated[float, numbers(-MOST_BIAS, MOST_BIAS)]],
+        Meta(
+            max_length=MOST_BIASES,
+            description=f"an object of up to {MOST_BIASES} token ids with numbers from -{MOST_BIAS} to {MOST_BIAS}",
+        ),
+    ] = {}
+    min_tokens: Annotated[int, integers_from(0)] = 0
+    ignore_eos: Flag = False
+
+
+class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
+    """All of ``SamplingParams``: beside what is shared, parameters that each front door takes in a form of its own.
+
+    ``seed`` is signed; the wire has the unsigned number of the same 64 bits. ``max_tokens`` None is as much as the
+    context has room for.
+    """
+
+    seed: Seed = 0
+    max_tokens: Length | None = None
+    stop: Annotated[
+        tuple[ShortText, ...],
+        Meta(
+            max_length=MOST_STOPS, description=f"an array of up to {MOST_STOPS} strings, each of 1 to 1000 characters"
+        ),
+    ] = ()
+    bad_words: Annotated[
+        tuple[BadWord, ...],
+        Meta(max_length=MOST_BAD_WORDS, description=f"an array of up to {MOST_BAD_WORDS} sequences of token ids"),
+    ] = ()
+    logprobs: Logprobs | None = None
+    echo: Flag = False
+    grammar: pb.Grammar | None = None
+
+    @classmethod
+    def of(cls, shared: SharedParameters, **more: Any) -> Self:
+        """What is ``shared``, with ``more`` parameters by name."""
+        return cls(*_shared(shared), **more)
+
+    @classmethod
+    def from_proto(cls, message: pb.SamplingParams, **unset: Any) -> Self:
+        """The parameters in ``message``, and ``unset`` ones by name; `OutOfBounds` for one that is out of bounds."""
+        return read(cls, unset | given_sampling(message))
+
+    def to_proto(self) -> pb.SamplingParams:
+        """The wire's form."""
+        values = _said(self, _PRESENT)
+        values["seed"] = self.seed & UNSIGNED
+        if self.bad_words:
+            values["bad_words"] = [pb.TokenSequence(ids=pack_ids(word)) for word in self.bad_words]
+        return pb.SamplingParams(**values)
+
+
+class Guessing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a request may be guessed ahead: by which drafters, () for all, and how many guesses in a step at most."""
+
+    drafters: Annotated[tuple[str, ...], Meta(max_length=16, description="an array of up to 16 names")] = ()
+    max_nodes: Annotated[int, integers(1, MOST_NODES)] | None = None
+
+
+class Speculation(Guessing, frozen=True, kw_only=True):
+    """All of the protocol's ``Speculation``: not ``off``, and whether the guesses that were verified are told."""
+
+    off: Flag = False
+    return_drafts: Flag = False
+
+    @classmethod
+    def from_proto(cls, message: pb.Speculation) -> Self:
+        """The parameters in ``message``; `OutOfBounds` for one that is out of bounds."""
+        return read(cls, given(message), "speculation.")
+
+    def to_proto(self) -> pb.Speculation:
+        """The wire's form."""
+        return pb.Speculation(**_said(self))
+
+
+_PRESENT = frozenset(field.name for field in pb.SamplingParams.DESCRIPTOR.fields if field.has_presence)
+_shared = attrgetter(*SharedParameters.__struct_fields__)
+
+
+def _said(values: msgspec.Struct, present: Collection[str] = ()) -> dict[str, Any]:
+    """``values`` by name, without zeros and empty ones unless those are ``present``: they say nothing and cost time."""
+    named = msgspec.structs.asdict(values).items()
+    return {name: value for name, value in named if value or (value is not None and name in present)}
+
+
+def given(message: Message) -> dict[str, Any]:
+    """The fields that ``message`` sets, by name: repeated ones as lists, maps as dictionaries, messages as they are."""
+    found: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if not field.is_repeated:
+            found[field.name] = value
+        else:
+            found[field.name] = dict(value) if hasattr(value, "items") else list(value)
+    return found
+
+
+def given_sampling(message: pb.SamplingParams) -> dict[str, Any]:
+    """As `given`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for bad words that are no ids."""
+    found = given(message)
+    if "seed" in found:
+        found["seed"] -= (found["seed"] & _SIGN) << 1
+    if "bad_words" in found:
+        found["bad_words"] = [ids_of(word.ids, "bad_words") for word in found["bad_words"]]
+    return found
+
+
+def ids_of(data: bytes, param: str) -> list[int]:
+    """Token ids in a field that callers know as ``param``; `OutOfBounds` where its length is no multiple of 4."""
+    try:
+        return unpack_ids(data)
+    except ValueError as error:
+        raise OutOfBounds(f"{param}: {error}", param) from None
