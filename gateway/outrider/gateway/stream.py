@@ -17,7 +17,7 @@ from outrider.gateway.reassembly import Reassembly
 from outrider.gateway.replay import failure_of
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.verifiers import Job, Verifiers
-from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Internal, OutriderError, Unavailable, Unreachable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
@@ -67,7 +67,7 @@ class TokenStream:
         self._began = time.monotonic()
         self.finished = False
         self.logged, self.open_ended, self.untouched = 0, True, False
-        self._listening: Listening | None = None
+        self._listening: Subscription | None = None
 
     @property
     def verifier(self) -> str:
@@ -159,7 +159,7 @@ class TokenStream:
         self._settled, self._hear = _nothing, None
         self._inbox.close()
         if self._listening is not None:
-            self._listening.stop()
+            await self._listening.unsubscribe()
             self._listening = None
 
     def follow(self, reason: str) -> None:
@@ -169,8 +169,7 @@ class TokenStream:
             self._follower = asyncio.create_task(self._follow(self._member, self._tokens.next_index))
 
     async def _subscribe(self) -> None:
-        self._listening = self._bus.listen(self.job.subject, self._on_message)
-        await self._bus.settled()
+        self._listening = await self._bus.subscribe(self.job.subject, self._on_message)
 
     def _take_all(self, item: Item | None) -> list[Frame]:
         ready: list[Frame] = []
@@ -220,8 +219,8 @@ class TokenStream:
                     metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
-    def _on_message(self, data: bytes) -> None:
-        frame = decode_frame(data)
+    def _on_message(self, message: Message) -> None:
+        frame = decode_frame(message.data)
         if self._hear is not None and self._goes_on(frame) and (fresh := self._fresh(frame)) is not None:
             self._inbox.heard()
             self._hear(fresh)

@@ -9,7 +9,7 @@ from outrider.gateway.sharing.cache import Cached
 from outrider.gateway.sharing.shared import Shared
 from outrider.gateway.stream import TokenStream
 from outrider.gateway.verifiers import Job
-from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Finish, Frame, decode_frame
@@ -36,7 +36,7 @@ class Reader:
     ) -> None:
         self.job, self._shared, self._leads = job, shared, leads
         self._make_own, self._settled, self._bus = own, settled, bus
-        self._listening: Listening | None = None
+        self._listening: Subscription | None = None
         self._cancelled: Cancelled | None = None
         self._own: TokenStream | None = None
         self._place = self._skip = self.spent = 0
@@ -69,8 +69,7 @@ class Reader:
     async def open(self) -> None:
         """As `TokenStream.open`."""
         if not self._leads:
-            self._listening = self._bus.listen(self.job.subject, self._on_message)
-            await self._bus.settled()
+            self._listening = await self._bus.subscribe(self.job.subject, self._on_message)
         await self._shared.opened()
         self._opened = True
         self._settled()
@@ -104,14 +103,14 @@ class Reader:
         if self._own is not None:
             await self._own.close(cancel=cancel)
         if self._listening is not None:
-            self._listening.stop()
+            await self._listening.unsubscribe()
 
     def follow(self, reason: str) -> None:
         """As `TokenStream.follow`."""
         (self._own or self._shared).follow(reason)
 
-    def _on_message(self, data: bytes) -> None:
-        frame = decode_frame(data)
+    def _on_message(self, message: Message) -> None:
+        frame = decode_frame(message.data)
         if frame.finish is Finish.CANCELLED and frame.error is not None:
             self._cancelled = Cancelled(frame.error)
             self._shared.wake()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import nats.errors
+from nats.aio.client import Client
 from nats.aio.msg import Msg
-from outrider.mesh.bus.direct import DirectClient
 from outrider.mesh.telemetry import continued, get_logger, tracing
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Message:
 class Attached(Protocol):
     """What listens on whichever connection there is."""
 
-    async def attach(self, client: DirectClient) -> None:
+    async def attach(self, client: Client) -> None:
         """Listens on ``client``, once."""
 
 
@@ -52,10 +51,10 @@ class Subscription:
         self.queue = queue
         self._bus = bus
         self._callback = callback
-        self._client: DirectClient | None = None
+        self._client: Client | None = None
         self._inner: Any = None
 
-    async def attach(self, client: DirectClient) -> None:
+    async def attach(self, client: Client) -> None:
         """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
         if self._client is client:
             return
@@ -79,15 +78,8 @@ class Subscription:
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)
         try:
-            if tracing() and raw.headers:
-                with continued(raw.headers, f"receive {self.subject}"):
-                    await self._call(message)
-            else:
-                await self._call(message)
+            with continued(raw.headers, f"receive {self.subject}") if tracing() and raw.headers else nullcontext():
+                if (result := self._callback(message)) is not None:
+                    await result
         except Exception:
             _log.exception("a subscriber failed", subject=self.subject)
-
-    async def _call(self, message: Message) -> None:
-        result = self._callback(message)
-        if inspect.isawaitable(result):
-            await result
