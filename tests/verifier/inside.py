@@ -46,7 +46,7 @@ class Inside:
     """The running verifier, and a stub that calls it."""
 
     def __init__(self, service: Verifier, server: Server) -> None:
-        self.service, self.lanes = service, f"{server.host}:{server.lane_port}"
+        self.service = service
         self.address = f"{server.host}:{server.port}"
         self.stub = VerifierStub(channel(self.address))
 
@@ -96,7 +96,7 @@ def asked(name: str, lease_ms: int = 0, tokens: int = LENGTH) -> pb.SubmitReques
 
 @asynccontextmanager
 async def inside(nats_url: str, model: Path, instance: str = "inside", **settings: Any) -> AsyncIterator[Inside]:
-    """A verifier of ``model`` that serves over gRPC and lanes."""
+    """A verifier of ``model`` that serves over gRPC."""
     made = VerifierSettings(nats_url=nats_url, model=str(model), drafters=[], pinned_share=0, **settings)
     tasks = Tasks()
     bus, server = Bus(tasks), Server()

@@ -28,11 +28,11 @@ from outrider.mesh.errors import (
     from_rpc,
 )
 from outrider.mesh.registry import Member, Registry
-from outrider.mesh.rpc import ask, channel
+from outrider.mesh.rpc import call, stub
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import verifier_pb2 as pb
-from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Frame, decode_frame, token_subject
 from outrider.wire.ids import pack_ids
 
@@ -40,7 +40,6 @@ _CALL_S = 5.0
 _HEARTBEAT_S = 15.0
 _HEARTBEATS = 3
 """So many heartbeats are asked for in the time without one after which a verifier counts as lost."""
-_SUBMIT = "/outrider.v1.Verifier/Submit"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -173,9 +172,9 @@ class Verifiers:
         told = bool(member.status.get("heartbeats"))
         heartbeat_ms = max(round(self._heartbeat_s * 1e3 / _HEARTBEATS), 1)
         asked = pb.FollowRequest(request_id=job.request_id, from_index=start, heartbeat_ms=heartbeat_ms)
-        call = _stub(member).Follow(asked)
+        stream = _stub(member.address).Follow(asked)
         try:
-            while (response := await _next(call, self._heartbeat_s if told else None)) is not None:
+            while (response := await _next(stream, self._heartbeat_s if told else None)) is not None:
                 if response.held:
                     continue
                 frame = decode_frame(response.frame)
@@ -185,14 +184,14 @@ class Verifiers:
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from None
         finally:
-            call.cancel()
+            stream.cancel()
         raise Unavailable("the verifier ended the stream early")
 
     def cancel(self, job: Job, members: Collection[Member], reason: str = "") -> None:
         """Has ``members`` drop ``job``, in the background; with a ``reason`` its other readers are told so too."""
         for member in members:
             message = pb.CancelRequest(request_id=job.request_id, reason=reason)
-            self._tasks.spawn(_quietly(_stub(member).Cancel(message, timeout=_CALL_S)), "cancel")
+            self._tasks.spawn(_quietly(_stub(member.address).Cancel, message), "cancel")
 
     def renew(self, requests: Iterable[tuple[str, Member]]) -> None:
         """Tells members, in the background, that their ``requests`` are still wanted."""
@@ -201,8 +200,7 @@ class Verifiers:
             default = pb.RenewRequest(lease_ms=round(self._lease_s * 1e3))
             asked.setdefault(member.address, default).request_ids.append(request_id)
         for address, message in asked.items():
-            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
-            self._tasks.spawn(_quietly(call), "renew")
+            self._tasks.spawn(_quietly(_stub(address).Renew, message), "renew")
 
     def recorded(self, requests: Iterable[tuple[str, str]]) -> None:
         """Tells verifiers in the background that the broker has the records of ``requests``, each with its verifier."""
@@ -211,8 +209,7 @@ class Verifiers:
             if (member := self.find(instance)) is not None:
                 asked.setdefault(member.address, pb.RenewRequest(lease_ms=1)).recorded.append(request_id)
         for address, message in asked.items():
-            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
-            self._tasks.spawn(_quietly(call), "recorded")
+            self._tasks.spawn(_quietly(_stub(address).Renew, message), "recorded")
 
     async def _offer(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """What ``member`` has against the request; it counts as ours from before the answer."""
@@ -220,8 +217,7 @@ class Verifiers:
         self._in_flight[instance] += 1
         breakers.asked(instance)
         try:
-            lanes = member.status.get("lanes")
-            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s, lanes)
+            await call(_stub(member.address).Submit, message, self._submit_s)
         except DeadlineExceeded:
             breakers.failed(instance)
             return Unavailable(f"a verifier did not answer within {self._submit_s:g} s", retry_after=1.0)
@@ -255,11 +251,11 @@ class Verifiers:
         return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
 
 
-async def _next(call: Any, seconds: float | None) -> pb.FollowResponse | None:
+async def _next(stream: Any, seconds: float | None) -> pb.FollowResponse | None:
     """The next response, None behind the last; `Unavailable` where none comes for so long."""
     try:
         async with asyncio.timeout(seconds):
-            response = await call.read()
+            response = await stream.read()
     except TimeoutError:
         raise Unavailable("the verifier gives no sign of life") from None
     return None if response is grpc.aio.EOF else response
@@ -274,10 +270,10 @@ def _milder(failure: OutriderError | None, refusal: OutriderError) -> OutriderEr
     return min(failure, refusal, key=lambda error: inf if error.retry_after is None else error.retry_after)
 
 
-def _stub(member: Member) -> pb_grpc.VerifierStub:
-    return pb_grpc.VerifierStub(channel(member.address))
+def _stub(address: str) -> VerifierStub:
+    return stub(VerifierStub, address)
 
 
-async def _quietly(call: Awaitable[Any]) -> None:
-    with suppress(grpc.aio.AioRpcError):  # a verifier that is gone has nothing left to be told about
-        await call
+async def _quietly(method: Callable[..., Any], request: object) -> None:
+    with suppress(OutriderError):  # a verifier that is gone has nothing left to be told about
+        await call(method, request, _CALL_S)
