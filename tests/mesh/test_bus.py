@@ -65,7 +65,7 @@ async def test_the_oldest_of_far_too_much_gives_way(bus: Bus) -> None:
     while numbers[-1] != 299:
         numbers.append(int((await received.get()).split()[0]))
     assert numbers == sorted(numbers)
-    assert OUTBOX_BYTES < len(numbers) * 100_000 < OUTBOX_BYTES + (2 << 20)
+    assert OUTBOX_BYTES - 100_000 < len(numbers) * 100_000 < OUTBOX_BYTES + (2 << 20)
 
 
 async def test_members_of_a_queue_share_the_messages(bus: Bus) -> None:
@@ -91,76 +91,51 @@ async def test_a_subscriber_that_raises_costs_only_its_message(bus: Bus) -> None
     assert await received.get() == b"good"
 
 
-async def test_who_listens_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:
+async def test_nothing_arrives_after_unsubscribing(bus: Bus) -> None:
+    received: list[bytes] = []
+    subscription = await bus.subscribe("gone", lambda message: received.append(message.data))
+    after = await collect(bus, "gone")
+    await subscription.unsubscribe()
+    await subscription.unsubscribe()
+    bus.publish("gone", b"late")
+    assert await after.get() == b"late"
+    assert received == []
+
+
+async def test_each_subscriber_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:
     heard: list[bytes] = []
     other = await collect(bus, "beside")
-    bus.listen("direct.*", heard.append)
-    await bus.settled()
+    await bus.subscribe("sizes.*", lambda message: heard.append(message.data))
     sent = [bytes([number % 256]) * (number * 37 % 5000) for number in range(600)]
     for place, data in enumerate(sent):
-        bus.publish(f"direct.{place}", data)
+        bus.publish(f"sizes.{place}", data)
         if place % 7 == 0:
             bus.publish("beside", b"")
     await eventually(lambda: len(heard) == len(sent) and other.qsize() == 86)
     assert heard == sent
 
 
-async def test_a_message_with_headers_reaches_who_listens(bus: Bus) -> None:
-    heard: list[bytes] = []
-    bus.listen("headed", heard.append)
-    await bus.settled()
-    await bus._client.publish("headed", b"body", headers={"a": "b"})
-    await eventually(lambda: heard == [b"body"])
-
-
-async def test_nothing_is_heard_after_stopping_to_listen(bus: Bus) -> None:
-    heard: list[bytes] = []
-    received = await collect(bus, "stopped")
-    listening = bus.listen("stopped", heard.append)
-    await bus.settled()
-    listening.stop()
-    listening.stop()
-    bus.publish("stopped", b"late")
-    await received.get()
-    assert not heard
-
-
-async def test_a_listener_that_raises_costs_only_its_message(bus: Bus) -> None:
-    heard: list[int] = []
-    bus.listen("raising", lambda data: heard.append(int(data)))
-    await bus.settled()
-    for data in (b"1", b"no number", b"2"):
-        bus.publish("raising", data)
-    await eventually(lambda: heard == [1, 2])
-
-
-async def test_who_has_settled_misses_nothing_of_what_others_say(bus: Bus, shared_nats: str) -> None:
+async def test_who_has_subscribed_misses_nothing_of_what_others_say(bus: Bus, shared_nats: str) -> None:
     other = Bus()
     await other.connect(shared_nats, "other", wait_s=10)
     for number in range(50):
-        heard: list[bytes] = []
-        listening = bus.listen(f"at.once.{number}", heard.append)
-        await bus.settled()
+        received = await collect(bus, f"at.once.{number}")
         other.publish(f"at.once.{number}", b"now")
-        await eventually(lambda heard=heard: heard == [b"now"])  # type: ignore[misc] # bound at once
-        listening.stop()
+        assert await received.get() == b"now"
     await other.close()
 
 
-async def test_listening_outlives_an_outage_and_may_begin_in_one(own_bus: Bus, broker: Broker) -> None:
-    heard: list[bytes] = []
-    own_bus.listen("outage.before", heard.append)
-    await own_bus.settled()
-    broker.kill()
-    await until(own_bus, connected=False)
-    own_bus.listen("outage.during", heard.append)
-    await own_bus.settled()
-    broker.start()
-    await until(own_bus, connected=True)
-    await own_bus.settled()
-    own_bus.publish("outage.before", b"before")
-    own_bus.publish("outage.during", b"during")
-    await eventually(lambda: heard == [b"before", b"during"])
+async def test_a_subscriber_that_does_not_wait_for_the_broker_is_not_subscribed(bus: Bus) -> None:
+    received: list[bytes] = []
+    subscribing = asyncio.create_task(bus.subscribe("impatient", lambda message: received.append(message.data)))
+    await asyncio.sleep(0)
+    subscribing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await subscribing
+    after = await collect(bus, "impatient")
+    bus.publish("impatient", b"late")
+    assert await after.get() == b"late"
+    assert received == []
 
 
 async def test_a_message_over_the_brokers_limit_is_refused_in_words(bus: Bus) -> None:

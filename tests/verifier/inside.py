@@ -51,8 +51,7 @@ class Inside:
     """The running verifier, and a stub that calls it."""
 
     def __init__(self, service: Verifier, server: Server) -> None:
-        self._before = CountedMethods.ended
-        self.service, self.lanes = service, f"{server.host}:{server.lane_port}"
+        self._before, self.service = CountedMethods.ended, service
         self.address = f"{server.host}:{server.port}"
         self.stub = VerifierStub(channel(self.address))
 
@@ -109,7 +108,7 @@ def asked(name: str, lease_ms: int = 0, tokens: int = LENGTH) -> pb.SubmitReques
 
 @asynccontextmanager
 async def inside(nats_url: str, model: Path, instance: str = "inside", **settings: Any) -> AsyncIterator[Inside]:
-    """A verifier of ``model`` that serves over gRPC and lanes."""
+    """A verifier of ``model`` that serves over gRPC."""
     made = VerifierSettings(nats_url=nats_url, model=str(model), drafters=[], pinned_share=0, **settings)
     tasks = Tasks()
     bus, server = Bus(tasks), Server()

@@ -33,17 +33,6 @@ def advertised(settings: Settings, port: int) -> str:
     return join(host.strip("[]"), port)
 
 
-def beside(settings: Settings, port: int) -> str:
-    """``host:port`` of another of this process's ports; empty where only the way to one port is configured."""
-    return "" if _WITH_PORT.fullmatch(settings.advertise) else advertised(settings, port)
-
-
-def parted(address: str) -> tuple[str, int]:
-    """Host and port of what `join` made."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 def join(host: str, port: int) -> str:
     """``host:port``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

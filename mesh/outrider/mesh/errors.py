@@ -202,16 +202,8 @@ _BY_NAME: dict[str, type[OutriderError]] = {
 _UNREACHABLE = "the service cannot be reached"
 _NEVER_REACHED = "failed to connect"
 """How gRPC begins to say that there was no connection."""
-
-
-def kind_name(error: OutriderError) -> str:
-    """The nearest name of ``error`` that callers know."""
-    return next(kind.__name__ for kind in (*type(error).__mro__, Internal) if kind.__name__ in _BY_NAME)
-
-
-def named(name: str) -> type[OutriderError]:
-    """The error of a `kind_name`."""
-    return _BY_NAME.get(name, Internal)
+_TOO_LONG = "message larger than max"
+"""How gRPC says that a message is over its limit; the status is RESOURCE_EXHAUSTED, as that of a full queue."""
 
 
 def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
@@ -232,10 +224,8 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
     metadata = {str(key): str(value) for key, value in (error.trailing_metadata() or ())}
     kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
     message = error.details() or kind.__name__
-    if kind is Unavailable and ERROR_KEY not in metadata:
-        unreachable = Unreachable(_UNREACHABLE)
-        unreachable.broke = not message.startswith(_NEVER_REACHED)
-        return unreachable
+    if ERROR_KEY not in metadata and (made := _made_by_grpc(kind, message)) is not None:
+        return made
     param = metadata.get(PARAM_KEY)
     retry = metadata.get(RETRY_KEY, "")
     return kind(
@@ -243,3 +233,16 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
         param=None if param is None else unquote(param),
         retry_after=int(retry) / 1000 if retry.isdecimal() else None,
     )
+
+
+def _made_by_grpc(kind: type[OutriderError], message: str) -> OutriderError | None:
+    """What a status means that no service set; None where its ``kind`` says it."""
+    if kind is Unavailable:
+        unreachable = Unreachable(_UNREACHABLE)
+        unreachable.broke = not message.startswith(_NEVER_REACHED)
+        return unreachable
+    if kind is Cancelled:  # the caller's own cancellation is no status but a `CancelledError`
+        return Unavailable("the service ended while it had the call")
+    if kind is Overloaded and _TOO_LONG in message:
+        return InvalidRequest(f"the request or its answer is too long: {message}")
+    return None

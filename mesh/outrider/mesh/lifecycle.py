@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from secrets import token_hex
 from typing import Any
 
-from outrider.mesh.addresses import advertised, beside
+from outrider.mesh.addresses import advertised
 from outrider.mesh.bus import Bus
 from outrider.mesh.config import Settings
 from outrider.mesh.errors import OutriderError
@@ -44,7 +44,6 @@ class Lifecycle:
         self._hurry = asyncio.Event()
         self._started = False
         self._failed = False
-        self._lanes = ""
         self.mesh = self._make_mesh()
         self._probes = Probes(settings.host, settings.metrics_port, lambda: str(self.mesh.registry.state))
 
@@ -84,7 +83,7 @@ class Lifecycle:
             instance=instance,
             settings=settings,
             bus=bus,
-            rpc=Server(settings.host, self._service.rpc_port(settings), socket, lane_port=settings.lane_port),
+            rpc=Server(settings.host, self._service.rpc_port(settings), socket),
             registry=Registry(bus, kind, instance, self._status, tasks),
             telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
             tasks=tasks,
@@ -98,8 +97,6 @@ class Lifecycle:
         own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port}
         if self.mesh.rpc.socket is not None:
             own["socket"] = str(self.mesh.rpc.socket)
-        if self._lanes:
-            own["lanes"] = self._lanes
         return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:
@@ -126,7 +123,6 @@ class Lifecycle:
         await self._probes.start()
         await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s)
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
-        self._lanes = beside(self._settings, mesh.rpc.lane_port)
         await mesh.registry.start()
 
     async def _stop(self) -> None:

@@ -9,9 +9,9 @@ from typing import TypeVar
 import grpc
 from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.routing.job import Job
-from outrider.mesh.errors import Unavailable
+from outrider.mesh.errors import DeadlineExceeded, OutriderError, Unavailable
 from outrider.mesh.registry import Registry
-from outrider.mesh.rpc import channel
+from outrider.mesh.rpc import call, stub
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Frame, decode_frame
@@ -43,7 +43,7 @@ class VerifierRecords:
     async def _find(self, key: Key) -> tuple[Record, list[str]] | None:
         """As `find`, for the verifiers that the registry knows now."""
         late: list[VerifierStub] = []
-        answers = await self._all(lambda stub: _recalled(stub, key, late))
+        answers = await self._all(lambda verifier: _recalled(verifier, key, late))
         found = [(request, instance) for instance, requests in answers for request in requests]
         if not found and late:
             raise Unavailable("the stream may be one of a verifier that does not answer at the moment", retry_after=1.0)
@@ -57,7 +57,7 @@ class VerifierRecords:
 
     async def frames(self, job: Job) -> list[Frame]:
         """The frames that verifiers have of a job so far, in order; raises `Unavailable` if there are none."""
-        answers = await self._all(lambda stub: _frames(stub, job))
+        answers = await self._all(lambda verifier: _frames(verifier, job))
         found = [frame for _, frames in answers for frame in frames]
         if not found:
             raise Unavailable("no verifier has the tokens of this stream", retry_after=1.0)
@@ -66,36 +66,35 @@ class VerifierRecords:
     async def forget(self, jobs: Sequence[Job], reason: str) -> None:
         """Makes all verifiers forget ``jobs``; jobs that run are cancelled for the ``reason``."""
         messages = [pb.CancelRequest(request_id=job.request_id, reason=reason, forget=True) for job in jobs]
-        await self._all(lambda stub: asyncio.gather(*(stub.Cancel(each, timeout=_ASK_S) for each in messages)))
+        await self._all(lambda verifier: asyncio.gather(*(call(verifier.Cancel, each, _ASK_S) for each in messages)))
 
     async def _all(self, ask: Callable[[VerifierStub], Awaitable[T]]) -> list[tuple[str, T]]:
         """The answers of all verifiers that answer, each with its instance."""
         members = self._registry.members("verifier")
-        asked = (_quietly(ask(VerifierStub(channel(member.address)))) for member in members)
+        asked = (_quietly(ask(stub(VerifierStub, member.address))) for member in members)
         answers = zip(members, await asyncio.gather(*asked), strict=True)
         return [(member.instance, answer) for member, answer in answers if answer is not None]
 
 
-async def _quietly(call: Awaitable[T]) -> T | None:
+async def _quietly(answer: Awaitable[T]) -> T | None:
     try:
-        return await call
-    except grpc.aio.AioRpcError:
+        return await answer
+    except (OutriderError, grpc.aio.AioRpcError):
         return None
 
 
-async def _recalled(stub: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
+async def _recalled(verifier: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
     """The requests of a stream that a verifier has; a verifier that does not answer in time is added to ``late``."""
     message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
     try:
-        answer: pb.RecallResponse = await stub.Recall(message, timeout=_ASK_S)
-    except grpc.aio.AioRpcError as error:
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            late.append(stub)
+        answer: pb.RecallResponse = await call(verifier.Recall, message, _ASK_S)
+    except DeadlineExceeded:
+        late.append(verifier)
         raise
     return list(answer.requests)
 
 
-async def _frames(stub: VerifierStub, job: Job) -> list[Frame]:
+async def _frames(verifier: VerifierStub, job: Job) -> list[Frame]:
     first = -len(job.prompt) if job.sampling.echo else 0
     message = pb.FollowRequest(request_id=job.request_id, from_index=first, so_far=True)
-    return [decode_frame(each.frame) async for each in stub.Follow(message, timeout=_ASK_S)]
+    return [decode_frame(each.frame) async for each in verifier.Follow(message, timeout=_ASK_S)]

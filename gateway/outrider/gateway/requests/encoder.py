@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from google.protobuf.message import Message
 from outrider.gateway.requests.attempts import TRANSIENT
 from outrider.gateway.requests.models import Models, Served
 from outrider.gateway.requests.request import Messages, Prompt, Text, Tokens
 from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
-from outrider.mesh.rpc import ask
+from outrider.mesh.rpc import call, stub
 from outrider.v1 import tokenizer_pb2 as pb
+from outrider.v1.tokenizer_pb2_grpc import TokenizerStub
 from outrider.wire.ids import pack_ids, unpack_ids
 
-M = TypeVar("M", bound=Message)
 _ENCODE_S = 30.0
-_SERVICE = "/outrider.v1.Tokenizer"
 
 
 class Encoder:
@@ -48,20 +47,20 @@ class Encoder:
             request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=keep_special)
         except OverflowError:
             raise InvalidRequest("tokens must be token ids", param="tokens") from None
-        response = await self._call(served, "Decode", request, pb.DecodeResponse)
+        response: pb.DecodeResponse = await self._call(served, lambda tokenizer: tokenizer.Decode, request)
         return str(response.texts[0])
 
     async def _ask(self, served: Served, inputs: list[pb.EncodeInput]) -> list[list[int]]:
-        response = await self._call(served, "Encode", pb.EncodeRequest(inputs=inputs), pb.EncodeResponse)
+        request = pb.EncodeRequest(inputs=inputs)
+        response: pb.EncodeResponse = await self._call(served, lambda tokenizer: tokenizer.Encode, request)
         return [unpack_ids(output.ids) for output in response.outputs]
 
-    async def _call(self, served: Served, method: str, request: Message, answer: type[M]) -> M:
-        """What the first tokenizer that answers says."""
+    async def _call(self, served: Served, method: Callable[[TokenizerStub], Any], request: Message) -> Any:
+        """The response of the first tokenizer that answers."""
         failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):
             try:
-                lanes = member.status.get("lanes")
-                return await ask(member.address, f"{_SERVICE}/{method}", request, answer, _ENCODE_S, lanes)
+                return await call(method(stub(TokenizerStub, member.address)), request, _ENCODE_S)
             except TRANSIENT as error:
                 failure = error
         raise failure

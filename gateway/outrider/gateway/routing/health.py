@@ -9,7 +9,7 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from outrider.mesh.registry import Member
-from outrider.mesh.rpc import channel
+from outrider.mesh.rpc import stub
 from outrider.mesh.tasks import Tasks
 
 
@@ -30,7 +30,7 @@ class HealthWatches:
             self._watches[member.instance] = self._tasks.spawn(self._watch(member), "health watch")
 
     async def _watch(self, member: Member) -> None:
-        call = HealthStub(channel(member.address)).Watch(HealthCheckRequest())
+        call = stub(HealthStub, member.address).Watch(HealthCheckRequest())
         try:
             async for _ in call:
                 pass

@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-import grpc
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.routing.page_map import PageMap
 from outrider.mesh.bus import Bus, Message
+from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry
-from outrider.mesh.rpc import channel
+from outrider.mesh.rpc import call, stub
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
 from outrider.v1 import verifier_pb2 as pb
@@ -118,12 +118,12 @@ class PageReader:
 
     async def _fetch(self, verifier: _Verifier, epoch: str) -> None:
         """Asks ``verifier`` for its pages while it is present; it does not send them if its epoch is ``epoch``."""
-        instance, stub = verifier.member.instance, VerifierStub(channel(verifier.member.address))
+        instance, pages = verifier.member.instance, stub(VerifierStub, verifier.member.address).Pages
         while self._verifiers.get(instance) is verifier:
             try:
-                told = await stub.Pages(pb.PagesRequest(epoch=epoch), timeout=_CALL_S)
-            except grpc.aio.AioRpcError as error:
-                _log.debug("a verifier did not tell its pages", verifier=instance, code=error.code().name)
+                told = await call(pages, pb.PagesRequest(epoch=epoch), _CALL_S)
+            except OutriderError as error:
+                _log.debug("a verifier did not tell its pages", verifier=instance, code=error.code.name)
                 await asyncio.sleep(_RETRY_S)
                 continue
             if self._verifiers.get(instance) is verifier:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,10 @@ from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import AlreadyExists, DeadlineExceeded, OutriderError, Unavailable, from_rpc
 from outrider.mesh.registry import Member, Registry
-from outrider.mesh.rpc import ask, channel
+from outrider.mesh.rpc import call, stub
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import verifier_pb2 as pb
-from outrider.v1 import verifier_pb2_grpc as pb_grpc
+from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Frame, decode_frame
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _CALL_S = 5.0
 _HEARTBEATS = 3
 """Heartbeats that a verifier is asked for within ``heartbeat_s``."""
-_SUBMIT = "/outrider.v1.Verifier/Submit"
 
 
 class Verifiers:
@@ -85,9 +84,9 @@ class Verifiers:
         sends_heartbeats = bool(member.status.get("heartbeats"))
         heartbeat_ms = max(round(self._heartbeat_s * 1e3 / _HEARTBEATS), 1)
         asked = pb.FollowRequest(request_id=job.request_id, from_index=start, heartbeat_ms=heartbeat_ms)
-        call = _stub(member).Follow(asked)
+        stream = _stub(member.address).Follow(asked)
         try:
-            while (response := await _next(call, self._heartbeat_s if sends_heartbeats else None)) is not None:
+            while (response := await _next(stream, self._heartbeat_s if sends_heartbeats else None)) is not None:
                 if response.held:
                     continue
                 frame = decode_frame(response.frame)
@@ -97,14 +96,14 @@ class Verifiers:
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from None
         finally:
-            call.cancel()
+            stream.cancel()
         raise Unavailable("the verifier ended the stream early")
 
     def cancel(self, job: Job, members: Collection[Member], reason: str = "") -> None:
         """Cancels ``job`` at ``members``, in the background; a ``reason`` ends the stream of all its readers."""
         for member in members:
             message = pb.CancelRequest(request_id=job.request_id, reason=reason)
-            self._tasks.spawn(_quietly(_stub(member).Cancel(message, timeout=_CALL_S)), "cancel")
+            self._tasks.spawn(_quietly(_stub(member.address).Cancel, message), "cancel")
 
     def renew(self, requests: Iterable[tuple[str, Member]]) -> None:
         """Renews the leases of ``requests``, each given with its verifier, in the background."""
@@ -113,8 +112,7 @@ class Verifiers:
             default = pb.RenewRequest(lease_ms=round(self._lease_s * 1e3))
             asked.setdefault(member.address, default).request_ids.append(request_id)
         for address, message in asked.items():
-            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
-            self._tasks.spawn(_quietly(call), "renew")
+            self._tasks.spawn(_quietly(_stub(address).Renew, message), "renew")
 
     def confirm_records(self, requests: Iterable[tuple[str, str]]) -> None:
         """Tells verifiers that the ledger has the records of ``requests``, in the background.
@@ -126,8 +124,7 @@ class Verifiers:
             if (member := self.find(instance)) is not None:
                 asked.setdefault(member.address, pb.RenewRequest(lease_ms=1)).recorded.append(request_id)
         for address, message in asked.items():
-            call = pb_grpc.VerifierStub(channel(address)).Renew(message, timeout=_CALL_S)
-            self._tasks.spawn(_quietly(call), "recorded")
+            self._tasks.spawn(_quietly(_stub(address).Renew, message), "recorded")
 
     async def _submit(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """The refusal of ``member``, or None; the stream counts as one on ``member`` before the answer is there."""
@@ -135,8 +132,7 @@ class Verifiers:
         self._in_flight[instance] += 1
         breakers.asked(instance)
         try:
-            lanes = member.status.get("lanes")
-            await ask(member.address, _SUBMIT, message, pb.SubmitResponse, self._submit_s, lanes)
+            await call(_stub(member.address).Submit, message, self._submit_s)
         except DeadlineExceeded:
             breakers.failed(instance)
             return Unavailable(f"a verifier did not answer within {self._submit_s:g} s", retry_after=1.0)
@@ -170,20 +166,20 @@ class Verifiers:
         return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
 
 
-async def _next(call: Any, seconds: float | None) -> pb.FollowResponse | None:
+async def _next(stream: Any, seconds: float | None) -> pb.FollowResponse | None:
     """The next response, or None after the last; `Unavailable` if none comes within ``seconds``."""
     try:
         async with asyncio.timeout(seconds):
-            response = await call.read()
+            response = await stream.read()
     except TimeoutError:
         raise Unavailable("the verifier gives no sign of life") from None
     return None if response is grpc.aio.EOF else response
 
 
-def _stub(member: Member) -> pb_grpc.VerifierStub:
-    return pb_grpc.VerifierStub(channel(member.address))
+def _stub(address: str) -> VerifierStub:
+    return stub(VerifierStub, address)
 
 
-async def _quietly(call: Awaitable[Any]) -> None:
-    with suppress(grpc.aio.AioRpcError):  # a verifier that is gone has dropped its requests
-        await call
+async def _quietly(method: Callable[..., Any], request: object) -> None:
+    with suppress(OutriderError):  # a verifier that is gone has dropped its requests
+        await call(method, request, _CALL_S)

@@ -10,7 +10,7 @@ from outrider.gateway.sharing.shared_generation import SharedGeneration
 from outrider.gateway.streams.failover import OnPlaced
 from outrider.gateway.streams.replay import failure_of
 from outrider.gateway.streams.stream import TokenStream
-from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Frame, decode_frame
@@ -40,7 +40,7 @@ class CoalescedStream:
     ) -> None:
         self.job, self._shared, self._generate_alone, self._bus = job, shared, generate_alone, bus
         self._on_placed, self._leads = on_placed, leads
-        self._subscription: Listening | None = None
+        self._subscription: Subscription | None = None
         self._cancelled: Cancelled | None = None
         self._alone: TokenStream | None = None
         self._read = self._skip = self.spent = 0
@@ -71,8 +71,7 @@ class CoalescedStream:
     async def open(self) -> None:
         """As `AnswerStream.open`."""
         if not self._leads:
-            self._subscription = self._bus.listen(self.job.subject, self._on_message)
-            await self._bus.settled()
+            self._subscription = await self._bus.subscribe(self.job.subject, self._on_message)
         await self._shared.opened()
         self._opened = True
         if not self._leads:
@@ -100,15 +99,15 @@ class CoalescedStream:
         if self._alone is not None:
             await self._alone.close(cancel=cancel)
         if self._subscription is not None:
-            self._subscription.stop()
+            await self._subscription.unsubscribe()
             self._subscription = None
 
     def follow(self, reason: str) -> None:
         """As `AnswerStream.follow`."""
         (self._alone or self._shared).follow(reason)
 
-    def _on_message(self, data: bytes) -> None:
-        if isinstance(failure := failure_of(decode_frame(data)), Cancelled):
+    def _on_message(self, message: Message) -> None:
+        if isinstance(failure := failure_of(decode_frame(message.data)), Cancelled):
             self._cancelled = failure
             self._shared.wake()
 

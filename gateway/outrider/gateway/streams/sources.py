@@ -11,7 +11,7 @@ from outrider.gateway import metrics
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.streams.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
-from outrider.mesh.bus import Bus, Listening
+from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
@@ -26,7 +26,7 @@ class FrameSources:
     def __init__(self, job: Job, verifiers: Verifiers, bus: Bus) -> None:
         self._job, self._verifiers, self._bus = job, verifiers, bus
         self._inbox = Inbox()
-        self._subscription: Listening | None = None
+        self._subscription: Subscription | None = None
         self._follower: asyncio.Task[None] | None = None
 
     @property
@@ -47,15 +47,14 @@ class FrameSources:
     async def subscribe(self, take_at_once: Callable[[Frame], bool]) -> None:
         """Reads frames from the broker from now on; those that ``take_at_once`` accepts skip the inbox."""
 
-        def receive(data: bytes) -> None:
-            frame = decode_frame(data)
+        def receive(message: Message) -> None:
+            frame = decode_frame(message.data)
             if take_at_once(frame):
                 self._inbox.note_activity()
             else:
                 self._inbox.put(Arrival(Source.BUS, frame))
 
-        self._subscription = self._bus.listen(self._job.subject, receive)
-        await self._bus.settled()
+        self._subscription = await self._bus.subscribe(self._job.subject, receive)
 
     def replay(self, log: Sequence[Frame]) -> None:
         """Puts the frames of a ``log`` before all others."""
@@ -85,12 +84,12 @@ class FrameSources:
         """Drops reports on the loss of an earlier verifier."""
         self._inbox.drop_losses()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Ends both sources."""
         self.unfollow()
         self._inbox.close()
         if self._subscription is not None:
-            self._subscription.stop()
+            await self._subscription.unsubscribe()
             self._subscription = None
 
     def _delivered(self, item: Item | None) -> Item | None:

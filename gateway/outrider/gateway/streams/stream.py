@@ -133,7 +133,7 @@ class TokenStream:
         if cancel and not self.finished:
             self._failover.cancel()
         self._failover.close()
-        self._sources.close()
+        await self._sources.close()
         self._on_frame = None
 
     def follow(self, reason: str) -> None:

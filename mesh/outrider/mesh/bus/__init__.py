@@ -1,7 +1,6 @@
 """The mesh's messages: core NATS, which never makes a publisher wait; and what is stored, journals and values."""
 
 from outrider.mesh.bus.client import Bus
-from outrider.mesh.bus.direct import Listening
 from outrider.mesh.bus.journal import Journal, Kept
 from outrider.mesh.bus.kv import Bucket, Entry
 from outrider.mesh.bus.micro import Endpoint, MicroService, Query
@@ -15,7 +14,6 @@ __all__ = [
     "Entry",
     "Journal",
     "Kept",
-    "Listening",
     "Message",
     "MicroService",
     "Query",

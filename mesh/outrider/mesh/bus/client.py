@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 import nats.errors
+from nats.aio.client import Client
 from nats.js import JetStreamContext
-from outrider.mesh.bus.direct import DirectClient, Listening, Take
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subscription import Attached, Callback, Subscription
 from outrider.mesh.errors import InvalidRequest, Unavailable
@@ -22,6 +22,7 @@ OUTBOX_BYTES = 16 << 20
 _RETRY_S = 0.25
 _SAY_EVERY_S = 5.0
 _CLOSE_S = 3.0
+_FLUSH_S = 2
 _SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
 _SUBJECTS = 1024
 """Of so many subjects it is remembered what they are: a running request's is asked about with every token."""
@@ -48,7 +49,7 @@ class Bus:
     def __init__(self, tasks: Tasks | None = None) -> None:
         self._url = ""
         self._name = ""
-        self._client = DirectClient()
+        self._client = Client()
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -95,20 +96,22 @@ class Bus:
         `InvalidRequest` for more bytes than the broker takes in one message, `ValueError` for a malformed subject.
         """
         self._check(subject, data)
-        if not self._outbox and self.connected and not tracing() and self._client.keeps_up:
-            return self._client.post(subject, data)
         self._outbox.put(Outgoing(subject, data, current_headers() if tracing() else None))
         self._wake.set()
 
     async def subscribe(self, subject: str, callback: Callback, queue: str = "") -> Subscription:
-        """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until the bus closes.
+        """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until unsubscribed.
 
         Members of one ``queue`` share the messages between them. On return the broker knows of the interest,
         unless it is away; then it will when it is back.
         """
         self._check(subject)
-        subscription = Subscription(subject, callback, queue)
-        await self.adopt(subscription)
+        subscription = Subscription(self, subject, callback, queue)
+        try:
+            await self.adopt(subscription)
+        except BaseException:
+            await subscription.unsubscribe()
+            raise
         return subscription
 
     async def adopt(self, listener: Attached) -> None:
@@ -118,21 +121,8 @@ class Bus:
             if self._open:
                 await listener.attach(self._client)
             if self.connected:
-                await self._client.flush(timeout=2)
-
-    def listen(self, subject: str, take: Take) -> Listening:
-        """Calls ``take`` with the payload of each message on ``subject``, in the least time; `settled` goes with it."""
-        self._check(subject)
-        listening = Listening(self, subject, take)
-        self._attached[listening] = None
-        if self._open:
-            listening.listen(self._client)
-        return listening
-
-    async def settled(self) -> None:
-        """Returns when the broker knows of all that is listened for; while it is away, at once."""
-        if self.connected:
-            await self._client.settled()
+                await asyncio.sleep(0)  # nats-py sends a subscription a turn later, and the PING of `flush` at once
+                await self._client.flush(timeout=_FLUSH_S)
 
     def forget(self, listener: Attached) -> None:
         """Leaves ``listener`` out of later connections."""
@@ -164,7 +154,7 @@ class Bus:
                 await self._client.drain()
 
     async def _join(self) -> None:
-        self._client = DirectClient()
+        self._client = Client()
         await self._client.connect(
             self._url.split(","),
             name=self._name,

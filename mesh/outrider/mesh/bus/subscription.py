@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
+import nats.errors
+from nats.aio.client import Client
 from nats.aio.msg import Msg
-from outrider.mesh.bus.direct import DirectClient
 from outrider.mesh.telemetry import continued, get_logger, tracing
+
+if TYPE_CHECKING:
+    from outrider.mesh.bus.client import Bus
 
 _log = get_logger("bus")
 
@@ -28,7 +32,7 @@ class Message:
 class Attached(Protocol):
     """What listens on whichever connection there is."""
 
-    async def attach(self, client: DirectClient) -> None:
+    async def attach(self, client: Client) -> None:
         """Listens on ``client``, once."""
 
 
@@ -42,31 +46,33 @@ class Subscription:
     logged and costs only the message.
     """
 
-    def __init__(self, subject: str, callback: Callback, queue: str) -> None:
+    def __init__(self, bus: Bus, subject: str, callback: Callback, queue: str) -> None:
         self.subject = subject
         self.queue = queue
+        self._bus = bus
         self._callback = callback
-        self._client: DirectClient | None = None
+        self._client: Client | None = None
+        self._inner: Any = None
 
-    async def attach(self, client: DirectClient) -> None:
+    async def attach(self, client: Client) -> None:
         """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
         if self._client is client:
             return
         self._client = client
-        await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
+        self._inner = await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
+
+    async def unsubscribe(self) -> None:
+        """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
+        self._bus.forget(self)
+        with suppress(nats.errors.Error):
+            if self._inner is not None:
+                await self._inner.unsubscribe()
 
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)
         try:
-            if tracing() and raw.headers:
-                with continued(raw.headers, f"receive {self.subject}"):
-                    await self._call(message)
-            else:
-                await self._call(message)
+            with continued(raw.headers, f"receive {self.subject}") if tracing() and raw.headers else nullcontext():
+                if (result := self._callback(message)) is not None:
+                    await result
         except Exception:
             _log.exception("a subscriber failed", subject=self.subject)
-
-    async def _call(self, message: Message) -> None:
-        result = self._callback(message)
-        if inspect.isawaitable(result):
-            await result

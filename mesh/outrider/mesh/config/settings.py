@@ -28,7 +28,6 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0
     metrics_port: Annotated[Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")] = 0
-    lane_port: Annotated[Port, Meta(description="port of lanes, for calls between services; 0 takes a free one")] = 0
     advertise: Annotated[
         str,
         Meta(

@@ -1,52 +1,83 @@
-"""Channels to other services."""
+"""Calls of other services: one channel and one stub for each, and errors of the class that the service raised."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import grpc
-from outrider.mesh.rpc.framing import MESSAGE_BYTES
+from outrider.mesh.errors import from_rpc
+from outrider.mesh.rpc import options
 from outrider.mesh.telemetry import current_headers, tracing
 
-_OPTIONS = (
-    ("grpc.max_send_message_length", MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 3000),
-    ("grpc.http2.ping_timeout_ms", 3000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-)
-_channels: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, grpc.aio.Channel]] = WeakKeyDictionary()
+S = TypeVar("S")
+
+
+class _Channels:
+    """The channels of one event loop by address, and the stubs on them."""
+
+    def __init__(self) -> None:
+        self.channels: dict[str, grpc.aio.Channel] = {}
+        self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str], Any] = {}
+
+
+_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Channels] = WeakKeyDictionary()
+
+
+async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
+    """The response of a stub's unary ``method``, such as ``stub(VerifierStub, address).Submit``.
+
+    A caller that is cancelled cancels the call at the service too.
+
+    Raises:
+        OutriderError: what the service raised, with parameter and time to retry; `Unreachable` where no service
+            answered; `DeadlineExceeded` after ``timeout`` seconds.
+    """
+    try:
+        return await method(request, timeout=timeout)
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc(error) from None
+
+
+def stub(kind: Callable[[grpc.aio.Channel], S], address: str) -> S:
+    """The running loop's stub of the generated class ``kind`` for the service at ``address``."""
+    stubs = _channels().stubs
+    found: S | None = stubs.get((kind, address))
+    if found is None:
+        found = stubs[kind, address] = kind(channel(address))
+    return found
 
 
 def channel(address: str) -> grpc.aio.Channel:
-    """The running loop's channel to ``address``: one for all stubs, opened at the first call.
+    """The running loop's channel to ``address``: one for all stubs, connected at the first call.
 
     An address is host:port, or what `local_target` makes of it.
 
     A peer that died or froze fails its calls with UNAVAILABLE within about five seconds.
     """
-    channels = _channels.setdefault(asyncio.get_running_loop(), {})
+    channels = _channels().channels
     if address not in channels:
         channels[address] = grpc.aio.insecure_channel(
-            address, options=_OPTIONS, interceptors=_interceptors() if tracing() else None
+            address, options=options.CHANNEL, interceptors=_interceptors() if tracing() else None
         )
     return channels[address]
 
 
-async def close_grpc() -> None:
+async def close_channels() -> None:
     """Closes the running loop's channels; calls in flight are cancelled."""
-    for open_channel in _channels.pop(asyncio.get_running_loop(), {}).values():
-        await open_channel.close()
+    closing = _of_loops.pop(asyncio.get_running_loop(), None)
+    for each in closing.channels.values() if closing else ():
+        await each.close()
+
+
+def _channels() -> _Channels:
+    loop = asyncio.get_running_loop()
+    found = _of_loops.get(loop)
+    if found is None:
+        found = _of_loops[loop] = _Channels()
+    return found
 
 
 def _interceptors() -> list[grpc.aio.ClientInterceptor]:

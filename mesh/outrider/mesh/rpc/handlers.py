@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
 
 import grpc
@@ -42,43 +42,52 @@ def starting(method: str) -> grpc.RpcMethodHandler[Any, Any]:
 
 def _guard_unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
     async def call(request: Any, context: Context) -> Any:
-        async with _edge(method, context):
-            return await behaviour(request, context)
+        try:
+            with _span(method, context):
+                return await behaviour(request, context)
+        except Exception as error:
+            await _fail(method, context, error)
 
     return call
 
 
 def _guard_stream(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-        async with _edge(method, context), aclosing(behaviour(request, context)) as responses:
-            async for response in responses:
-                yield response
+        try:
+            with _span(method, context):
+                async with aclosing(behaviour(request, context)) as responses:
+                    async for response in responses:
+                        yield response
+        except Exception as error:
+            await _fail(method, context, error)
 
     return stream
 
 
-@asynccontextmanager
-async def _edge(method: str, context: Context) -> AsyncIterator[None]:
-    """Ends the call with the status of the error that left the block."""
-    try:
-        with continued(_headers(context), method) if tracing() else nullcontext():
-            yield
-    except OutriderError as error:
-        await _fail(context, error)
-    except grpc.aio.AioRpcError as error:
-        await _fail(context, from_rpc(error))
-    except NotImplementedError:
+def _span(method: str, context: Context) -> AbstractContextManager[object]:
+    """The span of a call, as a part of the caller's trace; nothing while tracing is off."""
+    return continued(_headers(context), method) if tracing() else nullcontext()
+
+
+async def _fail(method: str, context: Context, error: Exception) -> None:
+    """Ends the call with the status of ``error``."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, NotImplementedError):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented")
-    except grpc.aio.AbortError:
-        raise
-    except Exception:
-        _log.exception("a handler failed", method=method)
-        await _fail(context, Internal())
-
-
-async def _fail(context: Context, error: OutriderError) -> None:
+    failure = _failure(method, error)
     told = context.trailing_metadata() or ()
-    await context.abort(error.code, error.message, (*told, *trailing_metadata(error)))
+    await context.abort(failure.code, failure.message, (*told, *trailing_metadata(failure)))
+
+
+def _failure(method: str, error: Exception) -> OutriderError:
+    """What the caller is told of ``error``; an unexpected one is logged and called internal."""
+    if isinstance(error, OutriderError):
+        return error
+    if isinstance(error, grpc.aio.AioRpcError):
+        return from_rpc(error)
+    _log.error("a handler failed", method=method, exc_info=error)
+    return Internal()
 
 
 def _headers(context: Context) -> dict[str, str]:

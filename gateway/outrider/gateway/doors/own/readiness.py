@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Any, Literal
 
-import grpc
 import msgspec
 from msgspec import UNSET, UnsetType
 from outrider.gateway.requests.models import Models, Served
-from outrider.mesh.rpc import channel
+from outrider.mesh.errors import OutriderError
+from outrider.mesh.rpc import call, stub
 from outrider.v1.tokenizer_pb2 import DescribeTokenizerRequest
 from outrider.v1.tokenizer_pb2_grpc import TokenizerStub
 from outrider.v1.verifier_pb2 import DescribeRequest
@@ -51,26 +51,26 @@ async def ready(models: Models) -> list[str]:
 
 async def _answers(models: Models, served: Served) -> bool:
     tokenizers = [
-        TokenizerStub(channel(member.address)).Describe(DescribeTokenizerRequest(), timeout=_ASK_S)
+        call(stub(TokenizerStub, member.address).Describe, DescribeTokenizerRequest(), _ASK_S)
         for member in models.tokenizers(served)
     ]
     verifiers = [
-        VerifierStub(channel(member.address)).Describe(DescribeRequest(), timeout=_ASK_S)
+        call(stub(VerifierStub, member.address).Describe, DescribeRequest(), _ASK_S)
         for member in models.verifiers(served)
     ]
     return all(await asyncio.gather(_any(tokenizers, served), _any(verifiers, served)))
 
 
 async def _any(calls: Iterable[Awaitable[Any]], served: Served) -> bool:
-    for call in asyncio.as_completed(map(_described, calls)):
-        described = await call
+    for answer in asyncio.as_completed(map(_described, calls)):
+        described = await answer
         if described is not None and described.vocabulary == served.vocabulary:
             return True
     return False
 
 
-async def _described(call: Awaitable[Any]) -> Any:
+async def _described(answer: Awaitable[Any]) -> Any:
     try:
-        return await call
-    except grpc.aio.AioRpcError:
+        return await answer
+    except OutriderError:
         return None
