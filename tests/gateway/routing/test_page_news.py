@@ -11,8 +11,8 @@ import pytest
 from outrider.gateway import metrics
 from outrider.gateway.routing import Ask, Replica
 from outrider.gateway.routing.page_map import PageMap
+from outrider.gateway.routing.page_reader import PageReader
 from outrider.gateway.routing.prefix import Prefix
-from outrider.gateway.routing.reader import PageReader
 from outrider.mesh.bus import Bus, Message
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import channel, close_channels

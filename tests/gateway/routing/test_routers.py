@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from outrider.gateway.routing import GROUP, Ask, Replica, Router, Routes
-from outrider.gateway.routing.backlog import Backlog
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
 from outrider.gateway.routing.least_load import LeastLoad
 from outrider.gateway.routing.page_map import PageMap
-from outrider.gateway.routing.prefix import Prefix
+from outrider.gateway.routing.prefix import Backlog, Prefix
 from outrider.gateway.routing.round_robin import RoundRobin
 from outrider.gateway.routing.sticky import Sticky
 from outrider.gateway.settings import GatewaySettings

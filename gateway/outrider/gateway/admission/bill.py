@@ -30,22 +30,22 @@ class Bill(msgspec.Struct, frozen=True):
     payer: str = FIRST
     ends: dict[str, list[int]] = {}
 
-    def take(self, payer: str, known: Sequence[int]) -> Bill:
-        """The bill after ``payer`` has taken the request over, when ``known`` tokens of each choice were generated."""
+    def take(self, payer: str, generated: Sequence[int]) -> Bill:
+        """The bill after ``payer`` has taken the request over, with ``generated`` tokens of each choice so far."""
         if not self.payer:
             return Bill(self.paid, payer, self.ends)
-        paid = furthest(self.paid, known)
+        paid = furthest(self.paid, generated)
         return Bill(paid, payer, self.ends | {self.payer: paid})
 
-    def end(self, payer: str, start: Sequence[int], heard: Sequence[int]) -> tuple[Bill, int]:
+    def end(self, payer: str, start: Sequence[int], received: Sequence[int]) -> tuple[Bill, int]:
         """The bill after ``payer`` has settled, and the number of tokens that ``payer`` pays for.
 
-        The share of ``payer`` begins at ``start``, and it has received ``heard`` tokens of each choice. Tokens that it
-        received while there was no payer belong to its share.
+        The share of ``payer`` begins at ``start``; ``received`` tokens of each choice have reached it. Tokens that
+        reached it while there was no payer belong to its share.
         """
         ends = dict(self.ends)
         taken_at = ends.pop(payer, start)
-        paid = furthest(self.paid, heard) if self.payer in (payer, "") else self.paid
+        paid = furthest(self.paid, received) if self.payer in (payer, "") else self.paid
         charged = sum(taken_at) - sum(start) + sum(paid) - sum(self.paid)
         return Bill(paid, "" if self.payer == payer else self.payer, ends), charged
 
@@ -72,20 +72,20 @@ class BillStore:
         """Creates the bucket."""
         await self._bucket.open(self._keep_s)
 
-    async def take(self, name: str, payer: str, known: list[int]) -> list[int]:
+    async def take(self, name: str, payer: str, generated: list[int]) -> list[int]:
         """As `Bill.take`; returns the index of each choice at which the share of ``payer`` begins."""
         for _ in range(_ATTEMPTS):
-            bill, revision = await self._read(name, Bill([0] * len(known)))
-            taken = bill.take(payer, known)
+            bill, revision = await self._read(name, Bill([0] * len(generated)))
+            taken = bill.take(payer, generated)
             if await self._write(name, taken, revision):
                 return taken.paid
         raise _contested()
 
-    async def end(self, name: str, payer: str, start: list[int], heard: list[int]) -> int:
+    async def end(self, name: str, payer: str, start: list[int], received: list[int]) -> int:
         """As `Bill.end`; returns the number of tokens that ``payer`` pays for."""
         for _ in range(_ATTEMPTS):
             bill, revision = await self._read(name, Bill(start, payer))
-            ended, charged = bill.end(payer, start, heard)
+            ended, charged = bill.end(payer, start, received)
             if await self._write(name, ended, revision):
                 return charged
         raise _contested()

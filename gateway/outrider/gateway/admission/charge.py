@@ -32,9 +32,9 @@ class Charge:
         await self._admission.reserve(prompt, answers)
         self._prompt, self._start = prompt, [0] * len(answers)
 
-    async def take(self, known: list[int]) -> None:
-        """Begins this reader's share of an earlier request, of which ``known`` tokens of each choice were generated."""
-        self._start = await self._bills.take(self._name, self._payer, known) if self.shared else known
+    async def take(self, generated: list[int]) -> None:
+        """Begins this reader's share of an earlier request, with ``generated`` tokens of each choice so far."""
+        self._start = await self._bills.take(self._name, self._payer, generated) if self.shared else generated
 
     async def reserve(self, most: Sequence[int], running: int) -> None:
         """Reserves what is left of ``most`` tokens of each choice, and ``running`` slots; raises `LimitReached`."""
@@ -46,22 +46,22 @@ class Charge:
             self._admission.settle(0)
             self._start = None
 
-    async def settle(self, heard: Sequence[int]) -> None:
-        """Charges this reader's share of ``heard`` tokens of each choice, and releases the rest of the reservation."""
+    async def settle(self, received: Sequence[int]) -> None:
+        """Charges this reader's share of ``received`` tokens of each choice, and releases the other reserved tokens."""
         start, self._start = self._start, None
         if start is None:
             return
         try:
-            charged = await self._share(start, list(heard))
+            charged = await self._share(start, list(received))
         except Unavailable as error:
             _log.warning("a bill could not be written", request=self._name, why=error.message)
-            charged = _beyond(start, heard)
+            charged = _beyond(start, received)
         self._admission.settle(self._prompt + charged)
 
-    async def _share(self, start: list[int], heard: list[int]) -> int:
+    async def _share(self, start: list[int], received: list[int]) -> int:
         if not self.shared:
-            return _beyond(start, heard)
-        return await self._bills.end(self._name, self._payer, start, heard)
+            return _beyond(start, received)
+        return await self._bills.end(self._name, self._payer, start, received)
 
 
 def new_payer() -> str:
@@ -69,5 +69,5 @@ def new_payer() -> str:
     return secrets.token_hex(6)
 
 
-def _beyond(start: Sequence[int], heard: Sequence[int]) -> int:
-    return sum(furthest(start, heard)) - sum(start)
+def _beyond(start: Sequence[int], received: Sequence[int]) -> int:
+    return sum(furthest(start, received)) - sum(start)

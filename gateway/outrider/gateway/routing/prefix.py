@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.routing.backlog import Backlog
 from outrider.gateway.routing.page_map import PageMap
 from outrider.gateway.routing.router import Ask, Replica, read_options
 from outrider.wire.page_news import NAME_BYTES
 from outrider.wire.prefixes import chain_hashes
 
 _MOST_ASKED = 256
+_MOST_VERIFIERS = 4096
 
 
 class _Options(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,6 +44,38 @@ class _Names:
             chain = chain_hashes(vocabulary.encode(), self.ask.tenant, self.ask.prompt, size)
             self._names[vocabulary, size] = [name[:NAME_BYTES] for name in chain]
         return self._names[vocabulary, size]
+
+
+class Backlog:
+    """The time until each verifier is idle: the larger of what it reported last and what this gateway sent it.
+
+    Verifiers report their queues about once a second. Requests that this gateway sends count at once, and the estimates
+    shrink as time passes.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+        self._reported: dict[str, tuple[Mapping[str, Any], float]] = {}
+
+    def report(self, instance: str, status: Mapping[str, Any], seconds: float) -> None:
+        """Notes a queue of ``seconds`` that ``instance`` reported in ``status``; the same object counts once."""
+        if len(self._reported) >= _MOST_VERIFIERS:
+            self._reported.clear()
+        last = self._reported.get(instance)
+        if last is None or last[0] is not status:
+            self._reported[instance] = status, self._clock() + seconds
+
+    def add(self, instance: str, seconds: float) -> None:
+        """Notes that this gateway sent ``instance`` work of ``seconds``."""
+        if len(self._until) >= _MOST_VERIFIERS:
+            self._until.clear()
+        self._until[instance] = max(self._until.get(instance, 0.0), self._clock()) + seconds
+
+    def seconds(self, instance: str) -> float:
+        """Seconds until ``instance`` is idle."""
+        reported = self._reported[instance][1] if instance in self._reported else 0.0
+        return max(reported, self._until.get(instance, 0.0), self._clock()) - self._clock()
 
 
 class Prefix:

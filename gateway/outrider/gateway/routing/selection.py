@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.page_map import PageMap
-from outrider.gateway.routing.reader import PageReader
+from outrider.gateway.routing.page_reader import PageReader
 from outrider.gateway.routing.router import Ask, Replica, Router, read_options, shuffled
 from outrider.gateway.routing.sticky import Sticky
 from outrider.mesh import plugins

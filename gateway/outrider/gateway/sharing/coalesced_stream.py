@@ -134,10 +134,10 @@ class CoalescedStream:
         return frames
 
     async def _go_alone(self) -> None:
-        known = list(self._shared.frames)
+        frames = list(self._shared.frames)
 
         async def read_log(job: Job) -> Sequence[Frame]:
-            return known
+            return frames
 
         self._alone, self._skip = self._generate_alone(), self._read
         await self._alone.attach(read_log, None)

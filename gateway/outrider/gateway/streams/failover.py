@@ -82,9 +82,9 @@ class FailOver:
         left_s = self._left_s(now, bool(emitted))
         await asyncio.sleep(_PAUSE_S if self._stalled_since < now else 0)
         await self._deaths.isolate(left_s)
-        known = await persist(lambda: self._submit(emitted), left_s, BUSY)
+        had_job = await persist(lambda: self._submit(emitted), left_s, BUSY)
         metrics.resumptions.inc()
-        return known
+        return had_job
 
     def note_progress(self, *, generated: bool) -> None:
         """Notes that a frame brought the answer forward: ``resume_s`` begins anew.

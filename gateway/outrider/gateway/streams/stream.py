@@ -145,22 +145,22 @@ class TokenStream:
         """Has another verifier go on with the answer."""
         self._sources.unfollow()
         try:
-            known = await self._failover.move(why, self._order.generated)
+            had_job = await self._failover.move(why, self._order.generated)
         except OutriderError as error:
             self.failed = error
             raise
         self._sources.forget_losses()
         self._lost = None
-        self._start_reading(known)
+        self._start_reading(had_job)
 
-    def _start_reading(self, known: bool) -> None:
-        """Follows a verifier that cannot be heard over the broker, or that says it has ``known`` the job before.
+    def _start_reading(self, had_job: bool) -> None:
+        """Follows the verifier if the broker is away, or if the verifier says that it ``had_job`` before.
 
-        A verifier that knows the job may have published its frames already, or hold no request any more.
+        Such a verifier may have published its frames already, or its engine may have lost the job.
         """
         if not self._sources.connected:
             self.follow("disconnected")
-        elif known:
+        elif had_job:
             self.follow("known")
 
     def _take_at_once(self, frame: Frame) -> bool:

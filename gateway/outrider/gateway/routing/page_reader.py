@@ -95,7 +95,7 @@ class PageReader:
 
     def _meet(self, members: list[Member]) -> None:
         there = {member.instance: member for member in members if "page_epoch" in member.status}
-        for instance in [name for name, known in self._verifiers.items() if not _same(known, there.get(name))]:
+        for instance in [name for name, each in self._verifiers.items() if not _same(each, there.get(name))]:
             del self._verifiers[instance]
             self._pages.forget(instance)
         for instance, member in there.items():
@@ -118,22 +118,23 @@ class PageReader:
 
     async def _fetch(self, verifier: _Verifier, epoch: str) -> None:
         """Asks ``verifier`` for its pages while it is present; it does not send them if its epoch is ``epoch``."""
-        instance, pages = verifier.member.instance, stub(VerifierStub, verifier.member.address).Pages
+        instance, ask = verifier.member.instance, stub(VerifierStub, verifier.member.address).Pages
         while self._verifiers.get(instance) is verifier:
             try:
-                told = await call(pages, pb.PagesRequest(epoch=epoch), _CALL_S)
+                pages = await call(ask, pb.PagesRequest(epoch=epoch), _CALL_S)
             except OutriderError as error:
                 _log.debug("a verifier did not tell its pages", verifier=instance, code=error.code.name)
                 await asyncio.sleep(_RETRY_S)
                 continue
             if self._verifiers.get(instance) is verifier:
-                self._know(verifier, told)
+                self._apply(verifier, pages)
             return
 
-    def _know(self, verifier: _Verifier, told: pb.PagesResponse) -> None:
-        if told.full:
-            verifier.epoch, verifier.number = told.epoch, told.number
-            self._pages.replace(verifier.member.instance, split_names(told.pages))
+    def _apply(self, verifier: _Verifier, pages: pb.PagesResponse) -> None:
+        """Puts all pages of ``verifier``, and the news that waited for them, into the page map."""
+        if pages.full:
+            verifier.epoch, verifier.number = pages.epoch, pages.number
+            self._pages.replace(verifier.member.instance, split_names(pages.pages))
             metrics.page_snapshots.inc()
         verifier.asking = False
         waiting, verifier.waiting = verifier.waiting, deque(maxlen=_MOST_WAITING)
@@ -142,11 +143,12 @@ class PageReader:
                 self._take(verifier, news)
 
 
-def _same(known: _Verifier, told: Member | None) -> bool:
-    """Whether ``told`` is the process of ``known``."""
-    if told is None:
+def _same(verifier: _Verifier, member: Member | None) -> bool:
+    """Whether ``member`` is the process of ``verifier``."""
+    if member is None:
         return False
-    return (known.member.address, known.member.status.get("pid")) == (told.address, told.status.get("pid"))
+    earlier = verifier.member
+    return (earlier.address, earlier.status.get("pid")) == (member.address, member.status.get("pid"))
 
 
 def _behind(verifier: _Verifier, member: Member) -> bool:
