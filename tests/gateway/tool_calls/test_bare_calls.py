@@ -160,7 +160,7 @@ def test_responses_and_grpc_tell_it_too(bare: Stack, head: int, again: list[list
 )
 def test_bare_calls_are_read_where_the_answer_may_be_any_text(more: dict[str, Any], bare: bool) -> None:
     body = {"messages": SAID, "tools": TOOLS} | more
-    assert read_chat(json.dumps(body).encode()).bare is bare
+    assert read_chat(json.dumps(body).encode()).shape(()).bare is bare
     named = {"response_format": "text"}
     tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
     said = {named.get(key, key): {"format": value} if key in named else value for key, value in more.items()}

@@ -57,7 +57,7 @@ def _allows(directory: Path, calling: Calling, said: str | list[str], text: Any 
     """Whether an answer may be what is said, or for one that does not end may begin with it; a list is of tokens."""
     tokenizer = Tokenizer.load(directory)
     asked = None if text is None else json_schema("response_format", text)
-    grammar = call_structure(calling, _style(directory), asked).to_proto()
+    grammar = call_structure(calling, _style(directory), asked).grammar
     compiled = Grammars(directory / "tokenizer.json", tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
     parts = [said] if isinstance(said, str) else said
     tokens = [EOS, *(token for part in parts for token in tokenizer.encode(part, parse_special=True))]

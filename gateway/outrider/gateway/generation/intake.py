@@ -130,7 +130,7 @@ class Generations:
         return msgspec.structs.replace(
             generation.sampling,
             bad_words=(*encoded, *(word for word in words if not isinstance(word, str))),
-            grammar=None if structure is None else structure.to_proto(),
+            grammar=None if structure is None else structure.grammar,
         )
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.requests.calling import Calling
-from outrider.v1.sampling_pb2 import Choices, Grammar
+from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
-from outrider.wire.sampling import SamplingParameters, Speculation
+from outrider.wire.sampling import UNSIGNED, SamplingParameters, Speculation
 
 DEFAULT_TENANT = "default"
 """Whose requests all are."""
 
-_SEED_MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 LEAST_PRIORITY = -MOST_PRIORITY
 """What verifiers put last."""
@@ -28,9 +25,9 @@ def choice_seed(seed: int, choice: int) -> int:
     """
     if choice == 0:
         return seed
-    mixed = (seed + choice * _GOLDEN) & _SEED_MASK
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _SEED_MASK
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _SEED_MASK
+    mixed = (seed + choice * _GOLDEN) & UNSIGNED
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & UNSIGNED
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & UNSIGNED
     return (mixed ^ (mixed >> 31)) >> 11
 
 
@@ -76,23 +73,10 @@ def settled(prompt: Prompt, parse_special: bool) -> Prompt:
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """What an answer has to be, as one kind of ``Grammar`` in ``sampling.proto``.
+    """What an answer has to be; ``param`` is what the client calls it."""
 
-    ``param`` is what the client calls it.
-    """
-
-    kind: Literal["json_schema", "regex", "context_free", "choice"]
     param: str
-    definition: str = ""
-    texts: tuple[str, ...] = ()
-
-    def to_proto(self) -> Grammar:
-        """The wire's form."""
-        if self.kind == "choice":
-            return Grammar(choice=Choices(texts=self.texts))
-        made = Grammar()
-        setattr(made, self.kind, self.definition)
-        return made
+    grammar: Grammar
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

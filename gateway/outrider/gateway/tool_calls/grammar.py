@@ -12,6 +12,7 @@ import msgspec
 from outrider.gateway.requests.calling import Callee, Calling
 from outrider.gateway.requests.request import Structure
 from outrider.gateway.tool_calls.bare import head_pattern
+from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.calls import CallFormat, CallStyle
 
 _AS_TEMPLATES_WRITE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -20,7 +21,7 @@ _AS_TEMPLATES_WRITE = {"whitespace_flexible": False, "item_separator": ", ", "ke
 
 def call_structure(calling: Calling, style: CallStyle, text: Structure | None) -> Structure:
     """What an answer has to be that may, or has to, call; ``text`` is the JSON that it has to be where it talks."""
-    return Structure("context_free", calling.param, _Lark(style).grammar(calling, text))
+    return Structure(calling.param, Grammar(context_free=_Lark(style).grammar(calling, text)))
 
 
 class _Lark:
@@ -59,7 +60,7 @@ class _Lark:
         if not calling.may_talk:
             return [f"start: {trigger} calls"]
         if text is not None:
-            return [f"start: {_json(text.definition)} | {trigger} calls"]
+            return [f"start: {_json(text.grammar.json_schema)} | {trigger} calls"]
         bare = " | ".join(f"bare_{place} start" for place in range(len(calling.callees)))
         if not self._format.anywhere:
             return [f"start: TEXT | {trigger} calls | {bare}", self._text("", calling)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 from outrider.gateway.doors.openai.bodies import read_chat, read_completion
 from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.doors.schema.ignored import told
@@ -19,12 +20,6 @@ class Asked(NamedTuple):
 
 def read_asked(given: dict[str, Any], ignored: list[str] | None = None) -> Asked:
     """The parameters ``given``, as `read`; `InvalidRequest` says what is wrong with them."""
-    if given.get("messages") is not None:
-        chat = read_chat(given, ignored)
-        shape = Shape(
-            "chat", chat.functions, chat.return_tokens, include_usage=True, bare=chat.bare, ignored=told(ignored)
-        )
-        return Asked(chat.generation(), shape)
-    body = read_completion(given, ignored)
-    shape = Shape("completion", (), body.return_tokens, include_usage=True, ignored=told(ignored))
-    return Asked(body.generation(), shape)
+    kind = read_completion if given.get("messages") is None else read_chat
+    body = kind(given, ignored)
+    return Asked(body.generation(), msgspec.structs.replace(body.shape(told(ignored)), include_usage=True))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.doors.schema.generation import Asked
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import PROMPTS, TemplateKwargs, chat, prompts
@@ -91,6 +92,10 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             ),
         )
 
+    def shape(self, ignored: tuple[str, ...]) -> Shape:
+        """The form of the answer, which names ``ignored`` parameters."""
+        return Shape("completion", (), self.return_tokens, self.include_usage, self.continuous_usage, ignored)
+
 
 class ChatBody(Body, frozen=True, kw_only=True):
     """Body of ``POST /v1/chat/completions``."""
@@ -112,16 +117,6 @@ class ChatBody(Body, frozen=True, kw_only=True):
         """What may or has to be called, if anything."""
         return calling(self.tools, self.tool_choice, self.parallel_tool_calls)
 
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """Names of what may be called."""
-        return () if self.calling is None else self.calling.names
-
-    @property
-    def bare(self) -> bool:
-        """Whether calls without the format's marks are told as calls."""
-        return self.calling is not None and self.calling.bare(of_format(self.response_format))
-
     def generation(self) -> Generation:
         """What is asked for, free of OpenAI's forms."""
         calling = self.calling
@@ -131,6 +126,14 @@ class ChatBody(Body, frozen=True, kw_only=True):
         logprobs = self.top_logprobs if self.logprobs else None
         asked = self._generation(prompt, self._structure, calling, max_tokens=self._longest, logprobs=logprobs)
         return msgspec.structs.replace(asked, choices=self.n)
+
+    def shape(self, ignored: tuple[str, ...]) -> Shape:
+        """The form of the answer, which names ``ignored`` parameters."""
+        calling = self.calling
+        functions = () if calling is None else calling.names
+        bare = calling is not None and calling.bare(of_format(self.response_format))
+        usage = self.include_usage, self.continuous_usage
+        return Shape("chat", functions, self.return_tokens, *usage, ignored, bare)
 
 
 _B = TypeVar("_B", bound=Body)

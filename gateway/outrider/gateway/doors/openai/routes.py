@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
@@ -58,26 +58,10 @@ class OpenAi:
         ]
 
     async def _completions(self, request: Request) -> Response:
-        ignored = collector(self._settings)
-        body = read_completion(await read_body(request, self._settings.max_body_bytes), ignored)
-        names = announce(request, ignored)
-        shape = Shape("completion", (), body.return_tokens, body.include_usage, body.continuous_usage, names)
-        return await self._generate(request, body, shape)
+        return await self._generate(request, read_completion)
 
     async def _chat(self, request: Request) -> Response:
-        ignored = collector(self._settings)
-        body = read_chat(await read_body(request, self._settings.max_body_bytes), ignored)
-        names = announce(request, ignored)
-        shape = Shape(
-            "chat",
-            body.functions,
-            body.return_tokens,
-            body.include_usage,
-            body.continuous_usage,
-            names,
-            bare=body.bare,
-        )
-        return await self._generate(request, body, shape)
+        return await self._generate(request, read_chat)
 
     async def _models(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
@@ -91,7 +75,12 @@ class OpenAi:
         served = self._generations.models.find(request.path_params["model"], may_use)
         return json_response(ModelBody(served.name, self._created, served.context_length))
 
-    async def _generate(self, request: Request, body: CompletionBody | ChatBody, shape: Shape) -> Response:
+    async def _generate(
+        self, request: Request, read: Callable[[bytes, list[str] | None], CompletionBody | ChatBody]
+    ) -> Response:
+        ignored = collector(self._settings)
+        body = read(await read_body(request, self._settings.max_body_bytes), ignored)
+        shape = body.shape(announce(request, ignored))
         asked = routed(timed(body, request).generation(), request)
         lingers, admission = stays(request), request.state.admission
         if lingers and not body.stream:

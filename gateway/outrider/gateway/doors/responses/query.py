@@ -9,13 +9,14 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.schema.parameters import read_query as read_parameters
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import INT32
 
 
 class Query(msgspec.Struct, frozen=True):
     """Parameters of ``GET /v1/responses/{id}``."""
 
     stream: Annotated[bool, Meta(description="true or false")] = False
-    starting_after: Annotated[int, Meta(ge=0, le=(1 << 31) - 1, description="the sequence_number of an event")] = -1
+    starting_after: Annotated[int, Meta(ge=0, le=INT32, description="the sequence_number of an event")] = -1
 
 
 NEUTRAL: dict[str, tuple[str, ...]] = {"include_obfuscation": ("false",)}

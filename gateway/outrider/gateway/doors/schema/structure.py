@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.requests.request import Structure
 from outrider.mesh.errors import InvalidRequest
+from outrider.v1.sampling_pb2 import Choices, Grammar
 
 _ANY_OBJECT = '{"type":"object"}'
 
@@ -52,13 +53,10 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             raise InvalidRequest(f"structured_outputs {why}", param="structured_outputs")
         param = f"structured_outputs.{given[0]}"
         if self.choice is not None:
-            return Structure("choice", param, texts=tuple(self.choice))
-        if self.regex is not None:
-            return Structure("regex", param, self.regex)
-        if self.grammar is not None:
-            return Structure("context_free", param, self.grammar)
-        schema = self.json if isinstance(self.json, str) else _json(self.json) if self.json is not None else _ANY_OBJECT
-        return Structure("json_schema", param, schema)
+            return Structure(param, Grammar(choice=Choices(texts=self.choice)))
+        schema = _ANY_OBJECT if self.json_object else self.json
+        schema = _json(schema) if isinstance(schema, dict) else schema
+        return Structure(param, Grammar(regex=self.regex, context_free=self.grammar, json_schema=schema))
 
 
 ResponseFormat = Annotated[
@@ -96,12 +94,12 @@ def of_format(wanted: ResponseFormat | None) -> Structure | None:
 
 def json_object(param: str) -> Structure:
     """Any JSON object, which the parameter ``param`` asks for."""
-    return Structure("json_schema", param, _ANY_OBJECT)
+    return Structure(param, Grammar(json_schema=_ANY_OBJECT))
 
 
 def json_schema(param: str, schema: dict[str, Any]) -> Structure:
     """JSON of a schema, which the parameter ``param`` has."""
-    return Structure("json_schema", param, _json(schema))
+    return Structure(param, Grammar(json_schema=_json(schema)))
 
 
 def _json(schema: dict[str, Any]) -> str:
