@@ -19,8 +19,8 @@ from outrider.loadtest import bench
 from outrider.loadtest.chats.supply import WORKLOADS
 from outrider.loadtest.load.arrivals import Closed, Load, Open
 from outrider.loadtest.load.prompts import PromptsError, from_file, held_out
-from outrider.loadtest.report import plot
-from outrider.loadtest.report.report import Report, headline, table
+from outrider.loadtest.report import plot_bench
+from outrider.loadtest.report.bench_report import Report, headline, table
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
@@ -129,7 +129,7 @@ class _Progress:
 def _publish(report: Report, out: Path, console: Console) -> None:
     out.mkdir(parents=True, exist_ok=True)
     report.save(out / "bench.json")
-    plot.save(report, out / "bench.png")
+    plot_bench.save(report, out / "bench.png")
     console.print(headline(report), highlight=False, soft_wrap=True, style="dim")
     console.print(table(report))
     console.print(f"Written to {out / 'bench.json'} and {out / 'bench.png'}.", highlight=False)
