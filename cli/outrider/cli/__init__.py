@@ -1,5 +1,5 @@
 """The `outrider` command.
 
-Rooms, each of which may import those before it: `stores`, `processes`, `commands`. `settings` lies below, `main`
+Each room may import the rooms before it: `stores`, `processes`, `commands`. `settings` lies below all rooms, `main`
 above.
 """

@@ -1,4 +1,4 @@
-"""The `outrider` command. Each command's work is imported when it is asked for, so that help is quick."""
+"""The `outrider` command. A command imports its work when it runs, so that help is quick."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Settings: what they are, where they come from, whether they are right.")
+config_app = typer.Typer(help="Settings: their values, where values come from, whether they are right.")
 app.add_typer(config_app, name="config", no_args_is_help=True)
 app.add_typer(tenants_app, name="tenants")
 app.add_typer(keys_app, name="keys")
@@ -26,7 +26,7 @@ app.add_typer(prompts_app, name="prompts")
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting, over the file's; may be repeated."),
+    typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting that overrides the file; may be repeated."),
 ]
 Model = Annotated[Path | None, typer.Option(help="Directory of the target model; the shipped one if absent.")]
 Draft = Annotated[Path | None, typer.Option(help="Directory of the draft model; the shipped one if absent.")]
@@ -41,18 +41,18 @@ def up(
     model: Model = None,
     draft: Draft = None,
     verifiers: Annotated[int, typer.Option(min=1, help="Verifier processes.")] = 1,
-    prefills: Annotated[int, typer.Option(min=0, help="More verifiers, which compute prompts for those.")] = 0,
+    prefills: Annotated[int, typer.Option(min=0, help="Further verifiers, which compute prompts for the others.")] = 0,
     proposers: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Processes for the draft model; 0 has the verifier run it. [as it pays: see docs/drafters.md]",
+            help="Processes for the draft model; 0 runs it in the verifier. [as is profitable: see docs/drafters.md]",
         ),
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
     kvcaches: Annotated[int, typer.Option(min=0, help="KV cache processes.")] = 0,
     gateways: Annotated[int, typer.Option(min=1, help="Gateway processes, which share the port.")] = 1,
-    nats_url: Annotated[str | None, typer.Option(help="A NATS that runs; else one is started.")] = None,
+    nats_url: Annotated[str | None, typer.Option(help="A running NATS; else one is started.")] = None,
     nats_store: Annotated[
         Path | None, typer.Option(help="Where the NATS that is started keeps tenants, keys and limits.")
     ] = None,
@@ -89,7 +89,7 @@ def up(
 
 @app.command()
 def complete(
-    prompt: Annotated[str, typer.Argument(help="What to go on from; - reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
     url: Url = "http://127.0.0.1:8080",
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.8,
@@ -97,7 +97,7 @@ def complete(
     speculation: Speculation = True,
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
     api_key: Annotated[
-        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="A key, where the gateway asks for one.")
+        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")
     ] = None,
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
@@ -111,21 +111,19 @@ def complete(
 @app.command()
 def bench(
     url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
-    concurrency: Annotated[str, typer.Option(help="Requests at a time, one load each.")] = "1,8",
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Also an open load: arrivals a second, at random.")
-    ] = None,
+    concurrency: Annotated[str, typer.Option(help="Concurrent requests; each number is a load.")] = "1,8",
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Also an open load: random arrivals a second.")] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Requests a pass. [4 a client, at least 8]")] = None,
     max_tokens: Annotated[int, typer.Option(min=2, help="Tokens a request.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
     speculation: Annotated[str, typer.Option(help="Modes: on, off, or drafters joined by +.")] = "on,off",
     repeats: Annotated[int, typer.Option(min=1, help="Passes of each load and mode.")] = 3,
-    prompts: Annotated[Path | None, typer.Option(help="JSON Lines; else code the models have not seen.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="File of JSON Lines; else code held out of training.")] = None,
     workload: Annotated[
         str | None, typer.Option(help="Chat requests of this kind: edit, code, chat, extract, rag or mixed.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("out/bench"),
-    seed: Annotated[int, typer.Option(help="Of prompts, arrivals and sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of prompts, arrivals and sampling.")] = 0,
     model: Model = None,
     draft: Draft = None,
     config: Config = None,
@@ -156,11 +154,11 @@ def bench(
 
 @app.command("trace-steps")
 def trace_steps(
-    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
     url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
     events: Annotated[
         list[Path] | None,
-        typer.Option(help="File that the setting timeline of the running services names; may be repeated."),
+        typer.Option(help="File named by the setting timeline of the running services; may be repeated."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("out/steps.svg"),
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 64,
@@ -168,13 +166,13 @@ def trace_steps(
     seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
     drafters: Annotated[str, typer.Option(help="Drafters that may guess, with commas; all if absent.")] = "",
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
-    before: Annotated[int, typer.Option(min=0, help="Times that the same is asked before.")] = 0,
+    before: Annotated[int, typer.Option(min=0, help="Times that the same prompt is sent before.")] = 0,
     api_key: Annotated[
-        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="A key, where the gateway asks for one.")
+        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")
     ] = None,
     model: Model = None,
     draft: Draft = None,
-    proposers: Annotated[int | None, typer.Option(min=0, help="As of `outrider up`.")] = None,
+    proposers: Annotated[int | None, typer.Option(min=0, help="As in `outrider up`.")] = None,
     config: Config = None,
     sets: Sets = None,
 ) -> None:
@@ -197,7 +195,7 @@ def config_show(
     service: Annotated[str | None, typer.Option(help="One service only.")] = None,
     sets: Sets = None,
 ) -> None:
-    """Print every setting, its value and where that comes from."""
+    """Print every setting, its value and where the value comes from."""
     from outrider.cli.settings import show
 
     _exit(show(config, service, sets or []))
@@ -229,7 +227,7 @@ def main() -> None:
 
 
 def _require_checkout(command: str) -> None:
-    """Ends a command that needs `outrider.loadtest`, which wheels leave out, with a sentence and exit code 2."""
+    """Ends a command that needs `outrider.loadtest` with exit code 2 if the package is absent, as from wheels."""
     if util.find_spec("outrider.loadtest") is None:
         typer.echo(f"outrider: `outrider {command}` runs from a source checkout: the wheel has no load tests", err=True)
         _exit(2)

@@ -1,4 +1,4 @@
-"""Settings of all services: found, checked and shown without starting any of them."""
+"""Finds, checks and shows the settings of all services without starting a service."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rich.markup import escape
 from rich.table import Table
 
 GROUP = "outrider.settings"
-"""Entry points by which each service tells the type of its settings; its module must be light to import."""
+"""Group of entry points that name the type of each service's settings; its module must be light to import."""
 
 WIDTH = 200
-"""Of tables that are not shown in a terminal."""
+"""Columns of a table that is not printed in a terminal."""
 
 Flags = dict[str, dict[str, str]]
 
 
 @functools.cache
 def services() -> dict[str, type[Settings]]:
-    """The type of settings of every service that is installed, by kind."""
+    """Types of the settings of all installed services, by kind."""
     return plugins.available(GROUP)
 
 
@@ -36,31 +36,31 @@ def parse_sets(sets: Iterable[str]) -> Flags:
     """Flags by service out of ``service.key=value``; ``mesh.key=value`` goes to every service.
 
     Raises:
-        ConfigError: one that is written otherwise, or names no service.
+        ConfigError: a text has another form, or names no service.
     """
-    known = services()
+    types = services()
     flags: Flags = defaultdict(dict)
     for text in sets:
         path, separator, value = text.partition("=")
         section, dot, key = path.partition(".")
         if not separator or not dot:
             raise ConfigError(f"--set {text}: it is written SERVICE.KEY=VALUE")
-        if section != "mesh" and section not in known:
-            raise ConfigError(f"--set {text}: {section} is no service{nearest(section, ['mesh', *known])}")
-        for kind in known if section == "mesh" else [section]:
+        if section != "mesh" and section not in types:
+            raise ConfigError(f"--set {text}: {section} is no service{nearest(section, ['mesh', *types])}")
+        for kind in types if section == "mesh" else [section]:
             flags[kind][key] = value
     return flags
 
 
 def effective(kind: str, file: Path | None, flags: Flags) -> dict[str, Effective]:
-    """Every setting of ``kind`` by key; `ConfigError` for one that is wrong."""
+    """All settings of ``kind`` by key; `ConfigError` for a wrong value."""
     settings = services().get(kind) or plugins.load(GROUP, kind)
-    found = describe(settings, kind, file=file, env=os.environ, flags=flags.get(kind, {}))
-    return {each.field.path: each for each in found}
+    values = describe(settings, kind, file=file, env=os.environ, flags=flags.get(kind, {}))
+    return {value.field.path: value for value in values}
 
 
 def show(file: Path | None, service: str | None, sets: list[str]) -> int:
-    """Prints the settings; the exit code."""
+    """Prints the settings; returns the exit code."""
     try:
         flags = parse_sets(sets)
         tables = [_table(kind, effective(kind, file, flags).values()) for kind in _kinds(service)]
@@ -73,7 +73,7 @@ def show(file: Path | None, service: str | None, sets: list[str]) -> int:
 
 
 def check(file: Path | None, service: str | None, sets: list[str]) -> int:
-    """Prints every service's error, or that there is none; the exit code."""
+    """Prints the error of each service, or that all settings are right; returns the exit code."""
     try:
         flags, kinds = parse_sets(sets), _kinds(service)
     except ConfigError as error:
@@ -92,11 +92,11 @@ def check(file: Path | None, service: str | None, sets: list[str]) -> int:
 
 
 def _kinds(service: str | None) -> list[str]:
-    known = sorted(services())
+    kinds = sorted(services())
     if service is None:
-        return known
-    if service not in known:
-        raise ConfigError(f"{service} is no service{nearest(service, known)}: there are {', '.join(known)}")
+        return kinds
+    if service not in kinds:
+        raise ConfigError(f"{service} is no service{nearest(service, kinds)}: there are {', '.join(kinds)}")
     return [service]
 
 
@@ -104,8 +104,8 @@ def _table(kind: str, settings: Iterable[Effective]) -> Table:
     table = Table(title=kind, title_justify="left", box=None, pad_edge=False)
     for head in ("key", "value", "from", "meaning"):
         table.add_column(head, overflow="fold")
-    for each in settings:
-        table.add_row(*map(escape, (each.field.path, each.shown, each.source, each.field.description)))
+    for value in settings:
+        table.add_row(*map(escape, (value.field.path, value.shown, value.source, value.field.description)))
     return table
 
 

@@ -1,1 +1,1 @@
-"""Load tests of a running mesh: what a client sees of it, with speculation and without, in one run."""
+"""Load tests of a running mesh: what its clients see, with and without speculation, in one run."""

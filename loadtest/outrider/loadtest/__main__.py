@@ -8,7 +8,7 @@ from importlib import resources
 
 
 def main() -> None:
-    """Lists the experiments, or runs the one that the first argument names with the arguments behind it."""
+    """Runs the experiment that the first argument names, with the remaining arguments; lists all without a name."""
     rooms = resources.files("outrider.loadtest")
     names = sorted(path.name.removesuffix(".py") for path in rooms.joinpath("experiments").iterdir())
     names = [name for name in names if not name.startswith("_")]

@@ -12,7 +12,7 @@ from outrider.loadtest.load import client
 from outrider.loadtest.load.arrivals import Closed, Load, Sample, Send
 from outrider.loadtest.load.prompts import unique
 from outrider.loadtest.load.summary import median, summarize
-from outrider.loadtest.report.report import Pass, Report, machine
+from outrider.loadtest.report.bench_report import Pass, Report, machine
 
 WARM_UP_TOKENS = 16
 
@@ -22,9 +22,9 @@ class Plan:
     """What to run.
 
     Attributes:
-        prompts: to be completed, each with a comment of its own before it.
+        prompts: texts to complete, each after its own comment line.
         modes: "on" (the mesh's own choice), "off", or names of drafters joined by "+".
-        workload: chat requests of this kind are sent in place of ``prompts``, each of them once.
+        workload: kind of chat requests that replace ``prompts``; each request is sent once.
     """
 
     url: str
@@ -40,15 +40,15 @@ class Plan:
     workload: str | None = None
 
     def requests_of(self, load: Load) -> int:
-        """Requests of a pass: as asked for, or enough that the start and the end of it weigh little."""
+        """Requests of a pass: as given, or enough that its start and end weigh little."""
         return self.requests or max(8, 4 * (load.concurrency if isinstance(load, Closed) else 8))
 
 
 async def run(plan: Plan, progress: Callable[[str], None]) -> Report:
-    """Warms every mode up, then runs all passes; ``progress`` is told what comes next.
+    """Warms every mode up, then runs all passes; calls ``progress`` with the name of each.
 
-    The modes take turns within a repeat, in the other order in the next one, so that a machine which changes
-    its speed during the run does so to all of them alike.
+    The modes take turns within a repeat, and reverse their order in the next, so that a machine that changes its speed
+    during the run changes it for all modes alike.
     """
     supply = Supply(plan.seed, most=plan.max_tokens)
     for mode in plan.modes:
@@ -70,10 +70,10 @@ async def _run_pass(plan: Plan, supply: Supply, load: Load, mode: str, repeat: i
 
 
 def _requests(plan: Plan, supply: Supply, mode: str, name: str, count: int, max_tokens: int) -> Iterator[Send]:
-    """At least ``count`` requests, none of which any other pass sends."""
+    """At least ``count`` requests; no other pass sends one of them."""
     if plan.workload is not None:
-        for asked in supply.take(plan.workload, count, plan.temperature):
-            body = asked.body(_speculation(mode)) | {"max_tokens": min(asked.max_tokens, max_tokens)}
+        for chat in supply.take(plan.workload, count, plan.temperature):
+            body = chat.body(_speculation(mode)) | {"max_tokens": min(chat.max_tokens, max_tokens)}
             yield partial(client.complete, plan.url, body, client.CHATS)
         return
     for number, prompt in enumerate(unique(plan.prompts, f"{plan.seed} {mode} {name}")):
@@ -93,7 +93,7 @@ def _body(plan: Plan, mode: str, prompt: str, number: int, max_tokens: int) -> d
 
 
 def _speculation(mode: str) -> Any:
-    """What a request of ``mode`` says about speculation."""
+    """The field ``speculation`` of a request in ``mode``."""
     return {"on": {}, "off": "off"}.get(mode, {"drafters": mode.split("+")})
 
 
@@ -103,12 +103,12 @@ def _medians(plan: Plan, passes: list[Pass]) -> list[Pass]:
             str(load),
             mode,
             plan.repeats,
-            median([each.summary for each in repeats]),
-            next((each.error for each in repeats if each.error), ""),
+            median([pass_.summary for pass_ in repeats]),
+            next((pass_.error for pass_ in repeats if pass_.error), ""),
         )
         for load in plan.loads
         for mode in plan.modes
-        if (repeats := [each for each in passes if (each.load, each.mode) == (str(load), mode)])
+        if (repeats := [pass_ for pass_ in passes if (pass_.load, pass_.mode) == (str(load), mode)])
     ]
 
 

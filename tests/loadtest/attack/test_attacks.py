@@ -8,9 +8,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from outrider.loadtest.attack import told, victims
-from outrider.loadtest.attack.making import ATTACKS, make, undisturbed
+from outrider.loadtest.attack import output, victims
 from outrider.loadtest.attack.mesh import VICTIM, Mesh, running
+from outrider.loadtest.attack.run import ATTACKS, make, undisturbed
 from outrider.loadtest.attack.verdict import Attack, Log, Verdict
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,14 +33,14 @@ async def made(mesh: Mesh, attack: Attack) -> Verdict:
     """The verdict, told as `make attack` does."""
     async with victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
         verdict = await make(mesh, watched, attack, await undisturbed(watched, 1.0))
-    print(told.line(verdict), flush=True)
+    print(output.line(verdict), flush=True)
     return verdict
 
 
 @pytest.mark.parametrize("name", [attack.name for attack in ATTACKS.values() if attack.cheap])
 def test_others_notice_nothing_of(name: str, mesh: Mesh, loop: asyncio.AbstractEventLoop) -> None:
     verdict = loop.run_until_complete(made(mesh, ATTACKS[name]))
-    assert not verdict.wrong, told.line(verdict)
+    assert not verdict.wrong, output.line(verdict)
     assert verdict.outcomes["whole"] >= victims.CLIENTS
 
 

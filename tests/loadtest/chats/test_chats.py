@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from llguidance import LLMatcher
 from outrider.gateway.doors.openai.bodies import read_chat
-from outrider.loadtest.chats import matrix, meshes
+from outrider.loadtest.chats import chat_matrix, modes
 from outrider.loadtest.chats.alone import AFTER, FRESH
+from outrider.loadtest.chats.chat_turns import ChatTurn, Steps
+from outrider.loadtest.chats.figures import best_fixed, publish, publish_stories
 from outrider.loadtest.chats.library import PARTS, Fresh, files
-from outrider.loadtest.chats.report import best_fixed, publish, publish_stories
 from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, Supply
-from outrider.loadtest.chats.turns import ChatTurn, Steps
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.load.prompts import PromptsError
@@ -128,18 +128,18 @@ def test_edits_after_stories_are_held_to_those_of_a_fresh_mesh(tmp_path, capsys)
 def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_setting() -> None:
     options = argparse.Namespace(model=Path("/m"), draft=Path("/d"), set=["verifier.pages=9"])
     shared, pages = {"proposers": None, "model": Path("/m")}, {"verifier.pages": "9"}
-    assert meshes.given(options, "off") == {**shared, "draft": None, "settings": pages}
-    assert meshes.given(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
-    assert meshes.given(options, "always")["settings"] == {**pages, "verifier.asking": "always"}
+    assert modes.given(options, "off") == {**shared, "draft": None, "settings": pages}
+    assert modes.given(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
+    assert modes.given(options, "always")["settings"] == {**pages, "verifier.asking": "always"}
     options.model = Path("pocket")
-    assert meshes.given(options, "on")["model"] is None
+    assert modes.given(options, "on")["model"] is None
 
 
 SMALL = ["--concurrency", "1", "--requests", "2", "--repeats", "1"]
 
 
 def measure(out: Path, *arguments: str) -> dict:
-    assert matrix.main([*arguments, *SMALL, "--out", str(out)]) == 0
+    assert chat_matrix.main([*arguments, *SMALL, "--out", str(out)]) == 0
     (told,) = (msgspec.json.decode(path.read_bytes()) for path in out.glob("*.json"))
     return told
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
+from outrider.loadtest.load.code_workloads import WORKLOADS, Supply, edit
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.summary import summarize
 from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.load.workloads import WORKLOADS, Supply, edit
 from outrider.loadtest.report.matrix_report import judge, publish
 
 CASE = Case("code", 0.0, 1)

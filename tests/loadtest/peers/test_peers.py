@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, real, report, ways
+from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, ratios, real, ways
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.openvino_process import How, Peer, Spoken, weight_format
 from outrider.loadtest.peers.ways import Plan
@@ -134,12 +134,12 @@ SPEEDS: dict[str, tuple[float, ...]] = {
 
 
 def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) -> None:
-    report.publish(turns_of(ALONE, SPEEDS), real.RIVALS, tmp_path / "peers.json", settings={"model": "m"})
+    ratios.publish(turns_of(ALONE, SPEEDS), real.RIVALS, tmp_path / "peers.json", settings={"model": "m"})
     told, shown = msgspec.json.decode((tmp_path / "peers.json").read_bytes()), capsys.readouterr().out
-    ratios = {(each["ours"], each["theirs"]): each["ratio"] for each in told["ratios"]}
-    assert ratios["Outrider on", "OpenVINO lookup of 5, KV u8"] == {"median": 2, "least": 2, "greatest": 3}
-    assert ratios["Outrider off", "llama.cpp plain"] == {"median": 2, "least": 1.25, "greatest": 2}
-    assert ratios["Outrider control", "Outrider off"] == {"median": 1, "least": 0.9, "greatest": 1.1}
+    by_pair = {(each["ours"], each["theirs"]): each["ratio"] for each in told["ratios"]}
+    assert by_pair["Outrider on", "OpenVINO lookup of 5, KV u8"] == {"median": 2, "least": 2, "greatest": 3}
+    assert by_pair["Outrider off", "llama.cpp plain"] == {"median": 2, "least": 1.25, "greatest": 2}
+    assert by_pair["Outrider control", "Outrider off"] == {"median": 1, "least": 0.9, "greatest": 1.1}
     assert "Outrider off / OpenVINO plain, KV u8: 1.00 (1.00 to 2.00)" in shown
     figure = next(each for each in told["figures"] if each["mode"] == "llama.cpp plain")
     assert figure["tokens_per_s"] == {"median": 80, "least": 50, "greatest": 100}
@@ -152,13 +152,13 @@ def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) ->
 
 def test_a_bar_on_a_peer_that_was_not_measured_is_missed_and_what_has_no_bar_gets_none() -> None:
     alone = {mode: row for mode, row in SPEEDS.items() if mode.startswith("Outrider")}
-    bars = list(report.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
+    bars = list(ratios.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
     assert [(bar.least, bar.met, str(bar).split(": ")[1]) for bar in bars] == [
         (2.0, False, "not measured (at least 2)"),
         (1.4, False, "not measured (at least 1.4)"),
     ]
-    assert [bar.least for bar in report.judge(Matrix(turns_of(CODE, SPEEDS)), real.RIVALS)] == [1.25]
-    assert not list(report.judge(Matrix(turns_of(Case("edit", 0.0, 4), SPEEDS)), real.RIVALS))
+    assert [bar.least for bar in ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.RIVALS)] == [1.25]
+    assert not list(ratios.judge(Matrix(turns_of(Case("edit", 0.0, 4), SPEEDS)), real.RIVALS))
 
 
 def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> None:
@@ -169,7 +169,7 @@ def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> Non
         "OpenVINO plain, KV u8": (100, 900, 100),
         "OpenVINO lookup of 4, KV u8": (200, 200, 200),
     }
-    (bar,) = report.judge(Matrix(turns_of(CODE, speeds)), pocket.RIVALS)
+    (bar,) = ratios.judge(Matrix(turns_of(CODE, speeds)), pocket.RIVALS)
     assert (bar.value, bar.least, bar.met) == (1.25, 1.2, True)
 
 

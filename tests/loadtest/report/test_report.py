@@ -7,8 +7,8 @@ import pytest
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.load.summary import median, percentile, summarize
-from outrider.loadtest.report import plot
-from outrider.loadtest.report.report import Pass, Report, headline, machine, table
+from outrider.loadtest.report import plot_bench
+from outrider.loadtest.report.bench_report import Pass, Report, headline, machine, table
 from rich.console import Console
 
 
@@ -76,7 +76,7 @@ def test_the_table_has_a_line_for_each_load_and_mode(report):
 
 def test_the_report_is_saved_as_json_and_as_a_picture(report, tmp_path):
     report.save(tmp_path / "bench.json")
-    plot.save(report, tmp_path / "bench.png")
+    plot_bench.save(report, tmp_path / "bench.png")
     saved = json.loads((tmp_path / "bench.json").read_text())
     assert saved["ratios"] == report.ratios
     assert saved["machine"]["cpu"]

@@ -1,4 +1,4 @@
-"""`outrider bench`: a load test of a mesh that runs, or of one started for it."""
+"""`outrider bench`: a load test of a running mesh, or of a mesh started for the test."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from outrider.loadtest import bench
 from outrider.loadtest.chats.supply import WORKLOADS
 from outrider.loadtest.load.arrivals import Closed, Load, Open
 from outrider.loadtest.load.prompts import PromptsError, from_file, held_out
-from outrider.loadtest.report import plot
-from outrider.loadtest.report.report import Report, headline, table
+from outrider.loadtest.report import plot_bench
+from outrider.loadtest.report.bench_report import Report, headline, table
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
@@ -48,7 +48,7 @@ class BenchOptions:
 
     @property
     def loads(self) -> list[Load]:
-        """The loads asked for; `ConfigError` for a concurrency that is no positive number."""
+        """The loads to measure; `ConfigError` for a concurrency that is no positive number."""
         try:
             closed = [Closed(int(text)) for text in self.concurrency.split(",") if text.strip()]
         except ValueError:
@@ -59,12 +59,12 @@ class BenchOptions:
 
     @property
     def modes(self) -> list[str]:
-        """The modes of speculation asked for."""
+        """The modes of speculation to measure."""
         return [mode.strip() for mode in self.speculation.split(",") if mode.strip()]
 
 
 def run(options: BenchOptions, mesh: UpOptions) -> int:
-    """Runs the load test and writes its report; the exit code, 1 if any request failed."""
+    """Runs the load test and writes its report; returns the exit code, 1 if a request failed."""
     configure_logs("error", "console")
     console = Console()
     try:
@@ -103,33 +103,33 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
 
 @contextlib.asynccontextmanager
 async def _mesh(options: BenchOptions, mesh: UpOptions, status: Status) -> AsyncIterator[str]:
-    """The URL given, or that of a mesh of our own."""
+    """The given URL, or the URL of a mesh started here."""
     if options.url:
         yield options.url
         return
-    async with running_mesh(mesh, _Teller(status)) as url:
+    async with running_mesh(mesh, _Progress(status)) as url:
         yield url
 
 
-class _Teller:
-    """Tells of a mesh that starts in the status line, and of one that loses a process above it."""
+class _Progress:
+    """Shows the start of a mesh in the status line, and the death of a process above it."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def ready(self, child: Child, address: str) -> None:
-        """A process serves."""
+        """Shows that a process is ready."""
         self._status.update(f"starting the mesh: {child.spec.kind} is ready")
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
-        """A process died: the figures will show it."""
+        """Prints that a process died, since the figures then include its restart."""
         self._status.console.print(f"{child.spec.kind} died (exit code {code}); it is started again")
 
 
 def _publish(report: Report, out: Path, console: Console) -> None:
     out.mkdir(parents=True, exist_ok=True)
     report.save(out / "bench.json")
-    plot.save(report, out / "bench.png")
+    plot_bench.save(report, out / "bench.png")
     console.print(headline(report), highlight=False, soft_wrap=True, style="dim")
     console.print(table(report))
     console.print(f"Written to {out / 'bench.json'} and {out / 'bench.png'}.", highlight=False)

@@ -1,4 +1,4 @@
-"""`outrider complete`: a completion in the terminal, with what was guessed right in green."""
+"""`outrider complete`: a completion in the terminal, with accepted guesses in green."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"
 
 
 class Screen:
-    """Standard output: text as it is, but in a terminal coloured, and its control characters made visible."""
+    """Standard output; in a terminal, text has colours and control characters are visible."""
 
     def __init__(self) -> None:
         console = Console()
@@ -28,7 +28,7 @@ class Screen:
 
 
 def run(url: str, question: Question, api_key: str | None = None) -> int:
-    """Streams the answer to standard output and its figures to standard error; the exit code."""
+    """Streams the answer to standard output, its figures to standard error; returns the exit code."""
     screen, answer = Screen(), Answer(url, question, api_key)
     try:
         _show(screen, question, answer)

@@ -18,21 +18,21 @@ prompts_app = typer.Typer(
 
 NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
-Tenant = Annotated[str, typer.Option(help="Whose prompt it is.")]
+Tenant = Annotated[str, typer.Option(help="Tenant that owns the prompt.")]
 Name = Annotated[str, typer.Argument(help="1 to 64 letters, digits, - and _.")]
 
 
 @prompts_app.command("put")
 def put(
     name: Name,
-    file: Annotated[Path, typer.Option(help="What it holds; - reads standard input.", dir_okay=False)],
-    model: Annotated[str | None, typer.Option(help="Name of the model that it is for; else of every one.")] = None,
+    file: Annotated[Path, typer.Option(help="Text of the prompt; - reads standard input.", dir_okay=False)],
+    model: Annotated[str | None, typer.Option(help="Model that the prompt is for; else all models.")] = None,
     tenant: Tenant = "default",
     chat: Annotated[bool, typer.Option("--chat", help="The file is a JSON array of messages.")] = False,
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
-    """Store a prompt, in place of what has its name."""
+    """Store a prompt; replace the prompt of the same name."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -48,13 +48,13 @@ def list_(tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config =
 
 @prompts_app.command("show")
 def show(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
-    """Print what a prompt holds."""
+    """Print the text of a prompt."""
     _run(lambda shelf: shelf.show(name, tenant), nats_url, config)
 
 
 @prompts_app.command("evict")
 def evict(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
-    """Forget a prompt, and have verifiers let go of it."""
+    """Remove a prompt; verifiers drop it."""
     _run(lambda shelf: shelf.evict(name, tenant), nats_url, config)
 
 

@@ -1,4 +1,4 @@
-"""A completion as it streams from a gateway: pieces of text, each with the drafter that guessed it."""
+"""Streams a completion from a gateway: pieces of text, each with the drafter that guessed it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECT_S = 5.0
 
 
 class AskError(Exception):
-    """The gateway refused or broke off: its own sentence."""
+    """The gateway refused the request or broke off; the message is the gateway's."""
 
     exit_code = 1
 
@@ -29,7 +29,7 @@ class NobodyThereError(AskError):
 
 @dataclass(frozen=True)
 class Question:
-    """What to complete and how."""
+    """A prompt and its parameters."""
 
     prompt: str
     max_tokens: int
@@ -41,25 +41,25 @@ class Question:
 
     @property
     def path(self) -> str:
-        """Of the endpoint that answers it."""
+        """Path of the endpoint that answers this question."""
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
     def body(self, model: str) -> dict[str, Any]:
-        """The request in OpenAI's form, with the token detail that only Outrider gives."""
-        asked = {"messages": [{"role": "user", "content": self.prompt}]} if self.chat else {"prompt": self.prompt}
+        """The request in OpenAI's form, with Outrider's extension that returns tokens."""
+        content = {"messages": [{"role": "user", "content": self.prompt}]} if self.chat else {"prompt": self.prompt}
         return {
-            **asked,
+            **content,
             "model": model,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             **({} if self.seed is None else {"seed": self.seed}),
-            **self._guessing(),
+            **self._speculation(),
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_tokens": True,
         }
 
-    def _guessing(self) -> dict[str, Any]:
+    def _speculation(self) -> dict[str, Any]:
         if not self.speculation:
             return {"speculation": "off"}
         return {"speculation": {"drafters": list(self.drafters)}} if self.drafters else {}
@@ -98,9 +98,9 @@ class _Models(msgspec.Struct):
 
 
 class Answer:
-    """Iterates over ``(text, drafter)`` of each token, the drafter empty where the target decided alone.
+    """Iterates over ``(text, drafter)`` of each token; the drafter is empty if the target decided the token alone.
 
-    What it cost is known once the iteration has ended: times in seconds, counts in tokens.
+    Attributes are final when the iteration has ended: times in seconds, counts in tokens.
     """
 
     def __init__(self, url: str, question: Question, api_key: str | None = None) -> None:
@@ -112,7 +112,7 @@ class Answer:
         self.first_s = self.total_s = 0.0
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Asks; `AskError` when the gateway refuses, breaks off or is not there."""
+        """Sends the request; `AskError` if the gateway refuses it, breaks off or does not answer."""
         with _client(self._url, self._api_key) as client:
             yield from self._stream(client)
 
@@ -141,7 +141,7 @@ class Answer:
 
 
 def served_model(url: str) -> str:
-    """Name of the first model served at ``url``; `AskError` as for an `Answer`."""
+    """Name of the first model served at ``url``; `AskError` as in `Answer`."""
     with _client(url) as client:
         return _served_model(client)
 

@@ -20,8 +20,8 @@ LimitOptions = Annotated[
     list[str] | None,
     typer.Option("--limit", metavar="NAME=VALUE", help="Such as tokens_per_minute=60000; none lifts it."),
 ]
-TenantOption = Annotated[str | None, typer.Option(help="Those of one tenant.")]
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="Of the key: what stands between the dashes of sk-ID-...")]
+TenantOption = Annotated[str | None, typer.Option(help="Keys of this tenant only.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="ID of the key: the part between the dashes of sk-ID-...")]
 
 
 @tenants_app.command("set")
@@ -31,7 +31,7 @@ def tenants_set(
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
-    """Put a tenant on, or change limits of one that is there."""
+    """Create a tenant, or change its limits."""
     _run(lambda records: records.set_tenant(name, limits or []), nats_url, config)
 
 
@@ -49,14 +49,14 @@ def tenants_show(name: str, nats_url: NatsUrl = None, config: Config = None) -> 
 
 @keys_app.command("create")
 def keys_create(
-    tenant: Annotated[str, typer.Option(help="Whose key it is.")],
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
-    expires: Annotated[str | None, typer.Option(help="After how long it ends: 90d, 12h, 30m, 45s.")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant that owns the key.")],
+    label: Annotated[str, typer.Option(help="Purpose of the key.")] = "",
+    expires: Annotated[str | None, typer.Option(help="Lifetime of the key: 90d, 12h, 30m, 45s.")] = None,
     limits: LimitOptions = None,
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
-    """Make a key and print it; it cannot be shown again."""
+    """Create a key and print it; it cannot be shown again."""
     _run(lambda records: records.create(tenant, label, expires, limits or []), nats_url, config)
 
 
@@ -68,29 +68,29 @@ def keys_list(tenant: TenantOption = None, nats_url: NatsUrl = None, config: Con
 
 @keys_app.command("show")
 def keys_show(key: KeyId, nats_url: NatsUrl = None, config: Config = None) -> None:
-    """Show what is known of a key."""
+    """Show a key's record."""
     _run(lambda records: records.show_key(key), nats_url, config)
 
 
 @keys_app.command("rotate")
 def keys_rotate(
     key: KeyId,
-    grace: Annotated[str, typer.Option(help="For how long the old key still opens: 1d, 12h, 0s.")] = "1d",
+    grace: Annotated[str, typer.Option(help="How long the old key stays valid: 1d, 12h, 0s.")] = "1d",
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
-    """Make a key like another, print it, and let the other expire."""
+    """Create a key like an old one and print it; the old key expires."""
     _run(lambda records: records.rotate(key, grace), nats_url, config)
 
 
 @keys_app.command("revoke")
 def keys_revoke(
-    key: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the key.")] = None,
+    key: Annotated[str | None, typer.Argument(metavar="[ID]", help="ID of the key.")] = None,
     tenant: Annotated[str | None, typer.Option(help="All keys of this tenant.")] = None,
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
-    """End a key, or all keys of a tenant, for good."""
+    """Revoke a key, or all keys of a tenant, for good."""
     if (key is None) == (tenant is None):
         raise typer.BadParameter("give the ID of a key, or --tenant for all of a tenant")
     _run(lambda records: records.revoke(key) if key else records.revoke_all(tenant or ""), nats_url, config)

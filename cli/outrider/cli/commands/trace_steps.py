@@ -41,11 +41,10 @@ class TraceOptions:
 
 
 def run(options: TraceOptions, mesh: UpOptions) -> int:
-    """Asks, draws and prints; the exit code."""
+    """Traces one request, draws and prints its steps; returns the exit code."""
     configure_logs("error", "console")
     try:
-        found = uvloop.run(_trace(options, mesh))
-        _publish(found, options.out)
+        _publish(uvloop.run(_trace(options, mesh)), options.out)
     except (ConfigError, StartError, AskError) as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
@@ -67,7 +66,7 @@ async def _trace(options: TraceOptions, mesh: UpOptions) -> Trace:
 
 
 def _check(options: TraceOptions) -> None:
-    """`ConfigError` for options that do not go together."""
+    """`ConfigError` for options that exclude each other."""
     if options.url and not options.events:
         raise ConfigError("--url needs --events: the file that the setting timeline of the running services names")
     if len(options.events) > 1 and not options.url:
@@ -77,7 +76,7 @@ def _check(options: TraceOptions) -> None:
 
 
 def _ask(url: str, options: TraceOptions) -> str:
-    """Has the question answered; the request's id."""
+    """Reads the whole answer to the question; returns the request's id."""
     answer = Answer(url, options.question, options.api_key)
     for _ in answer:
         pass
@@ -86,31 +85,31 @@ def _ask(url: str, options: TraceOptions) -> str:
 
 @contextlib.asynccontextmanager
 async def _mesh(options: TraceOptions, mesh: UpOptions) -> AsyncIterator[tuple[str, list[Path]]]:
-    """URL and files of events: those given, or of a mesh of our own."""
+    """URL and files of events: the given ones, or those of a mesh started here."""
     if options.url:
         yield options.url, options.events
         return
     with tempfile.TemporaryDirectory(prefix="outrider-") as directory:
         events = next(iter(options.events), Path(directory) / "timeline.jsonl").absolute()
-        told = replace(mesh, sets=[*mesh.sets, f"mesh.timeline={events}"])
-        async with running_mesh(told, _Teller()) as url:
+        traced = replace(mesh, sets=[*mesh.sets, f"mesh.timeline={events}"])
+        async with running_mesh(traced, _Deaths()) as url:
             yield url, [events]
 
 
-class _Teller:
-    """Tells of processes on standard error."""
+class _Deaths:
+    """Prints deaths of processes on standard error."""
 
     def ready(self, child: Child, address: str) -> None:
-        """A process serves."""
+        """Prints nothing."""
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
-        """A process died: the time line will show it."""
+        """Prints that a process died, since the time line then shows its restart."""
         print(f"outrider: {child.spec.kind} died (exit code {code}); it is started again", file=sys.stderr)
 
 
-def _publish(found: Trace, out: Path) -> None:
+def _publish(traced: Trace, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    plot_steps.save(found, out)
+    plot_steps.save(traced, out)
     console = Console()
-    console.print(plot_steps.table(found))
+    console.print(plot_steps.table(traced))
     console.print(f"Written to {out}.", highlight=False)

@@ -27,7 +27,7 @@ KILLED = 130
 
 
 def run(options: UpOptions) -> int:
-    """Runs the mesh until a signal ends it; the exit code."""
+    """Runs the mesh until a signal ends it; returns the exit code."""
     setproctitle("outrider up")
     configure_logs("warning", "console")
     try:
@@ -39,7 +39,7 @@ def run(options: UpOptions) -> int:
 
 @contextlib.asynccontextmanager
 async def running_mesh(options: UpOptions, events: Events) -> AsyncIterator[str]:
-    """The URL of a mesh that runs until the block is left; raises as `make_plan` and `Supervisor.start` do."""
+    """Runs a mesh inside the block; yields its URL. Raises what `make_plan` and `Supervisor.start` raise."""
     plan = make_plan(options)
     supervisor = Supervisor(plan, events)
     try:
@@ -53,12 +53,12 @@ async def running_mesh(options: UpOptions, events: Events) -> AsyncIterator[str]
 async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     printer.plan(plan)
     supervisor = Supervisor(plan, printer)
-    asked, hurried = _catch_signals(supervisor)
+    stop, hurried = _catch_signals(supervisor)
     serving = asyncio.create_task(_serve(supervisor, plan, printer))
     following = asyncio.create_task(printer.follow(plan)) if verbose else None
-    stopping = asyncio.create_task(asked.wait())
+    stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if asked.is_set():
+    if stop.is_set():
         printer.stopping()
     for task in (serving, stopping):
         task.cancel()
@@ -81,22 +81,22 @@ async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer) -> None:
 
 
 def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event]:
-    """Set by the first signal that asks us to end, and by the second, which kills everything."""
-    asked, hurried = asyncio.Event(), asyncio.Event()
+    """Two events: set by the first signal to end, and by the second, which kills all processes."""
+    stop, hurried = asyncio.Event(), asyncio.Event()
 
-    def heard() -> None:
-        if asked.is_set():
+    def on_signal() -> None:
+        if stop.is_set():
             hurried.set()
             supervisor.kill()
-        asked.set()
+        stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, heard)
-    return asked, hurried
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    return stop, hurried
 
 
 async def _would_complete(url: str, waiting: Callable[[str], None]) -> None:
-    """Returns when the gateway says that a completion would succeed; ``waiting`` is told why it takes long."""
+    """Returns when the gateway is ready to complete; calls ``waiting`` once with the reason of a long wait."""
     say_at = time.monotonic() + SAY_AFTER_S
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:

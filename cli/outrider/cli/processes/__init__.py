@@ -1,1 +1,1 @@
-"""The processes of a mesh on this machine: planned, started, kept alive, drained."""
+"""Plans, starts, keeps alive and drains the processes of a mesh on this machine."""

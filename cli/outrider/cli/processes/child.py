@@ -1,4 +1,4 @@
-"""One process of the mesh under our eyes."""
+"""One process of the mesh, run by `outrider`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TETHER = Path(__file__).with_name("tethered.py")
 
 @dataclass(frozen=True)
 class Spec:
-    """A process to keep alive: what it is, how it is started, and where what it says is written.
+    """A process to keep alive: its kind, its command, and the log of its output.
 
-    ``command`` is completed by ``--instance`` and a new name at every start if ``named``.
+    With ``named``, every start appends ``--instance`` and a new name to ``command``.
     """
 
     kind: str
@@ -32,14 +32,14 @@ class Spec:
 
 
 class Child:
-    """One run of a `Spec`, from start to end. It dies with us, whatever becomes of us."""
+    """One run of a `Spec`. The kernel kills the process when this process ends, however it ends."""
 
     def __init__(self, spec: Spec, instance: str) -> None:
         self.spec = spec
         self.instance = instance
         self.ready = asyncio.Event()
         self.began = time.monotonic()
-        self._said_before = 0
+        self._log_start = 0
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -48,11 +48,11 @@ class Child:
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        """Starts the process in a session of its own: a terminal's Ctrl-C reaches us alone."""
+        """Starts the process in its own session: a terminal's Ctrl-C reaches `outrider` only."""
         name = ["--instance", self.instance] if self.spec.named else []
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
         with self.spec.log.open("ab") as log:
-            self._said_before = log.tell()
+            self._log_start = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *tether,
                 *self.spec.command,
@@ -65,12 +65,12 @@ class Child:
             )
 
     async def wait(self) -> int:
-        """The exit code once it has ended; minus the signal's number if one ended it."""
+        """Waits for the end; the exit code, or minus the number of the signal that ended the process."""
         assert self._process is not None
         return await self._process.wait()
 
     async def stop(self, patience_s: float) -> None:
-        """Asks it to drain, and kills it if it has not ended within ``patience_s`` seconds."""
+        """Asks the process to drain; kills it after ``patience_s`` seconds."""
         self.signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(patience_s):
@@ -80,23 +80,23 @@ class Child:
             await self.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal, if it still runs."""
+        """Sends a signal to the process, if it still runs."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def last_words(self) -> str:
-        """Why this run ended, by its log: a line of plain text or an exception that was logged, the later one."""
+        """Why this run ended: the last line of plain text or logged exception in its log."""
         with self.spec.log.open("rb") as log:
-            log.seek(self._said_before)
+            log.seek(self._log_start)
             lines = log.read().decode("utf-8", "replace").splitlines()
         reasons = [reason for line in lines if (reason := _reason(line))]
-        sentence = reasons[-1] if reasons else f"{self.spec.kind}: it said nothing"
+        sentence = reasons[-1] if reasons else f"{self.spec.kind}: it logged nothing"
         return f"{sentence.removeprefix('outrider ')} (log: {self.spec.log})"
 
 
 def _reason(line: str) -> str:
-    """What a line of a log says about an end: itself, or of a structured line only its exception."""
+    """The reason in a line of a log: the line itself, or the exception of a structured line."""
     try:
         return str(msgspec.json.decode(line, type=_Structured).exception).rpartition("\n")[2]
     except msgspec.DecodeError:

@@ -10,7 +10,7 @@ from typing import Protocol
 from outrider.cli.processes.child import Child, Spec
 
 FAILED_STARTS = 3
-"""Starts in a row that may end before the process was ready; then it will not get better by itself."""
+"""Starts in a row that may end before the process is ready; after them the mesh gives up."""
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
 
@@ -24,17 +24,17 @@ class StartError(Exception):
 
 
 class Events(Protocol):
-    """Who is told of what becomes of the processes."""
+    """Receives the events of processes."""
 
     def ready(self, child: Child, address: str) -> None:
         """``child`` serves at ``address``."""
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
-        """``child`` ended unasked with exit code ``code``; another is started in ``again_in_s`` seconds."""
+        """``child`` ended by itself with exit code ``code``; it restarts in ``again_in_s`` seconds."""
 
 
 class Keeper:
-    """Starts a process, and again whenever it ends unasked, waiting longer each time that it never got ready."""
+    """Starts a process, and restarts it when it ends by itself; the delay doubles with each start that failed."""
 
     def __init__(self, spec: Spec, events: Events) -> None:
         self.spec = spec
@@ -45,14 +45,14 @@ class Keeper:
         self.task = asyncio.create_task(self._run(), name=f"keep {spec.kind}")
 
     def note_ready(self, instance: str, address: str) -> None:
-        """Takes note that ``instance`` is ready, if that is the one that runs here."""
+        """Records that ``instance`` is ready, if this keeper runs it."""
         if self.child and self.child.instance == instance and not self.child.ready.is_set():
             self.child.ready.set()
             self.was_ready.set()
             self._events.ready(self.child, address)
 
     async def stop(self, patience_s: float) -> None:
-        """Ends the process for good: asked first, killed after ``patience_s`` seconds."""
+        """Ends the process for good: asks first, kills after ``patience_s`` seconds."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
         _, running = await asyncio.wait({self.task}, timeout=patience_s)

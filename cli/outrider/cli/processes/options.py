@@ -1,4 +1,4 @@
-"""What `outrider up` was asked for."""
+"""Options of `outrider up`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ONE_EACH: Mapping[str, int] = {"gateway": 1, "verifier": 1, "tokenizer": 1, "kvc
 
 @dataclass(frozen=True)
 class UpOptions:
-    """Options of `outrider up`. None leaves a value to the configuration file, the environment, the default.
+    """Options of `outrider up`. None leaves a value to the configuration file, the environment or the default.
 
     Attributes:
-        counts: processes of each kind but proposers.
-        prefills: verifiers beside those, which compute prompts for them.
-        proposers: processes of that kind; None leaves it to `outrider.cli.processes.placement`.
+        counts: processes by kind, without proposers.
+        prefills: further verifiers, which compute prompts for the verifiers in ``counts``.
+        proposers: proposer processes; None leaves it to `outrider.cli.processes.placement`.
     """
 
     host: str | None = None

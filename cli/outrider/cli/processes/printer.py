@@ -1,4 +1,4 @@
-"""What `outrider up` says in the terminal."""
+"""The terminal output of `outrider up`."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ FOLLOW_S = 0.2
 
 
 class Printer:
-    """Tells the terminal what happens to the processes."""
+    """Prints events of the processes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def ready(self, child: Child, address: str) -> None:
-        """One line for a process that serves."""
+        """Prints one line for a process that is ready."""
         seconds = time.monotonic() - child.began
         name = child.instance if child.spec.named else ""
         self._say(f"[green]✓[/] {child.spec.kind:<10} {name:<19} {address:<22} pid {child.pid:<8} {seconds:.1f} s")
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
-        """One line for a process that ended, and why."""
+        """Prints one line for a process that ended, with the reason."""
         why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code > 0:
             why += f": {escape(child.last_words())}"
         self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({why}); starting it again in {again_in_s:g} s")
 
     def plan(self, plan: Plan) -> None:
-        """Where the logs are, and anything the user may not expect."""
+        """Prints where the logs are, and the plan's notes."""
         self._say(f"[dim]Logs: {plan.log_dir}[/]")
         for note in plan.notes:
             self._say(note)
 
     def welcome(self, plan: Plan, seconds: float) -> None:
-        """The address, and a line to try."""
+        """Prints the addresses, and commands to try."""
         self._say(f"\n[bold]Outrider serves at {plan.url}[/] after {seconds:.1f} s. Try:\n")
         url = "" if plan.url == DEFAULT_URL else f" --url {plan.url}"
         self._say(f"  {_command()} complete 'def parse_args('{url}")
@@ -55,34 +55,34 @@ class Printer:
         self._say("[dim]Ctrl-C drains and stops; twice, it stops at once.[/]")
 
     def stopping(self) -> None:
-        """The first Ctrl-C was heard."""
+        """Prints that the mesh drains."""
         self._say("Draining …")
 
     def stopped(self) -> None:
-        """Nothing runs any more."""
+        """Prints that all processes have ended."""
         self._say("Stopped.")
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
     def waiting(self, why: str) -> None:
-        """All processes are ready and a completion would fail nevertheless."""
+        """Prints why a completion would fail although all processes are ready."""
         self._say(f"Not ready yet: {escape(why)}")
 
     async def follow(self, plan: Plan) -> None:
-        """Shows what the services write into their logs, for ever."""
-        read: dict[str, int] = {}
+        """Prints new lines of the services' logs, until cancelled."""
+        offsets: dict[str, int] = {}
         while True:
             for path in sorted(plan.log_dir.glob("*.log")):
                 with path.open("rb") as log:
-                    log.seek(read.get(path.stem, 0))
+                    log.seek(offsets.get(path.stem, 0))
                     *lines, rest = log.read().split(b"\n")
-                    read[path.stem] = log.tell() - len(rest)
+                    offsets[path.stem] = log.tell() - len(rest)
                 for line in lines:
                     self._say(f"[dim]{path.stem:<12}[/] {escape(line.decode('utf-8', 'replace'))}")
             await asyncio.sleep(FOLLOW_S)
 
 
 def _command() -> str:
-    """How the user can call us: by name if the shell finds it, else by path."""
+    """How the user calls `outrider`: by name if the shell finds it, else by path."""
     return "outrider" if shutil.which("outrider") else os.path.relpath(Path(sys.executable).with_name("outrider"))

@@ -1,4 +1,4 @@
-"""A mesh of processes on this machine: started together, kept alive, drained in order."""
+"""Starts the processes of a mesh on this machine together, keeps them alive and drains them in order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 
 STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
-"""Each of them still needs those behind it, and all of them need NATS, to end the work in flight."""
+"""Each kind needs the kinds after it, and NATS, to finish its work in flight."""
 NATS_PATIENCE_S = 5.0
 
 
 class Supervisor:
-    """Runs a plan's processes and listens in the registry for who is ready."""
+    """Runs a plan's processes and reads in the registry which of them are ready."""
 
     def __init__(self, plan: Plan, events: Events) -> None:
         self._plan = plan
@@ -33,11 +33,11 @@ class Supervisor:
 
     @property
     def keepers(self) -> list[Keeper]:
-        """Of all processes, NATS first."""
+        """Keepers of all processes, NATS first."""
         return [*([self._broker] if self._broker else []), *self._services]
 
     async def start(self) -> None:
-        """Returns when every service has been ready; `StartError` when one cannot start."""
+        """Returns when every service has been ready; `StartError` if a service cannot start."""
         if self._plan.broker:
             self._broker = Keeper(self._plan.broker, self._events)
         await self._unless_failed(self._join())
@@ -45,11 +45,11 @@ class Supervisor:
         await self._unless_failed(self._all_ready())
 
     async def run(self) -> None:
-        """Never returns; `StartError` when a service died and cannot be started again."""
+        """Never returns; `StartError` if a service died and cannot restart."""
         await self._unless_failed(asyncio.Event().wait())
 
     async def stop(self) -> None:
-        """Drains and ends everything, NATS last; whatever does not end in time is killed."""
+        """Drains and ends all processes, NATS last; kills a process that does not end in time."""
         for kind in STOP_ORDER:
             keepers = [keeper for keeper in self._services if keeper.spec.kind == kind]
             await asyncio.gather(*(keeper.stop(self._plan.patience_s[kind]) for keeper in keepers))
@@ -61,7 +61,7 @@ class Supervisor:
             await self._broker.stop(NATS_PATIENCE_S)
 
     def kill(self) -> None:
-        """Ends everything at once; `stop` has then nothing to wait for."""
+        """Ends all processes at once; `stop` then returns without a wait."""
         self._killed = True
         for keeper in self.keepers:
             keeper.kill()
@@ -92,7 +92,7 @@ class Supervisor:
                     keeper.note_ready(member.instance, address)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Does ``work``, unless a process cannot be kept running before that is done."""
+        """Awaits ``work``; raises `StartError` if a process fails for good before ``work`` is done."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, *(keeper.task for keeper in self.keepers)}, return_when=asyncio.FIRST_COMPLETED)

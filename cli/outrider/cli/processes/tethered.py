@@ -1,7 +1,7 @@
-"""Becomes another program, which the kernel kills as soon as the process that asked for it is gone.
+"""Replaces itself by a command that the kernel kills when the parent process ends.
 
-Run by path with the asking process's id and the command. The signal is set in the child itself, before it
-becomes the command, since Python code between fork and exec is not safe in a process with threads.
+Run by path, with the parent's process id and the command as arguments. The child itself asks for the signal before
+it executes the command: Python code between fork and exec is not safe in a process with threads.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ties this process to its parent (prctl(2)), then executes the command (the tie outlives that)."""
+    """Ties this process to its parent (prctl(2)), then executes the command, which inherits the tie."""
     parent, *command = sys.argv[1:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == int(parent):

@@ -1,4 +1,4 @@
-"""Named prompts, written into the mesh's key-value store for verifiers to compute and keep."""
+"""Writes named prompts into the mesh's key-value store, for verifiers to compute and keep."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class _Message(msgspec.Struct):
 
 
 def run(work: Callable[[Shelf], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
-    """Does ``work`` with the prompts; the exit code."""
+    """Runs ``work`` on the stored prompts; returns the exit code."""
     return run_with(BUCKET, "outrider prompts", lambda bucket: work(Shelf(bucket)), nats_url, config)
 
 
 class Shelf:
-    """What is stored; each method does one command and prints what came of it."""
+    """The stored prompts; each method runs one command and prints its result."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
     async def put(self, name: str, tenant: str, model: str | None, text: str, chat: bool) -> None:
-        """Stores a prompt, in place of what has its name."""
-        for kind, given in (("prompt", name), ("tenant", tenant)):
-            if not NAME.fullmatch(given):
-                raise ConfigError(f"{given!r} is no name for a {kind}: 1 to 64 letters, digits, - and _")
+        """Stores a prompt; replaces the prompt of the same name."""
+        for kind, value in (("prompt", name), ("tenant", tenant)):
+            if not NAME.fullmatch(value):
+                raise ConfigError(f"{value!r} is no name for a {kind}: 1 to 64 letters, digits, - and _")
         messages = _messages(text) if chat else None
         prompt = NamedPrompt(
             name=name,
@@ -52,7 +52,7 @@ class Shelf:
             raise ConfigError(f"the prompt takes {len(data)} bytes: it has to hold something, and at most {MOST_BYTES}")
         entry, others = prompt_entry(tenant, name), prompt_entry(tenant, "")
         if await self._bucket.put_among(entry, data, others, MOST_PROMPTS) is None:
-            raise ConfigError(f"{tenant} has {MOST_PROMPTS} prompts already, the most that are kept: evict one")
+            raise ConfigError(f"{tenant} has {MOST_PROMPTS} prompts already, the most that it may keep: evict one")
         print(f"The prompt {name} of {tenant} is stored: verifiers compute it within seconds.")
 
     async def list_all(self, tenant: str) -> None:
@@ -61,7 +61,7 @@ class Shelf:
         print_table(("name", "model", "bytes", "created"), [_row(prompt) for prompt in prompts])
 
     async def show(self, name: str, tenant: str) -> None:
-        """Prints one."""
+        """Prints one prompt."""
         prompt = await self._prompt(name, tenant)
         if prompt.messages is not None:
             print(msgspec.json.format(msgspec.json.encode(prompt.messages), indent=2).decode())
@@ -69,10 +69,10 @@ class Shelf:
             print(prompt.text)
 
     async def evict(self, name: str, tenant: str) -> None:
-        """Forgets one."""
+        """Removes one prompt."""
         await self._prompt(name, tenant)
         await self._bucket.forget(prompt_entry(tenant, name))
-        print(f"The prompt {name} of {tenant} is gone: verifiers let go of it within seconds.")
+        print(f"The prompt {name} of {tenant} is gone: verifiers drop it within seconds.")
 
     async def _prompt(self, name: str, tenant: str) -> NamedPrompt:
         valid = NAME.fullmatch(name) and tenants.NAME.fullmatch(tenant)

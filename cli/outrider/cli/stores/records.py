@@ -1,4 +1,4 @@
-"""Tenants and keys, written into the mesh's key-value store for gateways to read."""
+"""Writes tenants and keys into the mesh's key-value store, for gateways to read."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ R = TypeVar("R", Tenant, Key)
 
 
 def run(work: Callable[[Records], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
-    """Does ``work`` with the records; the exit code."""
+    """Runs ``work`` on the stored records; returns the exit code."""
     return run_with(BUCKET, "outrider keys", lambda bucket: work(Records(bucket)), nats_url, config)
 
 
 class Records:
-    """What is stored; each method does one command and prints what came of it."""
+    """The stored tenants and keys; each method runs one command and prints its result."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
     async def set_tenant(self, name: str, changes: Iterable[str]) -> None:
-        """Makes the tenant, or changes its limits."""
+        """Creates a tenant, or changes its limits."""
         if not NAME.fullmatch(name):
             raise ConfigError(f"{name!r} is no name for a tenant: 1 to 64 letters, digits, - and _")
-        found = await self._read(tenant_entry(name), Tenant)
-        tenant, revision = found or (Tenant(name=name, created=time.time()), 0)
+        stored = await self._read(tenant_entry(name), Tenant)
+        tenant, revision = stored or (Tenant(name=name, created=time.time()), 0)
         tenant = msgspec.structs.replace(tenant, limits=with_changes(tenant.limits, changes))
         await self._write(tenant_entry(name), tenant, revision)
         _show(tenant)
@@ -56,7 +56,7 @@ class Records:
         print_table(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
 
     async def create(self, tenant: str, label: str, expires: str | None, changes: Iterable[str]) -> None:
-        """Makes a key."""
+        """Creates a key and prints it."""
         await self._tenant(tenant)
         limits = with_changes(Limits(), changes)
         now = time.time()
@@ -82,7 +82,7 @@ class Records:
         _show(key)
 
     async def rotate(self, id_: str, grace: str) -> None:
-        """Makes another key like this one, which then expires; the new one lives as long as the old was meant to."""
+        """Creates a key with the old key's limits and lifetime; the old key expires after ``grace``."""
         now, span = time.time(), parse_span(grace, "--grace")
         old, revision = await self._key(id_)
         if old.state(now) != "active":
@@ -93,39 +93,39 @@ class Records:
         await self._add(*new_key(old.tenant, now, label=old.label, expires=ends, limits=old.limits))
         until = min(now + span, old.expires or now + span)
         await self._write(key_entry(old.id), msgspec.structs.replace(old, expires=until, replaced=now), revision)
-        print(f"The key {old.id} opens until {_date(until)}.", file=sys.stderr)
+        print(f"The key {old.id} is valid until {_date(until)}.", file=sys.stderr)
 
     async def revoke(self, id_: str) -> None:
-        """Ends one key."""
+        """Revokes one key."""
         key, revision = await self._key(id_)
         if key.revoked is None:
             await self._write(key_entry(key.id), msgspec.structs.replace(key, revoked=time.time()), revision)
         print(f"The key {key.id} is revoked.")
 
     async def revoke_all(self, tenant: str) -> None:
-        """Ends all keys of a tenant."""
+        """Revokes all keys of a tenant."""
         await self._tenant(tenant)
         for key in await self._keys(tenant):
             await self.revoke(key.id)
 
     async def _add(self, key: Key, text: str) -> None:
         await self._write(key_entry(key.id), key, 0)
-        print(f"Key {key.id} of tenant {key.tenant}, which is shown this once:", file=sys.stderr)
+        print(f"Key {key.id} of tenant {key.tenant}, which is shown only this once:", file=sys.stderr)
         print(text)
 
     async def _tenant(self, name: str) -> Tenant:
-        found = await self._read(tenant_entry(name), Tenant) if NAME.fullmatch(name) else None
-        if found is None:
+        stored = await self._read(tenant_entry(name), Tenant) if NAME.fullmatch(name) else None
+        if stored is None:
             names = [tenant.name for tenant in await self._all(tenant_entry(""), Tenant)]
             raise ConfigError(f"there is no tenant {name}{nearest(name, names)}: `outrider tenants set` makes one")
-        return found[0]
+        return stored[0]
 
     async def _key(self, id_: str) -> tuple[Key, int]:
         bare = id_.removeprefix("sk-").partition("-")[0]
-        found = await self._read(key_entry(bare), Key) if bare.isascii() and bare.isalnum() else None
-        if found is None:
+        stored = await self._read(key_entry(bare), Key) if bare.isascii() and bare.isalnum() else None
+        if stored is None:
             raise ConfigError(f"there is no key {bare}: `outrider keys list` shows all")
-        return found
+        return stored
 
     async def _keys(self, tenant: str | None) -> list[Key]:
         keys = await self._all(key_entry(""), Key)
@@ -133,28 +133,28 @@ class Records:
 
     async def _all(self, prefix: str, kind: type[R]) -> list[R]:
         entries = [entry for entry in await self._bucket.keys() if entry.startswith(prefix)]
-        found = [await self._read(entry, kind) for entry in entries]
-        return [each[0] for each in found if each is not None]
+        records = [await self._read(entry, kind) for entry in entries]
+        return [record[0] for record in records if record is not None]
 
     async def _read(self, entry: str, kind: type[R]) -> tuple[R, int] | None:
-        found = await self._bucket.get(entry)
-        return (msgspec.json.decode(found.value, type=kind), found.revision) if found else None
+        stored = await self._bucket.get(entry)
+        return (msgspec.json.decode(stored.value, type=kind), stored.revision) if stored else None
 
     async def _write(self, entry: str, record: Tenant | Key, revision: int) -> None:
         try:
             await self._bucket.swap(entry, msgspec.json.encode(record), revision)
         except AlreadyExists:
-            raise ConfigError(f"{entry} was changed by somebody else just now: try again") from None
+            raise ConfigError(f"another client changed {entry} at the same time: try again") from None
 
 
 def with_changes(limits: Limits, changes: Iterable[str]) -> Limits:
-    """``limits`` with changes written ``name=value``; `ConfigError` for one that is wrong."""
-    known, values = fields(Limits), msgspec.structs.asdict(limits)
+    """``limits`` after changes of the form ``name=value``; `ConfigError` for a wrong change."""
+    allowed, values = fields(Limits), msgspec.structs.asdict(limits)
     for text in changes:
         name, separator, value = text.partition("=")
-        if not separator or name not in known:
-            raise ConfigError(f"--limit {text}: it is written NAME=VALUE, with one of {', '.join(known)}")
-        values[name] = None if value == "none" else known[name].convert(value, "--limit")
+        if not separator or name not in allowed:
+            raise ConfigError(f"--limit {text}: it is written NAME=VALUE, with one of {', '.join(allowed)}")
+        values[name] = None if value == "none" else allowed[name].convert(value, "--limit")
     try:
         return Limits(**values)
     except ValueError as error:
@@ -162,11 +162,11 @@ def with_changes(limits: Limits, changes: Iterable[str]) -> Limits:
 
 
 def parse_span(text: str, option: str, least: int = 0) -> float:
-    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for anything else, and what is out of bounds."""
-    found = _SPAN.fullmatch(text)
-    if found is None:
+    """Seconds of ``90d``, ``12h``, ``30m`` or ``45s``; `ConfigError` for another form, or a time out of bounds."""
+    span = _SPAN.fullmatch(text)
+    if span is None:
         raise ConfigError(f"{option} {text}: a time is written 90d, 12h, 30m or 45s")
-    seconds = int(found[1]) * _SECONDS[found[2]]
+    seconds = int(span[1]) * _SECONDS[span[2]]
     if not least <= seconds <= _MOST_DAYS * _SECONDS["d"]:
         raise ConfigError(f"{option} {text}: a time is {least}s to {_MOST_DAYS}d")
     return float(seconds)

@@ -1,4 +1,4 @@
-"""What commands on the mesh's key-value store have in common: the way there, and how they print."""
+"""Connects commands to the mesh's key-value store, and prints their tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Work = Callable[[Bucket], Coroutine[Any, Any, None]]
 
 
 def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config: Path | None) -> int:
-    """Does ``work`` with the bucket of that name, known to NATS as ``client``; the exit code."""
+    """Runs ``work`` on the bucket of that name, as the NATS client ``client``; returns the exit code."""
     configure_logs("error", "console")
     try:
         url = nats_url or effective("gateway", config, {})["nats_url"].value
@@ -49,7 +49,7 @@ async def _connected(name: str, client: str, work: Work, url: str) -> None:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], *, head: bool = True) -> None:
-    """Prints rows, under the columns' names where there is a ``head``."""
+    """Prints rows as a table; with ``head``, the columns' names stand above them."""
     table = Table(*columns, box=None, pad_edge=False, show_header=head)
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))

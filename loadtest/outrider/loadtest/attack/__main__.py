@@ -1,8 +1,8 @@
-"""Makes attacks on a mesh of one's own: `python -m outrider.loadtest.attack [NAME...]`.
+"""Attacks a mesh started for this: `python -m outrider.loadtest.attack [NAME...]`.
 
-All are made in turn unless some are named. The exit code is 1 if one of them fails: if a process died that the attack
-does not kill itself, another tenant's stream was lost, altered or hung, a victim waited longer than it may, or the
-attacker was told what it should not be.
+Runs the named attacks in turn, or all. The exit code is 1 if an attack fails: if a process died that the attack does
+not kill itself, a stream of another tenant was lost, altered or hung, a victim waited longer than it may, or the
+attacker got a wrong answer.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import signal
 import sys
 from pathlib import Path
 
-from outrider.loadtest.attack import told, victims
-from outrider.loadtest.attack.making import ATTACKS, make, undisturbed
+from outrider.loadtest.attack import output, victims
 from outrider.loadtest.attack.mesh import VICTIM, running
+from outrider.loadtest.attack.run import ATTACKS, make, undisturbed
 from outrider.loadtest.attack.verdict import Attack, Pace, Verdict
 from outrider.mesh.telemetry import configure_logs
 
 
 def main() -> int:
-    """Makes the attacks, prints a line each and a table; 1 if one fails."""
+    """Runs the attacks, prints a line each and a table; returns 1 if an attack fails."""
     options = _options()
     configure_logs("error", "console")
     chosen = [attack for attack in ATTACKS.values() if attack.name in (options.names or ATTACKS)]
@@ -32,9 +32,9 @@ def main() -> int:
         quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
     except asyncio.CancelledError:
         return 128 + signal.SIGTERM
-    told.table(quiet, verdicts)
+    output.table(quiet, verdicts)
     if options.out:
-        told.write(options.out, quiet, verdicts)
+        output.write(options.out, quiet, verdicts)
     return int(not all(verdict.passed for verdict in verdicts))
 
 
@@ -46,16 +46,16 @@ async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdic
         quiet, verdicts = await undisturbed(watched, quiet_s), list[Verdict]()
         for attack in chosen:
             verdicts.append(await make(mesh, watched, attack, quiet))
-            print(told.line(verdicts[-1]), flush=True)
+            print(output.line(verdicts[-1]), flush=True)
     return quiet, verdicts
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.attack", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of attacks; see --list")
-    parser.add_argument("--list", action="store_true", help="say what there is, and make none")
-    parser.add_argument("--quiet-s", type=float, default=10.0, help="seconds without an attack, to compare with")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of attacks; see --list")
+    parser.add_argument("--list", action="store_true", help="list the attacks, and run none")
+    parser.add_argument("--quiet-s", type=float, default=10.0, help="seconds without an attack, for comparison")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in ATTACKS]:
         parser.error(f"there is no attack {unknown[0]!r}; there are {', '.join(ATTACKS)}")

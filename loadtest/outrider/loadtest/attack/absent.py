@@ -1,4 +1,4 @@
-"""Clients that ask and do not read the answer, or go away before they were told that they are served."""
+"""Clients that do not read their answers, or go away before their requests are accepted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import grpc
-from outrider.loadtest.attack.asking import COMPLETIONS, authorization, body, head
 from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.requests import COMPLETIONS, authorization, body, head
 from outrider.loadtest.attack.verdict import Attack, Log
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
@@ -30,7 +30,7 @@ _BUFFER = 2048
 
 @asynccontextmanager
 async def _unread(mesh: Mesh, gateway: int, seed: int) -> AsyncIterator[None]:
-    """A stream that nobody reads until the block is left: the socket takes as little as the system allows."""
+    """Holds a stream without reading it inside the block; the socket buffers as little as the system allows."""
     parts, data = urlsplit(mesh.urls[gateway]), body(stream=True, max_tokens=1500, seed=seed, ignore_eos=True)
     with socket.socket() as connection:
         connection.setblocking(False)
@@ -62,13 +62,13 @@ async def _many(mesh: Mesh, log: Log) -> None:
 _SUBMITS = 200
 _AT_A_TIME = 16
 _SOON_S = 0.02
-"""A call is cancelled after 0 to so many seconds."""
+"""Calls are cancelled after 0 to ``_SOON_S`` seconds."""
 _FOLLOW_S = 30.0
 _TOKENS = 8
 
 
 async def addresses(mesh: Mesh) -> list[str]:
-    """Where the verifiers that are ready listen for gRPC."""
+    """gRPC addresses of the ready verifiers."""
     bus = Bus()
     await bus.connect(mesh.broker.url, "attack", wait_s=10)
     registry = Registry(bus, "attack", f"attack-{secrets.token_hex(4)}")
@@ -93,7 +93,7 @@ async def _cancelled(mesh: Mesh, log: Log) -> None:
 
 
 async def _submit(stub: VerifierStub, after_s: float, log: Log) -> None:
-    """Submits a request, cancels the call, and follows the request: it has to end, or never to have been."""
+    """Submits a request, cancels the call and follows the request, which has to end or be unknown."""
     name = f"attack-{secrets.token_hex(8)}"
     sampling = sampling_pb2.SamplingParams(temperature=1.0, seed=1, max_tokens=_TOKENS, ignore_eos=True)
     prompt = pack_ids(range(100, 120))

@@ -1,10 +1,11 @@
-"""Bodies that are deep, large, ambiguous or of another type than JSON."""
+"""Bodies that are deep, large, ambiguous or no JSON."""
 
 from __future__ import annotations
 
 import asyncio
 
-from outrider.loadtest.attack.asking import (
+from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.requests import (
     COMPLETIONS,
     authorization,
     body,
@@ -14,7 +15,6 @@ from outrider.loadtest.attack.asking import (
     refused,
     survived,
 )
-from outrider.loadtest.attack.mesh import Mesh
 from outrider.loadtest.attack.verdict import Attack, Log
 
 _DEPTHS = 1000, 100_000
@@ -23,7 +23,7 @@ _COUNT = 10_000
 
 
 def deep(depth: int) -> list[bytes]:
-    """Bodies in which arrays and objects are so deep in one another, as a value and where anything is allowed."""
+    """Bodies with arrays and objects nested ``depth`` deep, as a parameter, as a schema and as the body."""
     arrays, objects = b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth
     places = [b'{"prompt": %s}', b'{"prompt": "a", "structured_outputs": {"json": %s}}', b"%s"]
     return [place.replace(b"%s", value) for place in places for value in (arrays, objects)]
@@ -35,7 +35,7 @@ async def _nesting(mesh: Mesh, log: Log) -> None:
 
 
 async def _ambiguous(mesh: Mesh, log: Log) -> None:
-    """Two keys, of which the first opens, and the same parameter twice."""
+    """Two keys, the first of them valid; and one parameter twice."""
     right = f"Authorization: {authorization(mesh)['authorization']}"
     data = body()
     for url in mesh.urls:
@@ -79,7 +79,7 @@ async def _lists(mesh: Mesh, log: Log) -> None:
 ATTACKS = [
     Attack("body-nesting", "JSON that is nested 1,000 and 100,000 deep.", _nesting, cheap=True),
     Attack("body-ambiguous", "Two Authorization headers, and a parameter twice.", _ambiguous),
-    Attack("body-foreign", "Bodies that say that they are no JSON, as a page's form sends them.", _foreign),
+    Attack("body-foreign", "Bodies of other content types, as a page's form sends them.", _foreign),
     Attack("body-large", "Bodies and prompts far over the limits.", _large),
     Attack("body-lists", "10,000 stop strings, biases and banned words, and 128 answers.", _lists),
 ]

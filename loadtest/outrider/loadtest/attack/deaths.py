@@ -1,4 +1,4 @@
-"""Deaths of those who serve, while many clients read: every stream has to go on to its end."""
+"""Deaths of services while many clients read: every stream has to reach its end."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _AWAY_S = 2.0
 
 
 class _Clients:
-    """Forty clients that read seeded streams, and know what they have to be."""
+    """Forty clients that read seeded streams and know the right answers."""
 
     def __init__(self, mesh: Mesh, log: Log) -> None:
         self._mesh, self._log = mesh, log
-        self._asked = victims.questions(_CLIENTS, _TOKENS, seed=1000)
+        self._questions = victims.questions(_CLIENTS, _TOKENS, seed=1000)
         self._right: list[list[object]] = []
 
     async def learn(self) -> None:
-        """Has each question answered once, undisturbed."""
-        self._right = await victims.references(self._mesh.urls, self._mesh.keys[ATTACKER], self._asked)
+        """Reads the answer to each question once, undisturbed."""
+        self._right = await victims.references(self._mesh.urls, self._mesh.keys[ATTACKER], self._questions)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """All of them ask at once; at the block's end all streams have ended, and one that is wrong is a problem."""
+        """All clients send at once; after the block all streams have ended, and a wrong stream is a problem."""
         urls, key = self._mesh.urls, self._mesh.keys[ATTACKER]
         async with client() as http, asyncio.TaskGroup() as group:
-            asked = enumerate(self._asked)
-            stories = [group.create_task(read(http, urls, key, body, number)) for number, body in asked]
+            numbered = enumerate(self._questions)
+            stories = [group.create_task(read(http, urls, key, body, number)) for number, body in numbered]
             yield
             for story in await asyncio.gather(*stories):
                 self._judge(victims.compare(story, self._right[story.number]))
@@ -48,7 +48,7 @@ class _Clients:
 
 
 async def _both_gateways(mesh: Mesh, log: Log) -> None:
-    """Both gateways die in mid-stream, and again when their clients have just come back."""
+    """Both gateways die in mid-stream, and again when clients have just resumed."""
     clients, draw = _Clients(mesh, log), random.Random(1)
     ports = [int(url.rpartition(":")[2]) for url in mesh.urls]
     await clients.learn()
@@ -64,7 +64,7 @@ async def _both_gateways(mesh: Mesh, log: Log) -> None:
 
 
 async def _broker_and_gateway(mesh: Mesh, log: Log) -> None:
-    """The broker goes away, clients ask, a gateway dies before the broker is back."""
+    """The broker dies, clients send, and a gateway dies before the broker is back."""
     clients = _Clients(mesh, log)
     await clients.learn()
     for number in range(_ROUNDS):

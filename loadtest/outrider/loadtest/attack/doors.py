@@ -1,4 +1,4 @@
-"""Rubbish at the gateways' doors for gRPC and NATS."""
+"""Invalid messages at the gateways' front doors for gRPC and NATS."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 import grpc
 import nats
-from outrider.loadtest.attack.asking import authorization, connected
 from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.requests import authorization, connected
 from outrider.loadtest.attack.verdict import Attack, Log
 
 _METHODS = ("Generate", "Complete", "Resume", "Cancel", "ListModels", "Tokenize", "Detokenize", "Nothing")
@@ -19,7 +19,7 @@ _BAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL, grpc.Status
 
 
 def rubbish(draw: random.Random) -> bytes:
-    """Up to 4 kB of noise, or of JSON and messages that are cut short."""
+    """Up to 4 kB of noise, some after the beginning of JSON or of a message."""
     noise = draw.randbytes(draw.choice((0, 1, 16, 400, 4096)))
     beginnings = (b"", b"[" * 500, b'{"prompt": ', b'{"request_id": "', b"\x0a\xff\xff\xff\xff\x0f", b"PRI * HTTP/2.0")
     return draw.choice(beginnings) + noise
@@ -37,13 +37,13 @@ async def _grpc(mesh: Mesh, log: Log) -> None:
 
 
 async def _noise(address: str, data: bytes) -> None:
-    """Bytes that are no HTTP/2."""
+    """Sends bytes that are no HTTP/2."""
     async with connected(address) as connection:
         await connection.send(data)
 
 
 async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes, log: Log) -> None:
-    """Calls a method with bytes that are seldom a message; an error of the gateway's own is a problem."""
+    """Calls a method with bytes that are seldom a message; an internal error or a timeout is a problem."""
     kind = channel.unary_stream if method in _STREAMED else channel.unary_unary
     call = kind(f"/outrider.v1.Inference/{method}")
     metadata = tuple(authorization(mesh).items())
@@ -63,7 +63,7 @@ async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes,
 
 
 def _undecoded(details: str) -> bool:
-    """Whether gRPC itself says that the bytes are no message."""
+    """Whether gRPC itself rejected the bytes."""
     return "DecodeError" in details or "deserializ" in details
 
 
@@ -73,9 +73,9 @@ async def _nats(mesh: Mesh, log: Log) -> None:
     try:
         for number in range(_MESSAGES):
             subject = f"outrider.v1.{_SUBJECTS[number % len(_SUBJECTS)]}"
-            asked = headers if number % 3 else {"Authorization": rubbish(draw).hex()[:500] or "-"}
+            sent = headers if number % 3 else {"Authorization": rubbish(draw).hex()[:500] or "-"}
             try:
-                answer = await connection.request(subject, rubbish(draw), timeout=_ANSWER_S, headers=asked)
+                answer = await connection.request(subject, rubbish(draw), timeout=_ANSWER_S, headers=sent)
             except nats.errors.TimeoutError:
                 log.wrong(f"{subject} did not answer")
                 continue

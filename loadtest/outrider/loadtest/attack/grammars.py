@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from outrider.loadtest.attack.asking import body, survived
 from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.requests import body, survived
 from outrider.loadtest.attack.verdict import Attack, Log
 
 
@@ -14,7 +14,7 @@ def _schema(schema: dict[str, Any]) -> bytes:
 
 
 def chain(links: int) -> dict[str, Any]:
-    """A JSON Schema whose definition 0 has a property of definition 1, and so on."""
+    """A JSON Schema with a chain of definitions: each has a property of the next."""
     definitions: dict[str, Any] = {
         f"d{n}": {"type": "object", "properties": {"next": {"$ref": f"#/$defs/d{n + 1}"}}} for n in range(links)
     }
@@ -22,7 +22,7 @@ def chain(links: int) -> dict[str, Any]:
 
 
 def rules(count: int) -> str:
-    """A Lark grammar whose rule 0 is rule 1 in brackets, and so on."""
+    """A Lark grammar with a chain of rules: each is the next in brackets."""
     lines = ["start: r0", *(f'r{n}: "(" r{n + 1} ")"' for n in range(count)), f'r{count}: "a"']
     return "\n".join(lines)
 
@@ -35,7 +35,7 @@ _NESTS = {
 
 
 def nested(depth: int, kind: str) -> bytes:
-    """A body with a schema of arrays, objects or alternatives so deep in one another."""
+    """A body with a schema of arrays, objects or alternatives nested ``depth`` deep."""
     opening, closing = _NESTS[kind]
     schema = opening * depth + '{"type": "integer"}' + closing * depth
     return f'{{"prompt": "a", "max_tokens": 16, "structured_outputs": {{"json": {schema}}}}}'.encode()
@@ -51,14 +51,14 @@ async def _lark(mesh: Mesh, log: Log) -> None:
 
 async def _repeats(mesh: Mesh, log: Log) -> None:
     patterns = ["a{1000000}", "(a{1000}){1000}", "((a{100}){100}){100}", "[a-z]{0,100000}", "(ab|cd){1,200000}"]
-    await survived(mesh, [body(structured_outputs={"regex": each}) for each in patterns], log, "a repeat")
+    await survived(mesh, [body(structured_outputs={"regex": pattern}) for pattern in patterns], log, "a repeat")
 
 
 async def _nested(mesh: Mesh, log: Log) -> None:
     depths = 200, 2000
     patterns = ["(" * depth + "a" + ")" * depth for depth in (1000, 50_000)]
     bodies = [nested(depth, kind) for depth in depths for kind in _NESTS]
-    bodies += [body(structured_outputs={"regex": each}) for each in patterns]
+    bodies += [body(structured_outputs={"regex": pattern}) for pattern in patterns]
     await survived(mesh, bodies, log, "deep nesting")
 
 
@@ -75,7 +75,7 @@ async def _ambiguous(mesh: Mesh, log: Log) -> None:
         "start: (a | b | c)*\na: X*\nb: X* X*\nc: a b | b a\nX: /[a-z ]/",
         "start: /(.|\\n)*/ x /(.|\\n)*/ x /(.|\\n)*/\nx: /[a-z]*/ /[a-z]*/",
     ]
-    bodies = [body(structured_outputs={"grammar": each}, max_tokens=300, temperature=1.0) for each in grammars]
+    bodies = [body(structured_outputs={"grammar": text}, max_tokens=300, temperature=1.0) for text in grammars]
     await survived(mesh, bodies * 4, log, "an ambiguous grammar")
 
 
@@ -85,5 +85,5 @@ ATTACKS = [
     Attack("grammar-repeats", "Patterns such as a{1000000}.", _repeats),
     Attack("grammar-nested", "Schemas and patterns that are nested up to 50,000 deep.", _nested),
     Attack("grammar-enums", "Enums of 8,000 and of 200,000 texts.", _enums),
-    Attack("grammar-ambiguous", "Grammars by which a text can be read in very many ways.", _ambiguous),
+    Attack("grammar-ambiguous", "Grammars that parse a text in very many ways.", _ambiguous),
 ]

@@ -1,4 +1,4 @@
-"""Requests that are too long, too many or too slow before their body has come. None needs a key but the last."""
+"""Heads that are too long, too many or too slow, and a slow body; only the slow body needs a key."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from outrider.loadtest.attack.asking import COMPLETIONS, Connection, authorization, connected, drip, head
 from outrider.loadtest.attack.mesh import Mesh
+from outrider.loadtest.attack.requests import COMPLETIONS, Connection, authorization, connected, drip, head
 from outrider.loadtest.attack.verdict import Attack, Log
 
 _PIECE = b"a" * (64 << 10)
 _ANSWER_S = 20.0
 _SLOW = 100
-"""Connections that are slow, at each gateway."""
+"""Slow connections at each gateway."""
 _DRIP_S = 20.0
-"""Longer than a head may take."""
+"""Seconds; longer than a gateway waits for a head."""
 
 
 async def _pour(connection: Connection, total: int) -> int:
-    """Sends up to ``total`` bytes; how many the gateway took before it closed the connection."""
+    """Sends up to ``total`` bytes; returns how many the gateway took before it closed the connection."""
     for sent in range(0, total, len(_PIECE)):
         if not await connection.send(_PIECE):
             return sent
@@ -27,7 +27,7 @@ async def _pour(connection: Connection, total: int) -> int:
 
 
 async def _endless(mesh: Mesh, log: Log, beginning: bytes, total: int, what: str) -> None:
-    """A head that goes on for ``total`` bytes; it is a problem if the gateway takes all of them."""
+    """Sends a head of ``total`` bytes; a problem if the gateway takes all of them."""
     async with connected(mesh.urls[0]) as connection:
         await connection.send(beginning)
         sent = await _pour(connection, total)
@@ -56,15 +56,15 @@ async def _many(mesh: Mesh, log: Log) -> None:
 
 
 async def _slowly(mesh: Mesh, log: Log, send: Callable[[Connection], Awaitable[bool]]) -> int:
-    """Many connections at each gateway on which ``send`` goes on, and tells whether it could: how many stayed open."""
+    """Runs ``send`` on many connections at each gateway; returns how many of them stayed open."""
 
     async def one(url: str) -> bool:
         async with connected(url) as connection:
             return await send(connection)
 
     stayed = await asyncio.gather(*(one(url) for url in mesh.urls for _ in range(_SLOW)))
-    for each in stayed:
-        log.heard("still open" if each else "closed")
+    for is_open in stayed:
+        log.heard("still open" if is_open else "closed")
     return sum(stayed)
 
 

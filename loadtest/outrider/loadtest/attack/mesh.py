@@ -1,4 +1,4 @@
-"""What is attacked: two gateways, two verifiers and a broker with a small store; what dies is started again."""
+"""The attacked mesh: two gateways, two verifiers and a broker with a small store; dead processes restart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outrider.wire.tenants import Limits
 GATEWAYS = 2
 STORE_BYTES = 64 << 20
 DISK_BYTES = 2 * STORE_BYTES
-"""What the broker stores at most, by its own limit, and what there is space for."""
+"""Bytes that the broker's own limit lets it store, and bytes of its disk."""
 _REPLAY_BYTES = 12 << 20
 _READY_S = 180.0
 _STOP_S = 40.0
@@ -31,9 +31,9 @@ VICTIM, ATTACKER = "victim", "attacker"
 
 
 class Broker:
-    """A nats-server with JetStream on a port that stays the same; what it stores stays too.
+    """A nats-server with JetStream; restarts keep its port and its store.
 
-    Its ``store`` is a small file system of its own (``has_disk``) where one may be mounted.
+    The ``store`` is a small separate file system if this process may mount one (``has_disk``).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,29 +49,29 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """URL of the broker."""
         return f"nats://127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int:
-        """Its process; 0 while it is away."""
+        """Process id; 0 while the broker is dead."""
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        """Starts it, and returns when it listens."""
+        """Starts the broker; returns when it listens."""
         server = Path(sys.executable).parent / "nats-server"
         self._process = _spawn([str(server), "--config", str(self._config)], self._log)
         await until(lambda: listens(self._port))
 
     def kill(self) -> None:
-        """Takes it away as a crash would."""
+        """Kills the broker, as a crash would."""
         if self._process:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def close(self) -> None:
-        """Ends it for good."""
+        """Ends the broker for good."""
         self.kill()
         if self.has_disk:
             subprocess.run(["umount", "--lazy", str(self.store)], check=True)
@@ -89,26 +89,26 @@ class Mesh:
         self._ups: list[subprocess.Popen[bytes]] = []
 
     def pids(self, kind: str) -> list[int]:
-        """Processes of ``kind``, or of ``nats``, that run now."""
+        """Ids of running processes of ``kind``, or of ``nats``."""
         if kind == "nats":
             return [self.broker.pid] if self.broker.pid else []
         return [pid for up in self._ups for pid in _children(up.pid) if _title(pid) == f"outrider {kind}"]
 
     def kill(self, kind: str, only: int | None = None) -> None:
-        """Ends all processes of ``kind`` at once, or the ``only``-th; they are started again."""
+        """Kills all processes of ``kind`` at once, or the ``only``-th; killed services restart."""
         pids = self.pids(kind)
         for pid in pids if only is None else pids[only : only + 1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     async def ready(self) -> None:
-        """Returns when every gateway says that a completion would succeed; `TimeoutError` if that takes minutes."""
+        """Returns when every gateway is ready to complete; `TimeoutError` after minutes."""
         for url in self.urls:
             await self._answers(f"{url}/readyz", {})
         await until(lambda: len(self.pids("verifier")) == GATEWAYS)
 
     async def start(self) -> None:
-        """Starts everything, and puts the two tenants on."""
+        """Starts all processes, and creates the two tenants."""
         await self.broker.start()
         for number in range(GATEWAYS):
             self._ups.append(self._up(number))
@@ -119,7 +119,7 @@ class Mesh:
                 await self._answers(f"{url}/v1/models", {"authorization": f"Bearer {key}"})
 
     def stop(self) -> None:
-        """Ends everything."""
+        """Ends all processes."""
         for up in self._ups:
             up.send_signal(signal.SIGTERM)
         for up in self._ups:
@@ -144,17 +144,17 @@ class Mesh:
         return _spawn(command, self._folder / f"mesh-{number}.log")
 
     async def _answers(self, url: str, headers: dict[str, str]) -> None:
-        """Returns when ``url`` is answered with 200."""
+        """Returns when ``url`` answers with 200."""
         async with asyncio.timeout(_READY_S), httpx.AsyncClient(trust_env=False, timeout=10, headers=headers) as http:
             while not await _is_there(http, url):
                 if any(up.poll() is not None for up in self._ups):
-                    raise SystemExit("a part of the mesh has ended: it could not be started again")
+                    raise SystemExit("a part of the mesh has ended and did not restart")
                 await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
 async def running() -> AsyncIterator[Mesh]:
-    """A mesh of one's own in a temporary folder, which ends with the block."""
+    """Runs a mesh in a temporary folder inside the block."""
     with tempfile.TemporaryDirectory(prefix="outrider-attack-") as folder:
         mesh = Mesh(Path(folder))
         try:
@@ -167,7 +167,7 @@ async def running() -> AsyncIterator[Mesh]:
 
 
 async def until(condition: Callable[[], object], seconds: float = _READY_S) -> None:
-    """Returns once ``condition()`` is true; `TimeoutError` after so many seconds."""
+    """Returns when ``condition()`` is true; `TimeoutError` after ``seconds``."""
     async with asyncio.timeout(seconds):
         while True:
             if condition():
@@ -193,7 +193,7 @@ def _title(pid: int) -> str:
 
 
 def listens(port: int) -> bool:
-    """Whether a connection to ``port`` is taken."""
+    """Whether a server accepts connections to ``port``."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

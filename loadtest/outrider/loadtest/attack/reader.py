@@ -1,4 +1,4 @@
-"""One streamed completion, read to its end: whoever reads it comes back, at the next gateway, when it breaks off."""
+"""Reads one streamed completion to its end; resumes a broken stream at the next gateway."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import msgspec
 from httpx_sse import EventSource, ServerSentEvent
 
 PATIENCE_S = 60.0
-"""A stream of which nothing is heard for so long hangs."""
+"""Seconds without a token after which a stream counts as hung."""
 SILENCE_S = 10.0
-"""A connection of which nothing is heard for so long is given up."""
+"""Seconds without bytes after which the reader gives a connection up."""
 _AGAIN_S = 0.2
 
 
 class Story(msgspec.Struct):
-    """What became of a stream. Times are of `time.monotonic`, which all processes of a machine share.
+    """The course of one stream. Times are of `time.monotonic`, which all processes of a machine share.
 
     Attributes:
-        began: when it was asked for.
-        ended: when it came to its end, or was given up.
-        arrivals: when tokens came, and how many.
-        answer: tokens, text, reason and usage: the same for the same question.
-        outcome: ``whole``, ``lost`` or ``hung``; who knows the right answer makes it ``altered``.
-        why: what was lost, in words.
-        returns: how often its reader came back.
-        refused: how often it was not taken, with a status that asks to try again.
+        began: when the request was sent.
+        ended: when the stream ended, or the reader gave up.
+        arrivals: times of tokens, and their numbers.
+        answer: tokens, text, finish reason and usage: fixed by the question.
+        outcome: ``whole``, ``lost`` or ``hung``; `victims.compare` sets ``altered``.
+        why: reason of a bad outcome.
+        returns: number of resumptions.
+        refused: number of refusals with a status that asks to try again.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Story(msgspec.Struct):
 
 
 class Lost(Exception):
-    """The stream cannot be had any more; the message says what the gateway said."""
+    """The stream cannot be resumed; the message is the gateway's answer."""
 
 
 def client() -> httpx.AsyncClient:
@@ -55,7 +55,7 @@ def client() -> httpx.AsyncClient:
 
 
 async def read(http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dict[str, Any], number: int) -> Story:
-    """The story of the question ``body``, asked with ``key`` of the ``number``-th gateway first."""
+    """Reads the answer to ``body``, sent with ``key`` to the ``number``-th gateway first; returns its story."""
     reader = _Reader(urls, key, body, number)
     try:
         async with asyncio.timeout(None) as patience:
@@ -66,7 +66,7 @@ async def read(http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dic
     except Lost as error:
         reader.story.outcome, reader.story.why = "lost", str(error)
     except TimeoutError:
-        reader.story.outcome, reader.story.why = "hung", f"nothing for {PATIENCE_S:g} s; {reader.last_said}"
+        reader.story.outcome, reader.story.why = "hung", f"nothing for {PATIENCE_S:g} s; {reader.last_answer}"
     reader.story.ended = time.monotonic()
     reader.story.answer = [reader.tokens, reader.text, reader.finish, reader.usage]
     return reader.story
@@ -75,11 +75,11 @@ async def read(http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dic
 class _Reader:
     def __init__(self, urls: Sequence[str], key: str, body: dict[str, Any], number: int) -> None:
         self._urls, self._key, self._turn = urls, key, number
-        told = {"stream": True, "return_tokens": True, "stream_options": {"include_usage": True}}
-        self._body = body | told
+        streamed = {"stream": True, "return_tokens": True, "stream_options": {"include_usage": True}}
+        self._body = body | streamed
         self.story = Story(number, time.monotonic())
         self.patience: asyncio.Timeout
-        self.last_said = "no gateway answered"
+        self.last_answer = "no gateway answered"
         self._last = ""
         self._done = False
         self.tokens: list[int] = []
@@ -87,7 +87,7 @@ class _Reader:
         self.usage: list[int] = []
 
     def progress(self) -> None:
-        """The stream goes on, so patience begins anew."""
+        """Restarts the time limit, since a token has arrived."""
         self.patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_S)
 
     async def run(self, http: httpx.AsyncClient) -> None:
@@ -95,7 +95,7 @@ class _Reader:
             try:
                 await self._connect(http)
             except httpx.TransportError as error:
-                self.last_said = f"{type(error).__name__} at gateway {self._turn % len(self._urls)}"
+                self.last_answer = f"{type(error).__name__} at gateway {self._turn % len(self._urls)}"
             if not self._done:
                 self.story.returns += 1
                 self._turn += 1
@@ -108,31 +108,31 @@ class _Reader:
         request = self.story.request
         if request:
             headers |= {"last-event-id": self._last} if self._last else {}
-            asked = http.stream("GET", f"{url}/v1/streams/{request}", headers=headers)
+            stream = http.stream("GET", f"{url}/v1/streams/{request}", headers=headers)
         else:
             headers |= {"x-outrider-on-disconnect": "continue"}
-            asked = http.stream("POST", f"{url}/v1/completions", json=self._body, headers=headers)
-        async with asked as response:
+            stream = http.stream("POST", f"{url}/v1/completions", json=self._body, headers=headers)
+        async with stream as response:
             if response.status_code == 200:
                 self.story.request = request or response.headers["x-request-id"]
                 await self._listen(response)
             else:
                 self._refused(response.status_code, (await response.aread()).decode(errors="replace"), bool(request))
 
-    def _refused(self, status: int, said: str, known: bool) -> None:
-        """A stream that no gateway has heard of, and of which nothing was heard, is asked for anew."""
-        self.last_said = f"{status} {said}"
-        if known and status == 404 and not self._last:
+    def _refused(self, status: int, text: str, submitted: bool) -> None:
+        """Handles a refusal: submits a stream again that no gateway knows and that has sent nothing."""
+        self.last_answer = f"{status} {text}"
+        if submitted and status == 404 and not self._last:
             self.story.request = ""
-        elif known and status == 204:
+        elif submitted and status == 204:
             self._done = True
         elif status not in (429, 502, 503, 504):
-            raise Lost(f"{status} {said}")
-        elif not known:
+            raise Lost(f"{status} {text}")
+        elif not submitted:
             self.story.refused += 1
 
     async def _listen(self, response: httpx.Response) -> None:
-        self.last_said = "the stream is silent"
+        self.last_answer = "the stream is silent"
         async for event in EventSource(response).aiter_sse():
             self._take(event)
             if self._done:
@@ -143,7 +143,7 @@ class _Reader:
         if event.data == "[DONE]":
             self._done = True
         elif '"service_unavailable_error"' in event.data:
-            self.last_said = event.data
+            self.last_answer = event.data
         else:
             self._add(event.json())
         self._last = event.id or self._last

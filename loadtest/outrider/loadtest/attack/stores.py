@@ -1,4 +1,4 @@
-"""A store without space, while streams are begun and resumed, and space again."""
+"""A full store while clients begin and resume streams, and then a store with space again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import httpx
 import nats
 from nats.js import api
 from nats.js.errors import APIError
-from outrider.loadtest.attack.asking import COMPLETIONS, authorization, body
 from outrider.loadtest.attack.mesh import STORE_BYTES, Mesh
+from outrider.loadtest.attack.requests import COMPLETIONS, authorization, body
 from outrider.loadtest.attack.verdict import Attack, Log
 
 _LEFT = 600_000
-"""Bytes that are left on the store."""
+"""Bytes left free on the store."""
 _PIECE = 256 << 10
 _STREAMS = 24
 _FILLER = "attack-filler"
 _AGAIN_S = 30.0
-"""Within so many seconds of space streams can be resumed again."""
+"""Seconds after which streams have to resume again once the store has space."""
 
 
 Fill = Callable[[int], Awaitable[None]]
@@ -30,7 +30,7 @@ Fill = Callable[[int], Awaitable[None]]
 
 @asynccontextmanager
 async def _limited(mesh: Mesh) -> AsyncIterator[Fill]:
-    """A stream that grows until so many bytes are left of nats-server's own limit; it is gone behind the block."""
+    """Yields a function that fills a JetStream stream until ``left`` bytes of nats-server's limit are free."""
     connection = await nats.connect(mesh.broker.url)
     stream = connection.jetstream()
     await stream.add_stream(name=_FILLER, subjects=[_FILLER], storage=api.StorageType.FILE)
@@ -49,7 +49,7 @@ async def _limited(mesh: Mesh) -> AsyncIterator[Fill]:
 
 @asynccontextmanager
 async def _disk(mesh: Mesh) -> AsyncIterator[Fill]:
-    """A file that grows until so many bytes are left of the broker's disk; it is gone behind the block."""
+    """Yields a function that fills a file until ``left`` bytes of the broker's disk are free."""
     file = mesh.broker.store / _FILLER
 
     async def fill(left: int) -> None:
@@ -84,7 +84,7 @@ async def _disk_full(mesh: Mesh, log: Log) -> None:
 
 
 async def _while_full(mesh: Mesh, number: int, log: Log) -> None:
-    """A stream has to end well, and to be resumed, or refused for now: nobody may say that it never was."""
+    """A stream has to resume, or be refused for now; an answer that the stream is unknown is a problem."""
     status = await _left_and_resumed(mesh, number)
     log.heard(f"full: {status}")
     if status not in ("200", "503"):
@@ -92,7 +92,7 @@ async def _while_full(mesh: Mesh, number: int, log: Log) -> None:
 
 
 async def _while_free(mesh: Mesh, log: Log) -> None:
-    """At each gateway a stream that is begun after a while can be resumed."""
+    """At each gateway, new streams have to resume after a while."""
     for gateway in range(len(mesh.urls)):
         status = await _soon_resumed(mesh, gateway)
         log.heard(f"free: {status}")
@@ -101,7 +101,7 @@ async def _while_free(mesh: Mesh, log: Log) -> None:
 
 
 async def _soon_resumed(mesh: Mesh, gateway: int) -> str:
-    """What is said of a stream that is resumed: 200 as soon as that is so, else what is said at last."""
+    """Retries until a new stream resumes with 200; returns the last status."""
     until = time.monotonic() + _AGAIN_S
     while True:
         status = await _left_and_resumed(mesh, gateway)
@@ -111,13 +111,13 @@ async def _soon_resumed(mesh: Mesh, gateway: int) -> str:
 
 
 async def _left_and_resumed(mesh: Mesh, number: int) -> str:
-    """Begins a stream, leaves it after its first event, and asks the other gateway for it: what that says."""
+    """Begins a stream, leaves it after its first event and resumes it at the other gateway; returns the status."""
     url, other = mesh.urls[number % len(mesh.urls)], mesh.urls[(number + 1) % len(mesh.urls)]
     headers = authorization(mesh)
     data = body(stream=True, max_tokens=64, seed=number, ignore_eos=True, temperature=1.0)
     async with httpx.AsyncClient(timeout=20, trust_env=False, headers=headers) as http:
-        asked = http.stream("POST", url + COMPLETIONS, content=data, headers={"content-type": "application/json"})
-        async with asked as answer:
+        stream = http.stream("POST", url + COMPLETIONS, content=data, headers={"content-type": "application/json"})
+        async with stream as answer:
             if answer.status_code != 200:
                 return f"{answer.status_code} to begin with" if answer.status_code != 503 else "503"
             async for _ in answer.aiter_bytes():

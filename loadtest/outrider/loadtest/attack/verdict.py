@@ -1,4 +1,4 @@
-"""An attack, and what is to be said of one that was made."""
+"""An attack, and the verdict on its run."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from outrider.loadtest.attack.watch import Seen
 
 OUTCOMES = ("lost", "hung", "altered")
 STALL_S = 8.0
-"""What a victim may wait for its next token while nobody is killed."""
+"""Seconds that a victim may wait for a token while no service is killed."""
 KILLED_STALL_S = 30.0
-"""The same where the attack kills those who serve, who have to be started again."""
+"""The same for an attack that kills services, which have to restart."""
 TIMES_QUIET = 4.0
-"""A victim may wait so many times its longest undisturbed stall, where that is more: a machine may be slow."""
+"""Factor on the longest undisturbed stall that a victim may also wait, for slow machines."""
 GROWTH_MIB = 512.0
-"""What the processes of one kind may take more of memory, together."""
+"""Memory by which all processes of one kind together may grow."""
 
 
 class Log:
-    """What the attacker was told, how often, and what should have been otherwise."""
+    """Counts of the answers to the attacker, and of problems."""
 
     def __init__(self) -> None:
         self.told = Counter[str]()
         self.problems = Counter[str]()
 
     def heard(self, answer: object) -> None:
-        """Takes note of an answer."""
+        """Counts an answer."""
         self.told[str(answer)] += 1
 
     def wrong(self, problem: str) -> None:
-        """Takes note of what should not be."""
+        """Counts a problem."""
         self.problems[problem] += 1
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Something that a client may do to a mesh.
+    """An attack of a client on a mesh.
 
     Attributes:
-        what: it in a sentence.
+        what: the attack in a sentence.
         kills: kinds of processes that the attack itself ends.
-        stall_s: what a victim may have to wait for its next token, in seconds.
-        refused: whether victims may be told to try again.
-        most_s: seconds after which the attack is broken off, which is a problem.
-        cheap: whether the tests make the attack too.
+        stall_s: seconds that a victim may wait for its next token.
+        refused: whether gateways may refuse victims for now.
+        most_s: time limit in seconds; reaching it is a problem.
+        cheap: whether the tests run the attack too.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Attack:
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How tokens came to the victims; times in seconds. The longest stall counts the wait for the first token too."""
+    """Times between tokens of the victims, in seconds. The longest stall includes waits for first tokens."""
 
     streams: int
     tokens: int
@@ -75,29 +75,29 @@ class Pace(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, stories: Iterable[Story], began: float, ended: float) -> Pace:
         """The pace of ``stories`` from ``began`` to ``ended``."""
-        told = list(stories)
-        each = [gap for story in told for gap in _between_tokens(story) if began <= gap[0] <= ended]
-        stalls = [stall for story in told for at, stall in _stalls(story) if at >= began]
-        times = sorted(seconds for _, seconds in each)
+        streams = list(stories)
+        gaps = [gap for story in streams for gap in _between_tokens(story) if began <= gap[0] <= ended]
+        stalls = [stall for story in streams for at, stall in _stalls(story) if at >= began]
+        times = sorted(seconds for _, seconds in gaps)
         middle = statistics.median(times) if times else float("nan")
         last = times[min(len(times) - 1, int(0.99 * len(times)))] if times else float("nan")
-        return cls(len(told), len(times), middle, last, max(stalls, default=0.0))
+        return cls(len(streams), len(times), middle, last, max(stalls, default=0.0))
 
 
 def _between_tokens(story: Story) -> list[tuple[float, float]]:
-    """When each token behind the first came, and seconds for it: an event's tokens share its time."""
+    """Arrival and seconds of each token after the first event; tokens of one event share its time."""
     pairs = pairwise(story.arrivals)
     return [(at, (at - before) / count) for (before, _), (at, count) in pairs for _ in range(count)]
 
 
 def _stalls(story: Story) -> list[tuple[float, float]]:
-    """When each wait was over, from the asking to the end, and how long it was."""
+    """End and length of each wait, from the request to the end of the stream."""
     times = [story.began, *(at for at, _ in story.arrivals), story.ended]
     return [(at, at - before) for before, at in pairwise(times)]
 
 
 class Verdict(msgspec.Struct):
-    """What an attack did to others. ``recovered_s`` is from its end until every victim had a whole stream anew."""
+    """The effect of an attack on victims. ``recovered_s``: from its end until each victim had a new whole stream."""
 
     name: str
     what: str
@@ -117,13 +117,13 @@ class Verdict(msgspec.Struct):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong, and no victim waited longer than it may."""
+        """Whether there is no problem and no victim waited too long."""
         return not self.wrong and not self.slow
 
 
 def judge(attack: Attack, log: Log, seen: Seen, stories: list[Story], span: tuple[float, float, float],
           undisturbed: Pace) -> Verdict:  # fmt: skip
-    """The verdict. ``span`` is when the attack began, when it ended, and when all victims were served again."""
+    """Judges an attack. ``span``: when the attack began, when it ended, and when all victims were served again."""
     began, ended, settled = span
     outcomes = Counter(story.outcome for story in stories)
     verdict = Verdict(
@@ -150,7 +150,7 @@ def judge(attack: Attack, log: Log, seen: Seen, stories: list[Story], span: tupl
 def _wrong(attack: Attack, verdict: Verdict) -> list[str]:
     seen = verdict.processes
     wrong = [f"{count} {kind} died" for kind, count in seen.died.items() if kind not in attack.kills]
-    wrong += [f"{verdict.outcomes[each]} streams {each}" for each in OUTCOMES if each in verdict.outcomes]
+    wrong += [f"{verdict.outcomes[how]} streams {how}" for how in OUTCOMES if how in verdict.outcomes]
     wrong += [f"victims were refused {verdict.refused} times"] if verdict.refused and not attack.refused else []
     grown = {kind: mib for kind, mib in seen.grew_mib.items() if mib > GROWTH_MIB}
     return wrong + [f"{kind} grew by {mib:.0f} MiB, over {GROWTH_MIB:g}" for kind, mib in grown.items()]

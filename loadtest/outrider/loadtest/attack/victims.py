@@ -1,7 +1,7 @@
-"""A tenant that streams seeded completions all the time: a process of its own, so that no attack holds up its clock.
+"""A tenant that streams seeded completions all the time, in a separate process, so that no attack delays its clock.
 
-`python -m outrider.loadtest.attack.victims` reads a `Task` as JSON from standard input. It writes a line of JSON for
-each stream that has come to its end, and ends when standard input does.
+`python -m outrider.loadtest.attack.victims` reads a `Task` as JSON from standard input. The process writes a line of
+JSON for each stream that has ended, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SCHEMA = {
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Whom to ask, and whose key opens."""
+    """URLs of the gateways, and the tenant's key."""
 
     urls: list[str]
     key: str
 
 
 def questions(count: int, max_tokens: int, seed: int = 0) -> list[dict[str, Any]]:
-    """``count`` bodies whose answers are fixed by their seeds; every fourth answer has to fit a JSON Schema."""
+    """``count`` bodies with seeds, which fix the answers; every fourth answer follows a JSON Schema."""
     texts = prompts.held_out(300)
     return [_question(texts[number % len(texts)], seed + number, max_tokens) for number in range(count)]
 
@@ -52,7 +52,7 @@ def _question(prompt: str, seed: int, max_tokens: int) -> dict[str, Any]:
 
 
 async def references(urls: Sequence[str], key: str, asked: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """The answers of an undisturbed mesh; `RuntimeError` where one does not come."""
+    """The answers of an undisturbed mesh; `RuntimeError` if an answer is missing."""
     few = asyncio.Semaphore(_AT_A_TIME)
 
     async def one(number: int) -> Story:
@@ -67,16 +67,19 @@ async def references(urls: Sequence[str], key: str, asked: Sequence[dict[str, An
 
 
 def compare(story: Story, right: list[Any]) -> Story:
-    """``story``, which is ``altered`` where it is whole and another answer than ``right``."""
+    """``story``, with the outcome ``altered`` if its whole answer differs from ``right``."""
     if story.outcome == "whole" and story.answer != right:
-        had, wanted = story.answer[0], right[0]
-        same = next((n for n, pair in enumerate(zip(had, wanted, strict=False)) if pair[0] != pair[1]), len(had))
-        story.outcome, story.why = "altered", f"{len(had)} tokens of {len(wanted)}, the first {same} of them the same"
+        tokens, wanted = story.answer[0], right[0]
+        same = next((n for n, pair in enumerate(zip(tokens, wanted, strict=False)) if pair[0] != pair[1]), len(tokens))
+        story.outcome, story.why = (
+            "altered",
+            f"{len(tokens)} tokens of {len(wanted)}, the first {same} of them the same",
+        )
     return story
 
 
 class Victims:
-    """The parent's side: stories as they come."""
+    """The stories of the victims' process, as the parent receives them."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -84,7 +87,7 @@ class Victims:
         self._news = asyncio.Condition()
 
     async def listen(self) -> None:
-        """Takes the stories that the process tells, until it ends."""
+        """Reads stories from the process until it ends."""
         assert self._process.stdout
         async for line in self._process.stdout:
             async with self._news:
@@ -92,9 +95,9 @@ class Victims:
                 self._news.notify_all()
 
     async def settled(self, since: float) -> float:
-        """Returns when each client has had a whole stream that it asked for after ``since``: when the last came.
+        """Waits until each client has a whole stream that began after ``since``; returns the time of the last.
 
-        `TimeoutError` if that takes minutes.
+        `TimeoutError` after minutes.
         """
         async with asyncio.timeout(_SETTLE_S), self._news:
             await self._news.wait_for(lambda: len(self._first(since)) == CLIENTS)
@@ -105,13 +108,13 @@ class Victims:
         return {story.number % CLIENTS: story.ended for story in reversed(whole)}
 
     def between(self, began: float, ended: float) -> list[Story]:
-        """Stories of all streams that ran at some time between the two."""
+        """Stories of all streams that ran between ``began`` and ``ended``."""
         return [story for story in self.stories if story.ended >= began and story.began <= ended]
 
 
 @asynccontextmanager
 async def running(urls: Sequence[str], key: str) -> AsyncIterator[Victims]:
-    """Victims that stream until the block is left."""
+    """Runs victims that stream inside the block."""
     command = [sys.executable, "-m", "outrider.loadtest.attack.victims"]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
@@ -138,7 +141,7 @@ async def _stream(task: Task) -> None:
 
 
 async def _client(http: Any, task: Task, asked: list[dict[str, Any]], right: list[Any], client: int) -> None:
-    """Asks its share of the questions over and over: no two clients ever ask the same one at a time."""
+    """Sends its share of the questions over and over; no two clients send the same question."""
     turn = 0
     while True:
         number = (client + turn * CLIENTS) % _QUESTIONS

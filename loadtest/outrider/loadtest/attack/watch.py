@@ -1,4 +1,4 @@
-"""Which processes of a mesh end while one looks, and how much memory they take."""
+"""Watches which processes of a mesh end, and how much memory they take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Seen(msgspec.Struct):
-    """Process ids of each kind before and after, how many ended, and MiB that all of a kind took more, at most."""
+    """By kind: process ids before and after, the number that ended, and the largest growth of memory in MiB."""
 
     before: dict[str, list[int]] = {}
     after: dict[str, list[int]] = {}
@@ -28,7 +28,7 @@ class Seen(msgspec.Struct):
 
 
 class Watch:
-    """Looks at the processes ten times a second."""
+    """Samples the processes ten times a second."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh, self._died = mesh, Counter[str]()
@@ -37,7 +37,7 @@ class Watch:
         self.seen = Seen(before=self._alive)
 
     def look(self) -> None:
-        """Notes who is gone, and the memory of those who are there."""
+        """Counts processes that ended, and samples the memory of the others."""
         now = self._pids()
         for kind in KINDS:
             self._died[kind] += len(set(self._alive[kind]) - set(now[kind]))
@@ -45,7 +45,7 @@ class Watch:
         self._most = {kind: max(self._most[kind], taken) for kind, taken in self._memory().items()}
 
     def conclude(self) -> None:
-        """Fills in what was seen."""
+        """Fills in the result."""
         self.look()
         self.seen.after, self.seen.died = self._alive, {kind: count for kind, count in self._died.items() if count}
         self.seen.grew_mib = {kind: (self._most[kind] - self._at_first[kind]) / (1 << 20) for kind in KINDS}
@@ -59,7 +59,7 @@ class Watch:
 
 @asynccontextmanager
 async def watching(mesh: Mesh) -> AsyncIterator[Seen]:
-    """What is seen until the block is left; it is complete then."""
+    """Watches ``mesh`` inside the block; the yielded result is complete after the block."""
     watch = Watch(mesh)
 
     async def look() -> None:
@@ -77,7 +77,7 @@ async def watching(mesh: Mesh) -> AsyncIterator[Seen]:
 
 
 def _resident(pid: int) -> int:
-    """Bytes of memory that a process takes; 0 if it is gone."""
+    """Resident bytes of a process; 0 if it has ended."""
     with contextlib.suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     return 0

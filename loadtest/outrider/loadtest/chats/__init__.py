@@ -1,1 +1,1 @@
-"""Requests that users make of a chat model, and what speculation makes of them."""
+"""Requests as users send them to a chat model, and how speculation speeds them up."""

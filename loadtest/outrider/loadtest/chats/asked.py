@@ -11,10 +11,10 @@ class Asked(msgspec.Struct, frozen=True):
     """A chat request of one ``kind``.
 
     Attributes:
-        kind: the workload that the request is of.
+        kind: workload of the request.
         text: the user's only message.
         max_tokens: most tokens of the answer; most answers end earlier.
-        schema: the JSON Schema of the answer, where it has one.
+        schema: JSON Schema of the answer; None without one.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Functions and classes to be written from a request."""
+"""Requests to write functions and classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRAMES = (
 
 
 def codes(draw: random.Random) -> Iterator[Asked]:
-    """Requests for code, each by the documentation of another function or class."""
+    """Requests for code, each with the documentation of a different function or class."""
     least, most = _DOC
     fresh = Fresh()
     for piece in pieces("code", draw):
@@ -33,8 +33,8 @@ def codes(draw: random.Random) -> Iterator[Asked]:
 def _what(piece: Piece) -> str:
     node, name = piece.node, piece.node.name.strip("_")
     if isinstance(node, ast.ClassDef):
-        methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef) and each.name[0] != "_"]
-        told = ", ".join(f"`{method}`" for method in methods[:4])
-        return f"a Python class `{name}`" + (f" with the methods {told}" if told else "")
+        methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef) and item.name[0] != "_"]
+        names = ", ".join(f"`{method}`" for method in methods[:4])
+        return f"a Python class `{name}`" + (f" with the methods {names}" if names else "")
     arguments = ast.unparse(node.args).removeprefix("self").removeprefix(", ")
     return f"a Python function `{name}({arguments})`"

@@ -1,4 +1,4 @@
-"""Changes to a given function: the function stands in the prompt, the whole changed function is the answer."""
+"""Requests to change a function: the prompt holds the function, the answer is the whole changed function."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FRAMES = (
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Change = Callable[[Function, random.Random], str]
-"""Says what to change; empty where the function has nothing of the kind."""
+"""Makes a sentence that says what to change; empty if the change does not fit the function."""
 
 
 def edits(draw: random.Random) -> Iterator[Asked]:
-    """Edits, each of a function of its own."""
+    """Edits, each of a different function."""
     least, most = _LENGTH
     fresh = Fresh()
     for piece in pieces("edit", draw):
@@ -39,8 +39,8 @@ def edits(draw: random.Random) -> Iterator[Asked]:
 
 
 def _change(piece: Piece, node: Function, draw: random.Random) -> str:
-    wanted = [said for each in _CHANGES if (said := each(node, draw))]
-    return draw.choice(wanted) if wanted else f"Rename the function to `{draw.choice(_PREFIXES)}_{node.name}`."
+    sentences = [sentence for change in _CHANGES if (sentence := change(node, draw))]
+    return draw.choice(sentences) if sentences else f"Rename the function to `{draw.choice(_PREFIXES)}_{node.name}`."
 
 
 def _rename(node: Function, draw: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Facts to be extracted from a text as JSON by a schema."""
+"""Requests to extract facts from a text, as JSON by a schema."""
 
 from __future__ import annotations
 
@@ -166,20 +166,20 @@ _FRAMES = (
 
 
 def forms(draw: random.Random) -> Iterator[Asked]:
-    """Texts with their schemas, without end; each has its own fields, in an order of their own, and its own values."""
+    """Texts with schemas, without end; each has random fields in random order with random values."""
     while True:
         domain = draw.choice(sorted(_DOMAINS))
         fields = _DOMAINS[domain]
         values = {name: make(draw) for name, (make, _) in fields.items()}
-        sentences = [fields[name][1].format(_told(value)) for name, value in values.items()]
+        sentences = [fields[name][1].format(_text(value)) for name, value in values.items()]
         sentences += draw.sample(_NOTES, 2)
         draw.shuffle(sentences)
-        asked = draw.sample(sorted(fields), draw.randint(_FEWEST, len(fields)))
+        names = draw.sample(sorted(fields), draw.randint(_FEWEST, len(fields)))
         text = draw.choice(_FRAMES).format(" ".join(sentences), domain=domain)
-        yield Asked("extract", text, _TOKENS, _schema({name: values[name] for name in asked}))
+        yield Asked("extract", text, _TOKENS, _schema({name: values[name] for name in names}))
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 PARTS = ("edit", "code", "rag")
-"""Kinds of requests made of the library; no file is used by two of them."""
+"""Kinds of requests made from the library; each file is used by one kind."""
 _UNFIT = {
     "test",
     "tests",
@@ -35,7 +35,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Piece:
-    """A function or a class of the library; ``source`` begins at the left margin, without decorators."""
+    """A function or class of the library; ``source`` is dedented and has no decorators."""
 
     module: str
     node: Definition
@@ -43,56 +43,56 @@ class Piece:
 
     @property
     def doc(self) -> str:
-        """The docstring; empty where there is none."""
+        """The docstring; empty without one."""
         return ast.get_docstring(self.node) or ""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A text of the library's documentation, and what the text is about."""
+    """A text of the library's documentation, and its subject."""
 
     subject: str
     text: str
 
 
 class Fresh:
-    """Tells texts from near copies of earlier ones: at least half of the longer lines have to be new."""
+    """Finds near copies of earlier texts: more than half of a new text's longer lines have to be new."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def __call__(self, text: str) -> bool:
-        """Whether ``text`` is new; it is known from now on if it is."""
-        lines = {line for each in text.splitlines() if len(line := each.strip()) >= _LONG_LINE}
+        """Whether ``text`` is new; remembers a new text."""
+        lines = {line for raw in text.splitlines() if len(line := raw.strip()) >= _LONG_LINE}
         new = 2 * len(lines - self._seen) > len(lines)
         self._seen |= lines if new else set()
         return new
 
 
 def pieces(kind: str, draw: random.Random) -> Iterator[Piece]:
-    """Functions and classes of the files of ``kind``, some of each file, in random order of files."""
+    """Some functions and classes of each file of ``kind``; files come in random order."""
     paths = list(files(kind))
     draw.shuffle(paths)
     for path, name in paths:
-        found = list(_definitions(path, name))
-        yield from draw.sample(found, min(len(found), _EACH_FILE))
+        definitions = list(_definitions(path, name))
+        yield from draw.sample(definitions, min(len(definitions), _EACH_FILE))
 
 
 def passages(draw: random.Random) -> Iterator[Passage]:
-    """Docstrings, and paragraphs of the language reference, in random order."""
+    """Docstrings and paragraphs of the language reference, in random order."""
     texts = [Passage(f"{p.module}.{p.node.name}", p.doc) for p in pieces("rag", draw)]
     for topic, text in pydoc_data.topics.topics.items():
         lumps = textwrap.dedent(text).split("\n\n")
         joined = ["\n\n".join(lumps[at : at + 4]).strip() for at in range(0, len(lumps), 4)]
-        texts += [Passage(f"Python's {topic}, part {number}", each) for number, each in enumerate(joined, 1)]
+        texts += [Passage(f"Python's {topic}, part {number}", part) for number, part in enumerate(joined, 1)]
     least, most = _PASSAGE
-    fresh, fit = Fresh(), [each for each in texts if least <= len(each.text) <= most]
+    fresh, fit = Fresh(), [passage for passage in texts if least <= len(passage.text) <= most]
     draw.shuffle(fit)
-    return (each for each in fit if fresh(each.text))
+    return (passage for passage in fit if fresh(passage.text))
 
 
 def files(kind: str) -> Iterator[tuple[Path, str]]:
-    """Files of ``kind``, and the names of their modules."""
+    """Files of ``kind`` with the names of their modules."""
     library = Path(sysconfig.get_path("stdlib"))
     for path in sorted(chain(library.glob("*.py"), library.glob("*/*.py"), library.glob("*/*/*.py"))):
         parts = path.relative_to(library).with_suffix("").parts

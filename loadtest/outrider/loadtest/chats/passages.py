@@ -1,4 +1,4 @@
-"""Questions about long contexts, to be answered with quotes."""
+"""Questions about long contexts; answers quote the context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outrider.loadtest.chats.asked import Asked
 from outrider.loadtest.chats.library import Passage, passages
 
 CHARACTERS_A_TOKEN = 4
-"""About so many, in English text."""
+"""Average of English text."""
 _TOKENS = 192
 _QUESTIONS = (
     "What do the passages say about {subject}? Answer in two or three sentences, and quote the words you rely on.",
@@ -21,16 +21,16 @@ _QUESTIONS = (
 
 
 def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[Asked]:
-    """Questions, each about a passage of its own, which stands somewhere among others.
+    """Questions, each about a different passage at a random place among others.
 
     Args:
-        draw: what is drawn by.
-        tokens: about the fewest and most tokens of a context.
+        draw: source of all random choices.
+        tokens: approximate fewest and most tokens of a context.
     """
     texts = list(passages(draw))
     for passage in texts:
         wanted, context = CHARACTERS_A_TOKEN * draw.randint(*tokens), [passage]
-        while sum(len(each.text) for each in context) < wanted:
+        while sum(len(part.text) for part in context) < wanted:
             other = draw.choice(texts)
             context += [other] if other not in context else []
         draw.shuffle(context)
@@ -39,4 +39,4 @@ def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[Asked]:
 
 
 def _numbered(context: list[Passage]) -> str:
-    return "\n\n".join(f"[{number}] {each.subject}\n{each.text}" for number, each in enumerate(context, 1))
+    return "\n\n".join(f"[{number}] {part.subject}\n{part.text}" for number, part in enumerate(context, 1))

@@ -1,4 +1,4 @@
-"""Chat requests of every kind, handed out once each."""
+"""Chat requests of every kind, each used once."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from outrider.loadtest.load.prompts import PromptsError
 
 KINDS = ("edit", "code", "chat", "extract", "rag")
 MIXED = "mixed"
-"""All kinds in random order, each request with a temperature of its own."""
+"""All kinds in random order, each request with its own temperature."""
 WORKLOADS = (*KINDS, MIXED)
 TEMPERATURES = (0.0, 0.7, 1.0)
-"""Those of mixed requests."""
+"""Temperatures of mixed requests."""
 CONTEXT = 2000, 6000
 """Tokens of the contexts of *rag*."""
 
 
 class Supply:
-    """Requests by kind; none is handed out twice, and the same ``seed`` hands out the same ones.
+    """Requests by kind; each is used once, and ``seed`` fixes all of them.
 
     Args:
-        seed: of everything that is drawn.
-        context: about the fewest and most tokens of the contexts of *rag*.
-        most: tokens of an answer at most, where that is less than the kind's own bound.
+        seed: seed of all random choices.
+        context: approximate fewest and most tokens of the contexts of *rag*.
+        most: upper bound on the tokens of an answer, beside the kind's own bound.
     """
 
     def __init__(self, seed: int = 0, context: tuple[int, int] = CONTEXT, most: int | None = None) -> None:
@@ -43,25 +43,25 @@ class Supply:
         self._draw, self._most, self._taken = random.Random(seed), most, itertools.count()
 
     def take(self, workload: str, count: int, temperature: float | None = None) -> list[Asked]:
-        """``count`` requests of ``workload`` at ``temperature``; None leaves them their own.
+        """``count`` requests of ``workload`` at ``temperature``; None keeps their own temperatures.
 
         Raises:
-            PromptsError: there are not so many left.
+            PromptsError: fewer are left.
         """
         if workload == MIXED:
             return self._mix(count)
         taken = list(itertools.islice(self._left[workload], count))
         if len(taken) < count:
             raise PromptsError(f"there are too few requests of {workload}: give fewer --repeats, or fewer --requests")
-        return [self._finish(asked, asked.temperature if temperature is None else temperature) for asked in taken]
+        return [self._finish(chat, chat.temperature if temperature is None else temperature) for chat in taken]
 
     def _mix(self, count: int) -> list[Asked]:
-        """As many of each kind as of the others, as far as ``count`` allows."""
+        """Equally many requests of each kind, as far as ``count`` allows."""
         kinds = itertools.islice(itertools.cycle(KINDS), count)
         mixed = [self.take(kind, 1, self._draw.choice(TEMPERATURES))[0] for kind in kinds]
         self._draw.shuffle(mixed)
         return mixed
 
-    def _finish(self, asked: Asked, temperature: float) -> Asked:
-        most = min(asked.max_tokens, self._most or asked.max_tokens)
-        return msgspec.structs.replace(asked, temperature=temperature, seed=next(self._taken), max_tokens=most)
+    def _finish(self, chat: Asked, temperature: float) -> Asked:
+        most = min(chat.max_tokens, self._most or chat.max_tokens)
+        return msgspec.structs.replace(chat, temperature=temperature, seed=next(self._taken), max_tokens=most)

@@ -60,7 +60,7 @@ _THINGS = ("finds a letter", "hears a strange song", "must keep a secret", "plan
 
 
 def questions(draw: random.Random) -> Iterator[Asked]:
-    """Everyday questions: each topic comes up four times, each time with another question."""
+    """Everyday questions: four different questions about each topic."""
     topics = [topic.strip() for topic in _TOPICS.split(";")]
     pairs = [(topic, frame) for topic in topics for frame in draw.sample(_QUESTIONS, 4)]
     draw.shuffle(pairs)

@@ -1,1 +1,1 @@
-"""One program for each question: `python -m outrider.loadtest NAME`."""
+"""Experiments, each a program: `python -m outrider.loadtest NAME`."""

@@ -1,9 +1,9 @@
 """Continuous against static batching on answers of mixed lengths: `python -m outrider.loadtest batching`.
 
 Each pass starts a mesh of the shipped models with one way of batching and keeps four requests for every slot in flight:
-mostly short answers, and one long one among every so many, in random order. What counts are the steps while requests
-wait, by the verifier's own counters; the end, when slots run empty in either way, is left out. Nothing is guessed.
-In a static batch, sequences that have ended take no rows, so that this baseline is quicker than one that pads.
+mostly short answers and a few long ones, in random order, without speculation. Figures are of steps while requests
+wait, by the verifier's counters; the end of a pass, when slots run empty, is left out. In a static batch, sequences
+that have ended take no rows, so this baseline is faster than one that pads.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from statistics import median
 import httpx
 import msgspec
 from outrider.loadtest.meshes.local_mesh import LocalMesh, running
-from outrider.loadtest.report.report import machine
+from outrider.loadtest.report.bench_report import machine
 
 MODES = ("continuous", "static")
 _IN_FLIGHT = 4
 _PROMPT_ROWS = 256
 _VOCABULARY = 256
-"""Prompts are ids below it."""
+"""Prompts are random ids below this bound."""
 _COUNTERS = ("crowded_tokens", "crowded_seconds", "crowded_steps", "crowded_sequences", "preemptions")
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """What is asked for: answers' lengths in tokens, one long one among ``among``; prompts of ``prompt`` tokens."""
+    """The requests: one answer among ``among`` has ``long`` tokens, the others ``short``; prompts have ``prompt``."""
 
     slots: int
     requests: int
@@ -40,7 +40,7 @@ class Mix(msgspec.Struct, frozen=True):
     prompt: int
 
     def lengths(self, seed: int) -> list[int]:
-        """Length of each answer, the long ones at random places."""
+        """Tokens of each answer; long answers stand at random places."""
         long = self.requests // self.among
         lengths = [self.long] * long + [self.short] * (self.requests - long)
         random.Random(seed).shuffle(lengths)
@@ -71,7 +71,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs both ways in turns and prints what came of it; 1 if requests failed."""
+    """Runs both ways in turns and prints the report; returns 1 if a request failed."""
     options = _options(arguments)
     mix = Mix(options.slots, options.requests, options.short, options.long, options.among, options.prompt)
     passes = []
@@ -92,9 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summarize(mix: Mix, determinism: str, passes: list[Pass]) -> Report:
-    """The medians of ``passes``, which hold both ways."""
-    speed = {mode: median(each.tokens_per_s for each in passes if each.mode == mode) for mode in MODES}
-    use = {mode: median(each.batch_use for each in passes if each.mode == mode) for mode in MODES}
+    """The report of ``passes`` of both ways, with their medians."""
+    speed = {mode: median(pass_.tokens_per_s for pass_ in passes if pass_.mode == mode) for mode in MODES}
+    use = {mode: median(pass_.batch_use for pass_ in passes if pass_.mode == mode) for mode in MODES}
     return Report(machine(), mix, determinism, passes, speed, use, speed["continuous"] / speed["static"])
 
 
@@ -112,7 +112,7 @@ def shown(report: Report) -> str:
 
 
 def counted(mode: str, slots: int, counters: Mapping[str, float]) -> Pass:
-    """A pass by the verifier's counters, by their names without prefix; `SystemExit` where no request ever waited."""
+    """A pass from the verifier's counters, by name without prefix; `SystemExit` if no request ever waited."""
     if not counters["crowded_steps"]:
         raise SystemExit(f"no requests had to wait: too few for {slots} slots")
     seconds, tokens = counters["crowded_seconds"], counters["crowded_tokens"]
@@ -136,23 +136,23 @@ def _pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
 
 
 async def _load(mix: Mix, mesh: LocalMesh, seed: int) -> None:
-    dice, left = random.Random(seed), iter(mix.lengths(seed))
+    draw, left = random.Random(seed), iter(mix.lengths(seed))
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=mesh.url, timeout=3600, limits=limits, trust_env=False) as client:
 
         async def keep_asking() -> None:
             for length in left:
-                prompt = [dice.randrange(3, _VOCABULARY) for _ in range(mix.prompt)]
+                prompt = [draw.randrange(3, _VOCABULARY) for _ in range(mix.prompt)]
                 body = {"prompt": prompt, "max_tokens": length, "ignore_eos": True, "speculation": "off"}
                 (await client.post("/v1/completions", json=body)).raise_for_status()
 
         await asyncio.gather(*(keep_asking() for _ in range(_IN_FLIGHT * mix.slots)))
 
 
-def _line(each: Pass) -> str:
+def _line(pass_: Pass) -> str:
     return (
-        f"{each.mode}: {each.tokens} tokens in {each.seconds:.1f} s, {each.tokens_per_s:.0f} tokens/s, "
-        f"{each.batch_use:.1%} of the slots in use, {each.preemptions} preemptions"
+        f"{pass_.mode}: {pass_.tokens} tokens in {pass_.seconds:.1f} s, {pass_.tokens_per_s:.0f} tokens/s, "
+        f"{pass_.batch_use:.1%} of the slots in use, {pass_.preemptions} preemptions"
     )
 
 

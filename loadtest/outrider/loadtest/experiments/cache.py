@@ -1,9 +1,9 @@
-"""What a KV cache is worth: `python -m outrider.loadtest cache`.
+"""The value of a KV cache: `python -m outrider.loadtest cache`.
 
-The time to the first token of the same prompts, by turns: cold, warm in the verifier's own pages, fetched from a KV
-cache by shared memory, by gRPC over a Unix socket and over TCP, and from its disk, by a replica that was started after
-they were computed, and handed over by a verifier that computes prompts. Then the bytes a second that pages move at,
-beside a copy in memory, and what a KV cache that comes or goes under load does.
+Measures the time to the first token of the same prompts in turns: cold; warm in the verifier's own pages; fetched from
+a KV cache by shared memory, by gRPC over a Unix socket and over TCP, and from its disk; fetched by a replica that
+started later; and handed over by a prefill verifier. Then measures the transfer rate of pages beside a copy in memory,
+and the effect of a KV cache that comes or goes under load.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest.experiments.instances import Instances, come_and_go
-from outrider.loadtest.experiments.pages import transfer_rates
+from outrider.loadtest.load.cache_churn import Instances, come_and_go
 from outrider.loadtest.load.one_verifier import ask
+from outrider.loadtest.meshes.page_transfers import transfer_rates
 from outrider.loadtest.meshes.site import Site, open_site
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
@@ -42,7 +42,7 @@ Times = dict[str, list[float]]
 
 
 class Figures(msgspec.Struct):
-    """All that was measured."""
+    """All figures of the experiment."""
 
     ttft_s: Times
     gigabytes_per_s: dict[str, float]
@@ -50,24 +50,26 @@ class Figures(msgspec.Struct):
 
 
 def main() -> int:
-    """Measures, prints a table and the bars, writes JSON; 1 where a request failed or was answered otherwise."""
+    """Measures, prints a table and the bars, writes JSON; returns 1 if a request failed or an answer differed."""
     options = _options()
     figures = uvloop.run(_measure(options))
     _print(figures)
     bars.publish(options.out, _judge(figures), options=vars(options), **msgspec.structs.asdict(figures))
-    came = figures.instances
-    return int(came is not None and came.failed + came.different > 0)
+    churn = figures.instances
+    return int(churn is not None and churn.failed + churn.different > 0)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest cache", description=__doc__)
     parser.add_argument("--model", default="pocket", help="directory of the target, or pocket")
-    parser.add_argument("--vocabulary", type=int, default=256, help="prompts are of random ids below this")
+    parser.add_argument("--vocabulary", type=int, default=256, help="bound of the random ids of prompts")
     parser.add_argument("--prompt-tokens", type=int, default=2047, help="the pocket model's context has 2048")
     parser.add_argument("--repeats", type=int, default=5, help="prompts")
     parser.add_argument("--page-kib", type=int, default=1024, help="pages of the transfer measurement")
-    parser.add_argument("--moved", type=int, default=300, help="prompts that a third KV cache is added to; 0 for none")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument(
+        "--moved", type=int, default=300, help="prompts stored before a third KV cache is added; 0 for none"
+    )
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if min(options.repeats, options.page_kib, options.vocabulary) < 1 or options.prompt_tokens <= _PAGE:
         parser.error(f"numbers must be at least 1, --prompt-tokens above {_PAGE}")
@@ -77,27 +79,27 @@ def _options() -> argparse.Namespace:
 def _print(figures: Figures) -> None:
     cold = statistics.median(figures.ttft_s[COLD])
     print(f"{'time to the first token':24}{'ms':>8}{'x cold':>8}")
-    for mode, found in figures.ttft_s.items():
-        print(f"{mode:24}{statistics.median(found) * 1e3:8.1f}{statistics.median(found) / cold:8.2f}")
+    for mode, times in figures.ttft_s.items():
+        print(f"{mode:24}{statistics.median(times) * 1e3:8.1f}{statistics.median(times) / cold:8.2f}")
     for transport, rate in figures.gigabytes_per_s.items():
         print(f"pages by {transport:15}{rate:8.2f} GB/s")
-    if came := figures.instances:
+    if churn := figures.instances:
         print(
-            f"a third KV cache moved {came.moved:.0%} of {came.pages} pages; while it came and another was killed, "
-            f"{came.failed} of {came.answers} requests failed and {came.different} were answered otherwise"
+            f"a third KV cache moved {churn.moved:.0%} of {churn.pages} pages; while it came and another was killed, "
+            f"{churn.failed} of {churn.answers} requests failed and {churn.different} answers differed"
         )
 
 
 def _judge(figures: Figures) -> list[Bar]:
-    medians = {mode: statistics.median(found) for mode, found in figures.ttft_s.items()}
+    medians = {mode: statistics.median(times) for mode, times in figures.ttft_s.items()}
     judged = [
         Bar("cold / warm: time to the first token", medians[COLD] / medians[WARM], 10),
         Bar("cold / shared memory: time to the first token", medians[COLD] / medians[SHARED], 1 / 0.3),
     ]
-    if came := figures.instances:
-        judged.append(Bar("share of the pages that a third KV cache leaves in place", 1 - came.moved, 0.6))
-        good = came.answers - came.failed - came.different
-        judged.append(Bar(f"right answers of {came.answers} while KV caches came and went", good, came.answers))
+    if churn := figures.instances:
+        judged.append(Bar("share of the pages that a third KV cache leaves in place", 1 - churn.moved, 0.6))
+        good = churn.answers - churn.failed - churn.different
+        judged.append(Bar(f"right answers of {churn.answers} while KV caches came and went", good, churn.answers))
     return judged
 
 
@@ -131,9 +133,9 @@ async def _start_disk(site: Site, options: argparse.Namespace, directory: str) -
 
 
 async def _times(times: Times, options: argparse.Namespace, memory: Site, disk: Site, handing: Site) -> None:
-    dice = random.Random(0)
+    draw = random.Random(0)
     prompts = [
-        [dice.randrange(options.vocabulary) for _ in range(options.prompt_tokens)] for _ in range(1 + options.repeats)
+        [draw.randrange(options.vocabulary) for _ in range(options.prompt_tokens)] for _ in range(1 + options.repeats)
     ]
     warm_up = prompts.pop()[: _PAGE * 4]
     for site in (memory, disk, handing):
@@ -148,7 +150,7 @@ async def _times(times: Times, options: argparse.Namespace, memory: Site, disk: 
 
 
 async def _turn(times: Times, prompt: list[int], memory: Site, disk: Site, handing: Site) -> None:
-    """One prompt in every mode but the fresh replica."""
+    """Sends one prompt in every mode except the fresh replica."""
     writer = memory.member("verifier", COLD)
     times[COLD].append(await _stored(memory, prompt, writer))
     times[WARM].append(await _ttft(writer, prompt))
@@ -160,16 +162,16 @@ async def _turn(times: Times, prompt: list[int], memory: Site, disk: Site, handi
 
 
 async def _stored(site: Site, prompt: list[int], verifier: Member) -> float:
-    """Seconds to the first token of a prompt that is new to ``verifier``; returns when its pages are in the cache."""
+    """Seconds to the first token of a prompt new to ``verifier``; returns when the prompt's pages are stored."""
     before = site.member("kvcache", "cache").status["pages"]
     seconds = (await ask(verifier, prompt)).ttft_s
     expected = before + (len(prompt) - 1) // _PAGE
-    await site.registry.wait_for("kvcache", lambda all_: all_[0].status["pages"] >= expected, 30)
+    await site.registry.wait_for("kvcache", lambda caches: caches[0].status["pages"] >= expected, 30)
     return seconds
 
 
 async def _ttft(verifier: Member, prompt: list[int]) -> float:
-    """Seconds to the first token; `SystemExit` where pages should have been found and were not."""
+    """Seconds to the first token; `SystemExit` if the verifier found no cached pages."""
     reply = await ask(verifier, prompt)
     if not reply.cached:
         raise SystemExit(f"{verifier.instance} found no pages")

@@ -1,8 +1,8 @@
-"""Whether a gateway answers what its OpenAPI document says, to requests made of that document: valid, and not.
+"""Checks a gateway's answers against its OpenAPI document, with valid and invalid requests made from the document.
 
-Schemathesis (https://schemathesis.readthedocs.io) makes the requests and judges the answers. A violation is an answer
-of 500 or more, of a status, content type, header, JSON or event that the document does not know, or a success where it
-says that the request is wrong.
+Schemathesis (https://schemathesis.readthedocs.io) makes the requests and judges the answers. Violations are: a status
+of 500 or more; a status, content type, header, JSON or event that is not in the document; and a success for a request
+that the document calls invalid.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _ANSWERS = {
     "/v1/responses": "max_output_tokens",
 }
 _MOST = 8
-"""Tokens of an answer: long ones would say nothing more."""
+"""Tokens of an answer; longer answers test nothing more."""
 _OF_BODIES = 6
-"""How many times as many requests an operation gets that takes a body."""
+"""Factor on the number of requests of an operation that takes a body."""
 _JSON = "application/json"
 _POOL = 32
 _TIMEOUT_S = 60
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """An answer that the document does not allow, and how to get it."""
+    """An answer that the document does not allow, and a command that gets it."""
 
     operation: str
     why: str
@@ -59,9 +59,9 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Contract:
-    """Requests to the gateway at ``url``, their answers' statuses, and what was wrong with them.
+    """Sends requests to the gateway at ``url``; counts statuses and collects violations.
 
-    They are held against the document that it serves, or another ``document``.
+    The contract is the document that the gateway serves, or ``document``.
     """
 
     def __init__(self, url: str, seed: int, document: dict[str, Any] | None = None) -> None:
@@ -74,9 +74,9 @@ class Contract:
         self.violations: list[Violation] = []
 
     def check(self, examples: int) -> None:
-        """Sends up to so many requests, half of them wrong; operations that take a body get most."""
-        found: Any = self._schema.get_all_operations()
-        operations = [operation.ok() for operation in found]
+        """Sends up to ``examples`` requests, half of them invalid; operations that take a body get most."""
+        results: Any = self._schema.get_all_operations()
+        operations = [operation.ok() for operation in results]
         shares = [_OF_BODIES if operation.body else 1 for operation in operations]
         for operation, share in zip(operations, shares, strict=True):
             self._send_example(operation)
@@ -85,7 +85,7 @@ class Contract:
                 self._run(strategy, max(1, examples * share // (2 * sum(shares))))
 
     def _send_example(self, operation: Any) -> None:
-        """Sends the document's own example, streamed too where that can be."""
+        """Sends the document's example, also as a stream if the operation can stream."""
         named = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "example")
         if example := _example(operation):
             for more in ({}, {"stream": True}) if operation.path in _ANSWERS else ({},):
@@ -104,7 +104,7 @@ class Contract:
         def one(case: Any) -> None:
             self._send(case)
 
-        with suppress(Unsatisfiable):  # what takes no parameters cannot be asked wrongly
+        with suppress(Unsatisfiable):  # an operation without parameters has no invalid request
             one()
 
     def _send(self, case: Any) -> None:
@@ -121,7 +121,7 @@ class Contract:
             self._note(case, failures)
 
     def _reach(self, case: Any) -> None:
-        """Gets a body that is right further, without an unknown model and some of the rest; answers are short."""
+        """Makes a valid body succeed: drops an unknown model and some other fields, and keeps answers short."""
         if case.meta is not None and case.meta.generation.mode.is_positive:
             needed, kept = _example(case.operation), self._random.random()
             case.body = {
@@ -134,7 +134,7 @@ class Contract:
             case.body |= {_ANSWERS[case.operation.path]: _MOST} | case.body | dict.fromkeys(lengths, _MOST)
 
     def _remember(self, response: Any) -> None:
-        """Keeps ids of streams and responses, so that others are asked for than those that never were."""
+        """Keeps ids of streams and responses, so that later requests can name existing ones."""
         if response.status_code == 200 and len(self._ids) < _POOL:
             request = response.headers.get("x-request-id", "")
             self._ids += [request, f"resp_{request}"]
@@ -147,24 +147,24 @@ class Contract:
 
 
 def _example(operation: Any) -> dict[str, Any]:
-    """The body that the document gives as an example."""
+    """The document's example of a body."""
     content = operation.definition.raw.get("requestBody", {}).get("content", {})
     return dict(content.get(_JSON, {}).get("example", {}))
 
 
 def _is_long(length: Any) -> bool:
-    """Whether a length is one that a request may have, and more than is needed."""
+    """Whether a length is valid and longer than needed."""
     return type(length) is int and _MOST < length < 1 << 31
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what was answered and what was wrong; 1 if anything was."""
-    asked = _parser().parse_args(arguments)
-    if asked.url:
-        contract = _checked(asked.url, asked)
+    """Prints statuses and violations; returns 1 if there are violations."""
+    options = _parser().parse_args(arguments)
+    if options.url:
+        contract = _checked(options.url, options)
     else:
         with running({}) as mesh:
-            contract = _checked(mesh.url, asked)
+            contract = _checked(mesh.url, options)
     for violation in contract.violations:
         print(f"{violation.operation}: {violation.why}\n    {violation.command}")
     statuses = ", ".join(f"{count} of {status}" for status, count in sorted(contract.statuses.items()))
@@ -172,17 +172,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if contract.violations else 0
 
 
-def _checked(url: str, asked: argparse.Namespace) -> Contract:
-    contract = Contract(url, asked.seed)
-    contract.check(asked.examples)
+def _checked(url: str, options: argparse.Namespace) -> Contract:
+    contract = Contract(url, options.seed)
+    contract.check(options.examples)
     return contract
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest contract", description=__doc__)
-    parser.add_argument("--url", help="a gateway; without one a mesh of its own is started")
+    parser.add_argument("--url", help="a gateway; without it, a mesh is started")
     parser.add_argument("--examples", type=_positive, default=2000, help="most requests to send (2000)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is sent (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the requests (0)")
     return parser
 
 

@@ -1,10 +1,10 @@
-"""Whether one tenant's flood is another's trouble, and who is served how much: `python -m outrider.loadtest fairness`.
+"""Effect of one tenant's flood on another, and service by weight: `python -m outrider.loadtest fairness`.
 
-Two gateways share a verifier with few slots. First a tenant of few clients has its answers timed, by turns beside
-another that keeps just the remaining slots busy, so that nobody ever waits, and beside the same one when it floods:
-with more requests than the verifier's queue takes, through one gateway. Both have the same weight and the first asks
-for less than its share of the slots, so the flood should cost it little. Then tenants of different weights have
-something waiting all the time, and what each is served should be as its weight. Exit code 1: a bar was missed.
+Two gateways share a verifier with few slots. First, a polite tenant with few clients measures its latencies in turns:
+beside a neighbour that keeps the remaining slots busy, so that no request waits, and beside the same neighbour when it
+floods one gateway with more requests than the verifier's queue takes. Both have the same weight, and the polite tenant
+uses less than its share of the slots, so the flood should cost it little. Then tenants of different weights always have
+requests waiting, and their service should be proportional to their weights. Exit code 1: a bar was missed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from outrider.loadtest.report.bars import Bar
 from outrider.wire.tenants import Limits
 
 SLOWER = 1.3
-"""What the 95th percentile under a flood may be, over that beside a neighbour that only fills its own share."""
+"""Largest ratio of the 95th percentiles: beside a flood, to beside a neighbour that fills its own share."""
 OFF = 0.05
-"""By what part a tenant's service may differ from its share by weight."""
+"""Largest relative difference of a tenant's service from its share by weight."""
 _SLOTS, _QUEUE, _POLITE = 8, 32, 3
 _ANSWER, _LONG = 48, 144
-"""Tokens of an answer, and of one of the tenant that floods."""
+"""Tokens of an answer, and of an answer of the flooding tenant."""
 _SETTLE_S = 4.0
 _WEIGHTS = {"polite": 1.0, "flooding": 1.0, "one": 1.0, "even": 1.0, "three": 3.0}
 _BACKLOGGED = (("one", "even"), ("one", "three"))
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Seconds that the polite tenant's answers took beside a neighbour, and that their first tokens did."""
+    """Seconds of the polite tenant's answers and of their first tokens, beside a neighbour."""
 
     beside: str
     whole_s: list[float]
@@ -51,7 +51,7 @@ class Latency(msgspec.Struct, frozen=True):
         return percentile(self.whole_s)
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         whole, first = statistics.median(self.whole_s), statistics.median(self.first_s)
         return (
             f"beside {self.beside}: {len(self.whole_s)} answers, {self.failed} failed; whole 50 % {whole:.3f} s, 95 % "
@@ -60,25 +60,25 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """Tokens generated for two tenants that always had something waiting."""
+    """Tokens generated for two tenants that always had requests waiting."""
 
     tenants: tuple[str, str]
     tokens: tuple[int, int]
 
     def off(self, weights: tuple[float, float]) -> float:
-        """By what part the one that is further off is above or below its share by weight."""
+        """Largest relative difference of a tenant's tokens from its share by weight."""
         pairs = zip(self.tokens, weights, strict=True)
         return max(abs(tokens / sum(self.tokens) / (weight / sum(weights)) - 1) for tokens, weight in pairs)
 
 
 def percentile(values: list[float], part: float = 0.95) -> float:
-    """The value that so large a part of all is at most; not a number where there is none."""
-    found = sorted(values)
-    return found[min(len(found) - 1, int(part * len(found)))] if found else float("nan")
+    """The value below or at which ``part`` of ``values`` lie; NaN without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else float("nan")
 
 
 def main() -> int:
-    """Measures, prints a line a measurement and the bars, writes JSON; 1 if a bar was missed."""
+    """Measures, prints a line a measurement and the bars, writes JSON; returns 1 if a bar was missed."""
     options = _options()
     latencies, services = uvloop.run(_measure(options))
     judged = judge(latencies, services)
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def judge(latencies: dict[str, Latency], services: list[Service]) -> list[Bar]:
-    """The bars."""
+    """The bars of latencies and services."""
     full, flood = latencies["a full share"], latencies["a flood"]
     judged = [
         Bar("95th percentile beside a full share / beside a flood", full.p95_s / flood.p95_s, 1 / SLOWER),
@@ -113,23 +113,23 @@ async def _measure(options: argparse.Namespace) -> tuple[dict[str, Latency], lis
 
 async def _latencies(options: argparse.Namespace, polite: Crowd, flooding: Crowd) -> dict[str, Latency]:
     beside = {"a full share": _SLOTS - _POLITE, "a flood": options.flood}
-    found: dict[str, Latency] = {name: Latency(name, [], [], 0) for name in beside}
+    latencies: dict[str, Latency] = {name: Latency(name, [], [], 0) for name in beside}
     turns = [list(beside) if turn % 2 == 0 else list(reversed(beside)) for turn in range(options.turns)]
     for name in itertools.chain(*turns):
         async with running(flooding, beside[name], _LONG), running(polite, _POLITE, _ANSWER):
             await asyncio.sleep(_SETTLE_S)
             polite.reset()
             await asyncio.sleep(options.seconds)
-            timed, last = polite.timed, found[name]
-        whole, first = [each.whole_s for each in timed], [each.first_s for each in timed]
-        found[name] = Latency(name, last.whole_s + whole, last.first_s + first, last.failed + polite.failed)
-    for latency in found.values():
+            timed, last = polite.timed, latencies[name]
+        whole, first = [answer.whole_s for answer in timed], [answer.first_s for answer in timed]
+        latencies[name] = Latency(name, last.whole_s + whole, last.first_s + first, last.failed + polite.failed)
+    for latency in latencies.values():
         print(latency, flush=True)
-    return found
+    return latencies
 
 
 async def _service(options: argparse.Namespace, one: Crowd, other: Crowd) -> Service:
-    """Each has as many clients as its share of the slots, and half the queue beside."""
+    """Loads both tenants; each has clients for its share of the slots and for half the queue."""
     total = _WEIGHTS[one.name] + _WEIGHTS[other.name]
     clients = [round(_SLOTS * _WEIGHTS[crowd.name] / total) + _QUEUE // 2 for crowd in (one, other)]
     async with running(one, clients[0], _ANSWER), running(other, clients[1], _ANSWER):
@@ -144,10 +144,10 @@ async def _service(options: argparse.Namespace, one: Crowd, other: Crowd) -> Ser
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest fairness", description=__doc__)
-    parser.add_argument("--flood", type=int, default=48, help="requests of the flooding tenant at a time")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each turn")
-    parser.add_argument("--turns", type=int, default=4, help="of each kind of neighbour")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--flood", type=int, default=48, help="concurrent requests of the flooding tenant")
+    parser.add_argument("--seconds", type=float, default=15.0, help="seconds of each turn")
+    parser.add_argument("--turns", type=int, default=4, help="turns of each kind of neighbour")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if options.flood <= _SLOTS or options.turns < 1 or options.seconds <= 0:
         parser.error(f"--flood must be above {_SLOTS}, --turns at least 1, --seconds above 0")

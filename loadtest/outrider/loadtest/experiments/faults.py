@@ -1,8 +1,8 @@
 """A proposer that freezes, thaws, is killed and comes back under load: `python -m outrider.loadtest faults`.
 
-Clients stream without a pause while the one proposer is sent SIGSTOP, SIGCONT and SIGKILL (the mesh starts it anew).
-Every answer must have the tokens it has without speculation, and the speed must soon be what it was: without a
-proposer that of the verifier's own drafters alone (or of all, if that is less), with one that of all.
+Clients stream without a pause while the only proposer gets SIGSTOP, SIGCONT and SIGKILL (the mesh restarts it).
+Every answer must have the same tokens as without speculation, and the speed must soon recover: without a proposer to
+that of local drafters alone (or of all drafters, if that is less), with a proposer to that of all drafters.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 
 SOON_S = 5.0
-"""What the speed may take to be back."""
+"""Seconds within which the speed has to recover."""
 BACK = 0.9
-"""Share of the former speed that counts as back."""
+"""Share of the former speed that counts as recovered."""
 WINDOW_S = 2.0
-"""What a speed is the mean over."""
+"""Seconds over which a speed is averaged."""
 _STEP_S = 0.1
 _PROMPTS = 24
 _ALONE = ["ngram"]
-"""Drafters of the verifier: none that would remember questions which are asked over and over."""
+"""Local drafters; none that remembers answers, since questions repeat."""
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """What was done at ``began``, and the phases to the slowest of which the speed should come back.
+    """A phase after the fault ``name``; its speed has to reach that of the slowest phase of ``as_in``.
 
     Times are of `time.perf_counter`.
     """
@@ -53,7 +53,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class Load:
-    """Clients that ask the same questions over and over, until told to stop."""
+    """Clients that send the same questions over and over."""
 
     def __init__(self, url: str, questions: list[dict[str, Any]]) -> None:
         self._url, self._questions = url, questions
@@ -62,7 +62,7 @@ class Load:
         self.wanted: dict[int, Answer] = {}
 
     async def learn(self, concurrency: int) -> None:
-        """Has every question answered once without speculation; later answers must be the same."""
+        """Reads every answer once without speculation; later answers must be the same."""
         left = iter(range(len(self._questions)))
 
         async def client() -> None:
@@ -72,7 +72,7 @@ class Load:
         await asyncio.gather(*(client() for _ in range(concurrency)))
 
     async def run(self, concurrency: int, speculation: Any, stop: asyncio.Event) -> None:
-        """Asks until ``stop`` is set, and returns when the last answers are there."""
+        """Sends questions until ``stop`` is set; returns when the last answers have arrived."""
         numbers = itertools.cycle(range(len(self._questions)))
 
         async def client() -> None:
@@ -99,7 +99,7 @@ class Load:
 
 
 def main() -> int:
-    """Disturbs a mesh, prints what came of it, and returns 1 if an answer differed."""
+    """Disturbs a mesh, prints speeds and recoveries; returns 1 if an answer differed."""
     options = _options()
     alone = {"verifier.drafters": ",".join(_ALONE)}
     with local_mesh.running(alone, model=options.model, draft=options.draft) as mesh:
@@ -122,12 +122,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest faults", description=__doc__)
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens a request")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each phase")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--seconds", type=float, default=15.0, help="seconds of each phase")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     local_mesh.add_models(parser)
     options = parser.parse_args()
     if (options.model is None) != (options.draft is None):
-        parser.error("--model and --draft go together: it is the draft model's proposer that is about")
+        parser.error("--model and --draft go together: the experiment disturbs the draft model's proposer")
     if min(options.concurrency, options.max_tokens) < 1 or options.seconds < SOON_S + WINDOW_S:
         parser.error(f"numbers must be at least 1, --seconds at least {SOON_S + WINDOW_S:g}")
     return options
@@ -158,12 +158,12 @@ _FAULTS: dict[str, tuple[signal.Signals, tuple[str, ...]]] = {
     "SIGCONT": (signal.SIGCONT, ("together",)),
     "SIGKILL and the restart": (signal.SIGKILL, ("together",)),
 }
-"""What is sent to the proposer, and the phases whose speed should follow."""
+"""Signals to the proposer, each with the phases whose speed has to follow."""
 
 
 def recovery(load: Load, phase: Phase, phases: list[Phase]) -> float:
-    """Seconds from the phase's beginning to the first window in which the speed is back; infinite if it never is."""
-    wanted = BACK * min(load.speed(each.began, each.ended) for each in phases if each.name in phase.as_in)
+    """Seconds from the phase's beginning to the first window with the former speed; infinite without one."""
+    wanted = BACK * min(load.speed(other.began, other.ended) for other in phases if other.name in phase.as_in)
     starts = int((phase.ended - phase.began - WINDOW_S) / _STEP_S)
     after = (_STEP_S * step for step in range(starts + 1))
     back = (s for s in after if load.speed(phase.began + s, phase.began + s + WINDOW_S) >= wanted)

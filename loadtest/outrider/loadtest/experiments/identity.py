@@ -1,12 +1,10 @@
-"""Whether guesses, batches, replicas, preemptions, pages from elsewhere and clients that hang up change what is said.
+"""Checks that guesses, batches, replicas, preemptions, fetched pages and hang-ups do not change answers.
 
-They must not.
-
-`python -m outrider.loadtest identity` completes held-out prompts at several temperatures, each with a seed, once one at
-a time without speculation and then in every way that could make a difference, and counts the answers whose tokens, text
-or log-probabilities differ. Some clients hang up in mid-stream; what they got is compared as far as it goes.
-``--model`` and ``--draft`` are real models in place of the shipped pair; the shipped target alone has Medusa heads.
-``--with`` mixes in what else may be asked of a draw: each prompt takes some of it, by its number in binary.
+`python -m outrider.loadtest identity` completes held-out prompts at several temperatures, each with a seed: first one
+at a time without speculation, then in every way that could make a difference. It counts answers whose tokens, text or
+log-probabilities differ. Some clients hang up in mid-stream; the part that they received is compared. ``--model`` and
+``--draft`` replace the shipped pair; only the shipped target has Medusa heads. ``--with`` adds parameters that change
+draws: the bits of a prompt's number choose among them.
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ from outrider.loadtest.meshes.page_sources import SOURCES, Source
 from outrider.loadtest.report import bars
 
 _PLAIN = ["random", "ngram", "suffix"]
-"""Drafters of the verifier that need no model."""
+"""Local drafters that need no model."""
 _SMALL_PAGE = 4
-"""Tokens a page where there are too few: answers need several more of them than their prompts."""
+"""Tokens of a page in meshes with too few pages: an answer needs several pages beyond its prompt."""
 _PREEMPTIONS = "outrider_verifier_preemptions_total"
 Answers = dict[int, Answer]
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One pass: how many answers were compared, left early, and differ; guesses that were verified and came true."""
+    """One pass: answers compared, left early and different; guesses verified and accepted."""
 
     drafters: str
     concurrency: int
@@ -55,18 +53,18 @@ class Outcome(msgspec.Struct, frozen=True):
     pages_are: str = "computed"
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         scarce = f", {self.pages} pages" if self.pages else ""
         run = (
             f"{self.drafters:>6}, {self.concurrency:2} at a time, {self.verifiers} verifiers{scarce}, {self.pages_are}"
         )
-        guesses = f"{self.accepted} of {self.guesses} guesses came true"
+        guesses = f"{self.accepted} of {self.guesses} guesses accepted"
         return f"{run}: {self.different} of {self.compared} differ ({self.left} left early, {guesses})"
 
 
 def main() -> int:
-    """Runs every pass, prints a line each, and returns 1 if a strict answer differed, or nothing was preempted or
-    came from elsewhere where it should."""
+    """Runs every pass and prints a line each; returns 1 if a strict answer differed, or a pass that should preempt
+    sequences or fetch pages did not."""
     options = _options()
     passes: list[Outcome] = []
     asked = questions(_most(options), options.max_tokens, options.mixed)
@@ -81,23 +79,25 @@ def main() -> int:
         for name in ("none", "all"):
             passes.append(_pass(options, mesh, asked, wanted, name, most, 1, options.pages))
         preempted = mesh.metric("verifier", _PREEMPTIONS)
-    came = [_elsewhere(options, source, asked, wanted, passes) for source in SOURCES]
-    return _conclude(options, passes, preempted, came)
+    fetched = [_fetched(options, source, asked, wanted, passes) for source in SOURCES]
+    return _conclude(options, passes, preempted, fetched)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest identity", description=__doc__)
     local_mesh.add_models(parser)
-    parser.add_argument("--generations", type=int, default=10_000, help="answers to compare, over all passes")
+    parser.add_argument("--generations", type=int, default=10_000, help="answers to compare over all passes")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=20)
-    parser.add_argument("--hang-up", type=float, default=0.1, help="share of the clients that leave in mid-stream")
-    pages_help = f"KV pages of {_SMALL_PAGE} tokens of the verifier that has too few"
+    parser.add_argument("--hang-up", type=float, default=0.1, help="share of clients that hang up in mid-stream")
+    pages_help = f"pages of {_SMALL_PAGE} tokens of the verifier that has too few"
     parser.add_argument("--pages", type=int, default=400, help=pages_help)
     parser.add_argument("--determinism", choices=["strict", "fast"], default="strict")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--with", dest="mixed", nargs="*", choices=list(MIXED), default=list(MIXED), help="by name")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument(
+        "--with", dest="mixed", nargs="*", choices=list(MIXED), default=list(MIXED), help="parameters by name"
+    )
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if min(options.generations, options.pages, options.max_tokens, *options.concurrency) < 1:
         parser.error("numbers must be at least 1")
@@ -107,21 +107,21 @@ def _options() -> argparse.Namespace:
 
 
 def _drafters(options: argparse.Namespace) -> list[str]:
-    """Drafters of the verifier; a proposer has ``model`` too."""
+    """Local drafters; a proposer runs ``model`` as well."""
     if options.model is None:
         return [*_PLAIN, "medusa", "model"]
     return [*_PLAIN, "model"] if options.draft else _PLAIN
 
 
 def _speculation(options: argparse.Namespace) -> dict[str, Any]:
-    """What requests ask for, by what a pass is called."""
+    """The field ``speculation`` of requests, by the name of a pass."""
     drafters = _drafters(options)
     return {"none": "off", **{name: {"drafters": [name]} for name in drafters}, "all": {"drafters": drafters}}
 
 
 def _size(options: argparse.Namespace, concurrency: int) -> int:
-    """Answers of a pass: more where more are made at a time, since those take no longer."""
-    weights = [each**0.5 for each in options.concurrency]
+    """Answers of a pass; passes with more concurrency have more, since they take no longer."""
+    weights = [clients**0.5 for clients in options.concurrency]
     share = concurrency**0.5 / (sum(weights) * 2 * len(_speculation(options)))
     return int(-(-options.generations * share // 1))
 
@@ -148,10 +148,10 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None,
     return local_mesh.running(settings | scarce, verifiers, **models)
 
 
-def _elsewhere(
+def _fetched(
     options: argparse.Namespace, source: Source, asked: list[Question], wanted: Answers, passes: list[Outcome]
 ) -> float | None:
-    """Adds the passes of ``source``; tokens whose pages came from elsewhere, None where none should."""
+    """Adds the passes of ``source``; returns tokens whose pages were fetched, None if none should be."""
     most = max(options.concurrency)
     with _mesh(options, 1, source=source) as mesh:
         for pages_are in source.passes:
@@ -214,10 +214,10 @@ async def _ask(url: str, asked: list[Question], speculation: Any, concurrency: i
 
 
 async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
-    """What the mesh says to ``body``; the client hangs up after ``events`` events, if that is given."""
+    """The mesh's answer to ``body``; with ``events``, the client hangs up after that many events."""
     answer = Answer()
-    asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
-    async with aclosing(read_events(url, asked)) as stream:
+    request = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    async with aclosing(read_events(url, request)) as stream:
         count = 0
         async for data in stream:
             answer.take(msgspec.json.decode(data))
@@ -230,16 +230,16 @@ async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
 
 
 def _conclude(
-    options: argparse.Namespace, passes: list[Outcome], preempted: float | None, came: list[float | None]
+    options: argparse.Namespace, passes: list[Outcome], preempted: float | None, fetched: list[float | None]
 ) -> int:
-    different, compared = (sum(getattr(each, name) for each in passes) for name in ("different", "compared"))
+    different, compared = (sum(getattr(outcome, name) for outcome in passes) for name in ("different", "compared"))
     shown = "not counted by this verifier" if preempted is None else f"{preempted:.0f}"
     print(f"{options.determinism}, {options.dtype}: {different} of {compared} answers differ; preemptions: {shown}")
-    elsewhere = [tokens for tokens in came if tokens is not None]
-    print(f"tokens whose pages came from elsewhere: {', '.join(f'{tokens:.0f}' for tokens in elsewhere)}")
-    totals = {"compared": compared, "different": different, "preemptions": preempted, "from_elsewhere": elsewhere}
+    counts = [tokens for tokens in fetched if tokens is not None]
+    print(f"tokens whose pages were fetched: {', '.join(f'{tokens:.0f}' for tokens in counts)}")
+    totals = {"compared": compared, "different": different, "preemptions": preempted, "from_elsewhere": counts}
     bars.publish(options.out, [], **totals, options=vars(options), passes=passes)
-    return int((different > 0 and options.determinism == "strict") or preempted == 0 or 0 in elsewhere)
+    return int((different > 0 and options.determinism == "strict") or preempted == 0 or 0 in counts)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""What a slow link to the proposer costs: `python -m outrider.loadtest link`.
+"""The cost of a slow link to the proposer: `python -m outrider.loadtest link`.
 
-Two meshes take turns: in one the proposer is next to the verifier, in the other it announces the address of a relay
-that holds every byte back for a while, each way. Requests of the second are drafted for over that link. ``off`` is
-plain decoding by the verifier of the first mesh.
+Two meshes take turns: in one the proposer is next to the verifier, in the other the proposer announces the address of a
+relay that delays every byte, each way. ``off`` is plain decoding by the verifier of the first mesh.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any
 
 import uvloop
 from outrider.loadtest.load import turns
+from outrider.loadtest.load.code_workloads import Supply
 from outrider.loadtest.load.relay import Relay
 from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.load.workloads import Supply
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 from outrider.mesh.addresses import hold_port
 
 LEAST = 0.9
-"""Share of the speed beside a local proposer that is to remain."""
+"""Least ratio of the speed over the link to the speed with a near proposer."""
 LOCAL, OFF = "local", "off"
 _MODES: dict[str, Any] = {"model": {"drafters": ["model"]}, "on": {}}
 _FORGETFUL = {"verifier.drafters": "ngram"}
-"""The far mesh answers the same prompts at every delay: no drafter may remember them."""
+"""The far mesh answers the same prompts at every delay, so no drafter may remember answers."""
 _WARM_UP_TOKENS = 48
 
 
@@ -38,18 +37,18 @@ def main() -> int:
     relayed, own = hold_port(), hold_port()
     linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
     models = {"model": options.model, "draft": options.draft}
-    given = _FORGETFUL | dict(each.split("=", 1) for each in options.set)
+    given = _FORGETFUL | dict(text.split("=", 1) for text in options.set)
     with (
         local_mesh.running(given, **models) as near,
         local_mesh.running(given | linked, **models) as far,
     ):
         relay = Relay(own, 0.0)
-        found = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
-    matrix = Matrix(found)
+        measured = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
+    matrix = Matrix(measured)
     for case in matrix.cases:
         if (summary := matrix.summary(case, LOCAL)) is not None:
-            gain, each = matrix.ratio(case, LOCAL), summary.tokens_a_step
-            print(f"{case}: {LOCAL} is at {gain:.2f} of {OFF}, with {each:.2f} tokens a step")
+            gain = matrix.ratio(case, LOCAL)
+            print(f"{case}: {LOCAL} is at {gain:.2f} of {OFF}, with {summary.tokens_a_step:.2f} tokens a step")
     judged = [
         Bar(f"{case}: {delay} / {LOCAL}", matrix.ratio(case, delay, LOCAL), LEAST)
         for case in matrix.cases
@@ -57,25 +56,25 @@ def main() -> int:
         if delay not in (LOCAL, OFF)
     ]
     judged.append(Bar("bytes that crossed the link", relay.carried, 1))
-    bars.publish(options.out, judged, options=vars(options), turns=found)
+    bars.publish(options.out, judged, options=vars(options), turns=measured)
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest link", description=__doc__)
-    parser.add_argument("--one-way-ms", type=float, nargs="+", default=[2.5, 5.0], help="what a byte takes, each way")
+    parser.add_argument("--one-way-ms", type=float, nargs="+", default=[2.5, 5.0], help="delay of a byte, each way")
     parser.add_argument("--modes", nargs="+", choices=list(_MODES), default=list(_MODES))
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for both meshes")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     local_mesh.add_models(parser)
     options = parser.parse_args()
     if (options.model is None) != (options.draft is None):
-        parser.error("--model and --draft go together: it is the draft model's proposer that is about")
-    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error("--model and --draft go together: the experiment delays the draft model's proposer")
+    if wrong := [text for text in options.set if "=" not in text]:
         parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1 or min(options.one_way_ms) < 0:
         parser.error("numbers must be at least 1, --max-tokens at least 2, --one-way-ms at least 0")
@@ -84,7 +83,7 @@ def _options() -> argparse.Namespace:
 
 async def _measure(options: argparse.Namespace, near: str, far: str, relay: Relay, port: int) -> list[Turn]:
     await relay.start(port)
-    found: list[Turn] = []
+    measured: list[Turn] = []
     delays = {f"{one_way_ms:g} ms each way": one_way_ms for one_way_ms in options.one_way_ms}
     for repeat in range(options.repeats):
         supply = Supply(repeat * 97)
@@ -100,9 +99,9 @@ async def _measure(options: argparse.Namespace, near: str, far: str, relay: Rela
                 url, speculation = far if name in delays else near, OFF if name == OFF else _MODES[mode]
                 turn = await turns.take(url, name, speculation, case, prompts, options.max_tokens, repeat)
                 print(turn, flush=True)
-                found.append(turn)
+                measured.append(turn)
     await relay.stop()
-    return found
+    return measured
 
 
 async def _warm_up(options: argparse.Namespace, near: str, far: str, supply: Supply) -> None:
@@ -113,7 +112,7 @@ async def _warm_up(options: argparse.Namespace, near: str, far: str, supply: Sup
 
 
 def _order(order: list[str], repeat: int) -> list[str]:
-    """As it is, or the other way round every other time."""
+    """``order``, reversed in every other repeat."""
     return order if repeat % 2 == 0 else order[::-1]
 
 

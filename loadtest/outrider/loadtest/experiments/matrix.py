@@ -1,12 +1,12 @@
-"""Tokens a second of every way to guess, against plain decoding: `python -m outrider.loadtest matrix`.
+"""Tokens a second of every mode of speculation, against plain decoding: `python -m outrider.loadtest matrix`.
 
-Every mode runs every workload at every temperature and concurrency, the modes in turn on the same prompts, several
-times over. Ratios are taken within a turn, and their medians are what counts. ``off`` is plain decoding by the same
-verifier, ``fast`` plain decoding by one with determinism=fast, ``on`` the mesh's own choice with all drafters merged.
-Every prompt begins with a line of its own, so that no pages of it are found; ``suffix``, which remembers answers, has a
-mesh of its own, and forgets them within a repeat.
+Every mode runs every workload at every temperature and concurrency; modes take turns on the same prompts, several
+times. Ratios are taken within a turn; the result is their median. ``off`` is plain decoding by the same verifier,
+``fast`` is plain decoding by a verifier with determinism=fast, ``on`` is the mesh's own choice with all drafters
+merged. Every prompt begins with its own line, so that no pages are cached; ``suffix``, which remembers answers, has its
+own mesh, and forgets answers within a repeat.
 
-With ``--model DIR`` the requests are chats instead, as users have them: see ``--model DIR --help``.
+With ``--model DIR`` the requests are chats as users send them: see ``--model DIR --help``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from outrider.loadtest.chats import matrix as chats
+from outrider.loadtest.chats import chat_matrix
 from outrider.loadtest.load import turns
+from outrider.loadtest.load.code_workloads import WORKLOADS, Supply
 from outrider.loadtest.load.turns import Case, Turn
-from outrider.loadtest.load.workloads import WORKLOADS, Supply
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.report import matrix_report
 
@@ -42,19 +42,19 @@ _WARM_UP_TOKENS = 128
 
 
 def main() -> int:
-    """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON and a picture."""
-    if any(each.partition("=")[0] == "--model" for each in sys.argv[1:]):
-        return chats.main()
+    """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON and a picture."""
+    if any(argument.partition("=")[0] == "--model" for argument in sys.argv[1:]):
+        return chat_matrix.main()
     options = _options()
     until = time.monotonic() + 60 * options.minutes
-    found: list[Turn] = []
+    measured: list[Turn] = []
     with ExitStack() as stack:
         urls = _start(options, stack)
         for repeat in range(options.repeats):
             if time.monotonic() < until:
-                found += _repeat(options, urls, repeat, until)
+                measured += _repeat(options, urls, repeat, until)
     settings = {key: value for key, value in vars(options).items() if key != "out"}
-    matrix_report.publish(found, settings, options.out)
+    matrix_report.publish(measured, settings, options.out)
     return 0
 
 
@@ -66,14 +66,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=34.0, help="what is not measured by then is left out")
-    parser.add_argument("--drafters", default="ngram,suffix,model", help="those of mode on")
+    parser.add_argument("--minutes", type=float, default=34.0, help="time limit; later turns are left out")
+    parser.add_argument("--drafters", default="ngram,suffix,model", help="drafters of mode on")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
     options = parser.parse_args()
     if "off" not in options.modes:
-        parser.error("--modes must name off: it is what the others are measured by")
-    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error("--modes must name off: ratios are taken to it")
+    if wrong := [text for text in options.set if "=" not in text]:
         parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     if min(options.repeats, options.max_tokens - 1, *options.concurrency) < 1:
         parser.error("numbers must be at least 1, --max-tokens at least 2")
@@ -81,8 +81,8 @@ def _options() -> argparse.Namespace:
 
 
 def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, until: float) -> list[Turn]:
-    """All cases once, on prompts that begin elsewhere each time; before the first, meshes learn what steps take."""
-    supply, found = Supply(repeat * _PIECES_APART), list[Turn]()
+    """Runs all cases once; each repeat has other prompts, and the first warms every mesh up."""
+    supply, measured = Supply(repeat * _PIECES_APART), list[Turn]()
     warm = supply.take("code", max(options.concurrency))
     for case in _cases(options):
         prompts = supply.take(case.workload, _requests(case.concurrency))
@@ -93,26 +93,26 @@ def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, unti
             modes = options.modes if (repeat + turn) % 2 == 0 else options.modes[::-1]
             for mode in modes if time.monotonic() < until else []:
                 taken = turns.take(urls[mode], mode, MODES[mode], case, some, options.max_tokens, turn)
-                found.append(uvloop.run(taken))
-                print(found[-1], flush=True)
-    return found
+                measured.append(uvloop.run(taken))
+                print(measured[-1], flush=True)
+    return measured
 
 
 def _shares(prompts: list[str], concurrency: int) -> list[list[str]]:
-    """The prompts of one turn after another: two where there are enough, so that each mode comes early and late."""
+    """The prompts of each turn: two turns if prompts suffice, so that each mode runs early and late."""
     half = len(prompts) // 2
     return [prompts[:half], prompts[half:]] if half >= concurrency else [prompts]
 
 
 def _warm_up(url: str, mode: str, case: Case, prompts: list[str]) -> None:
-    """Has a mesh learn what steps of a case take, on prompts that are not measured."""
+    """Lets a mesh measure the steps of a case, on prompts that are not measured."""
     some = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
     uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, -1))
 
 
 def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
-    """The address of each mode's mesh."""
-    given = dict(each.split("=", 1) for each in options.set)
+    """Starts the meshes; returns the URL of each mode."""
+    given = dict(text.split("=", 1) for text in options.set)
     own = {
         "fast": {"verifier.determinism": "fast", "verifier.drafters": "[]"},
         "suffix": {"verifier.drafters": "suffix"},
@@ -133,7 +133,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def _requests(concurrency: int) -> int:
-    """Requests of a repeat: as many as the held-out prompts suffice for."""
+    """Requests of a case in a repeat, within the number of held-out prompts."""
     return max(concurrency, 6 if concurrency == 1 else 8)
 
 

@@ -1,7 +1,7 @@
-"""What a request costs in front of the engine: `python -m outrider.loadtest overhead`.
+"""The cost of a request in front of the engine: `python -m outrider.loadtest overhead`.
 
-An engine that answers at once is asked directly, through Outrider (NATS, a tokenizer, a gateway) and through LiteLLM's
-proxy, by turns in one run. CPU is that of all processes in front of the engine; "per core" is per second of it.
+Requests go to an engine that answers at once: directly, through Outrider (NATS, a tokenizer, a gateway) and through
+LiteLLM's proxy, in turns in one run. CPU is that of all processes in front of the engine; "per core" is per CPU second.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from outrider.loadtest.report.bars import Bar
 from outrider.mesh.addresses import hold_port
 
 TIMES, ADDED_MS, SHARE = 20.0, 2.0, 0.25
-"""Outrider should do so many times what LiteLLM does, add so little, and do so much of what the engine does."""
+"""Bars: ratio to LiteLLM's throughput, milliseconds added to the engine's p50, share of the engine's throughput."""
 _MODEL = "pocket"
 _READY_S = 60.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is asked, and the processes that stand before the engine, by name."""
+    """A server to load, and the processes in front of the engine, by name."""
 
     name: str
     url: str
@@ -42,7 +42,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One load on one target: requests and events a second, latencies in ms, and CPU seconds a request by process."""
+    """One load on one target: requests and events a second, latencies, and CPU milliseconds a request by process."""
 
     target: str
     load: str
@@ -71,10 +71,10 @@ class Measured(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def services(directory: Path) -> Iterator[tuple[Target, Target]]:
-    """The engine, and Outrider before it, until the block is left; logs go to ``directory``.
+    """Runs the engine, and Outrider in front of it, inside the block; logs go to ``directory``.
 
     Raises:
-        SystemExit: it did not become ready.
+        SystemExit: a service did not become ready.
     """
     with contextlib.ExitStack() as stack:
 
@@ -101,7 +101,7 @@ def services(directory: Path) -> Iterator[tuple[Target, Target]]:
 
 
 def measure(target: Target, load: str, seconds: float, connections: int, repeat: int, rate: float = 0.0) -> Measured:
-    """Asks ``target`` as ``load`` says: short answers, streams, or short answers at a ``rate``."""
+    """Loads ``target`` with short answers, streams, or short answers at a ``rate``."""
     streams = load == "streams"
     task = Task(
         f"{target.url}/v1/chat/completions",
@@ -138,22 +138,25 @@ def _body(streams: bool) -> dict[str, object]:
 
 
 def judge(found: list[Measured]) -> list[Bar]:
-    """The bars, of medians; what was not measured is not a number."""
+    """Bars on medians; a load that was not measured gives NaN."""
 
     def of(target: str, load: str, value: Callable[[Measured], float]) -> float:
-        values = [value(each) for each in found if (each.target, each.load) == (target, load)]
+        values = [value(result) for result in found if (result.target, result.load) == (target, load)]
         return statistics.median(values) if values else float("nan")
 
-    def events(each: Measured) -> float:
-        return each.requests_per_core * each.events
+    def events(result: Measured) -> float:
+        return result.requests_per_core * result.events
 
-    def requests(each: Measured) -> float:
-        return each.requests_per_s
+    def requests(result: Measured) -> float:
+        return result.requests_per_s
 
-    def core(each: Measured) -> float:
-        return each.requests_per_core
+    def core(result: Measured) -> float:
+        return result.requests_per_core
 
-    added = of("Outrider", "half", lambda each: each.p50_ms) - of("engine", "half", lambda each: each.p50_ms)
+    def p50(result: Measured) -> float:
+        return result.p50_ms
+
+    added = of("Outrider", "half", p50) - of("engine", "half", p50)
     return [
         Bar("req/s a core, times LiteLLM's", of("Outrider", "short", core) / of("LiteLLM", "short", core), TIMES),
         Bar(
@@ -190,7 +193,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has used, its children that have ended aside."""
+    """Seconds of CPU that a process has used, without its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
@@ -198,18 +201,18 @@ def _cpu_s(pid: int) -> float:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest overhead", description=__doc__)
     parser.add_argument(
-        "--litellm", type=Path, metavar="VENV", help="virtual environment of LiteLLM; without, it is left out"
+        "--litellm", type=Path, metavar="VENV", help="virtual environment of LiteLLM; left out without it"
     )
-    parser.add_argument("--install-litellm", action="store_true", help="make that environment if it is not there")
-    parser.add_argument("--connections", type=int, default=16, help="connections at a time")
+    parser.add_argument("--install-litellm", action="store_true", help="create the environment if it is missing")
+    parser.add_argument("--connections", type=int, default=16, help="concurrent connections")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds a load")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if min(options.connections, options.repeats) < 1 or options.seconds <= 0:
         parser.error("numbers must be above 0")
     if options.install_litellm and not options.litellm:
-        parser.error("--install-litellm needs --litellm VENV, which says where")
+        parser.error("--install-litellm needs --litellm VENV, the directory to create")
     return options
 
 
@@ -227,14 +230,14 @@ def _targets(options: argparse.Namespace, directory: Path) -> Iterator[list[Targ
 
 
 def _rounds(options: argparse.Namespace, targets: list[Target]) -> Iterator[Measured]:
-    """Every load on every target by turns; repeat -1 warms them up."""
+    """Every load on every target in turns; repeat -1 is a warm-up."""
     for repeat in range(-1, options.repeats):
         fastest = 0.0
         for load in ("streams", "short"):
             for target in targets if repeat % 2 == 0 else targets[::-1]:
-                found = measure(target, load, options.seconds, options.connections, repeat)
-                fastest = found.requests_per_s if (target.name, load) == ("Outrider", "short") else fastest
-                yield found
+                result = measure(target, load, options.seconds, options.connections, repeat)
+                fastest = result.requests_per_s if (target.name, load) == ("Outrider", "short") else fastest
+                yield result
         for target in targets[:2]:
             yield measure(target, "half", options.seconds, 4 * options.connections, repeat, fastest / 2)
 
@@ -244,14 +247,14 @@ def main() -> int:
     options = _options()
     if options.install_litellm and not (options.litellm / "bin" / "litellm").exists():
         litellm_process.install(options.litellm)
-    found: list[Measured] = []
+    results: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="outrider-") as directory, _targets(options, Path(directory)) as targets:
-        for each in _rounds(options, targets):
-            if each.repeat >= 0:
-                print(each, flush=True)
-                found.append(each)
+        for result in _rounds(options, targets):
+            if result.repeat >= 0:
+                print(result, flush=True)
+                results.append(result)
     version = litellm_process.version(options.litellm) if options.litellm else ""
-    bars.publish(options.out, judge(found), options=vars(options), litellm=version, measured=found)
+    bars.publish(options.out, judge(results), options=vars(options), litellm=version, measured=results)
     return 0
 
 

@@ -1,8 +1,8 @@
 """Prompt tokens that two verifiers compute with each router: `python -m outrider.loadtest routing`.
 
-Conversations that begin with one text for all and go on with texts of their own, turn by turn, all at once. Each
-verifier has pages for half of them (`--room`). Each router has a mesh of its own and gets the same
-conversations. What counts is the verifiers' own counter of prompt tokens computed; the rest is as clients see it.
+Conversations run at once, turn by turn; they share their beginning and continue with their own texts. Each verifier
+has pages for a part of them (`--room`). Each router has its own mesh and gets the same conversations. The result is the
+verifiers' counter of computed prompt tokens; the other figures are measured by clients.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 import msgspec
 from outrider.loadtest.load.client import Reply, RequestError, complete
 from outrider.loadtest.meshes.local_mesh import running
-from outrider.loadtest.report.report import machine
+from outrider.loadtest.report.bench_report import machine
 
 ROUTERS = ("round_robin", "least_load", "prefix")
 _VOCABULARY = 256
-"""Prompts are ids below it."""
+"""Prompts are random ids below this bound."""
 _PAGE = 16
 _PREFILLED = "outrider_verifier_prefilled_tokens_total"
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """``conversations`` of ``turns``: the first prompt has ``begin`` tokens behind those that all ``share``, each later
-    one ``more`` than the last. Between answer and next prompt there are ``pause_s`` seconds on the mean. A verifier has
-    pages for so much of all conversations as is ``room``."""
+    """``conversations`` of ``turns``: the first prompt has ``begin`` tokens after the ``share`` tokens common to all,
+    each later prompt ``more`` than the last. ``pause_s`` is the mean time from an answer to the next prompt. ``room``
+    is the share of all conversations that a verifier has pages for."""
 
     share: int
     conversations: int
@@ -55,13 +55,13 @@ class Talk(msgspec.Struct, frozen=True):
 
     @property
     def pages(self) -> int:
-        """Pages that hold the shared beginning and ``room`` of the conversations."""
+        """Pages for the shared beginning and the part ``room`` of the conversations."""
         each = self.begin + self.turns * self.more + self.answer
         return int(self.share + each * self.conversations * self.room) // _PAGE
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What the verifiers computed of the prompts with one router, and milliseconds to the first token."""
+    """Prompt tokens sent, computed and found in pages with one router, and TTFT in milliseconds."""
 
     router: str
     computed: int
@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, frozen=True):
     ttft_p95_ms: float
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         return (
             f"{self.router}: {self.computed} of {self.asked} prompt tokens computed, "
             f"{self.found / self.asked:.0%} found; TTFT p50 {self.ttft_p50_ms:.0f} ms, p95 {self.ttft_p95_ms:.0f} ms"
@@ -79,7 +79,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All outcomes."""
+    """The machine, the load and all outcomes."""
 
     machine: dict[str, str]
     talk: Talk
@@ -87,7 +87,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the routers one after the other; 1 if a request failed."""
+    """Runs the routers one after the other; returns 1 if a request failed."""
     options = _options(arguments)
     talk = Talk(
         options.share,
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(talk: Talk, router: str) -> Outcome:
-    """A mesh of two verifiers with ``router``, and the conversations on it; `RequestError` if a request fails."""
+    """Runs the conversations on a mesh of two verifiers with ``router``; `RequestError` if a request fails."""
     settings = {"gateway.router": router, "verifier.page_size": str(_PAGE), "verifier.pages": str(talk.pages)}
     with running(settings, verifiers=2, proposers=0) as mesh:
         times, replies = zip(*asyncio.run(_talk(talk, mesh.url)), strict=True)
@@ -128,7 +128,7 @@ def measure(talk: Talk, router: str) -> Outcome:
 
 
 async def _talk(talk: Talk, url: str) -> list[tuple[float, Reply]]:
-    """Seconds to the first token, and the reply, of every request."""
+    """Seconds to the first token and the reply of every request."""
 
     async def ask(prompt: list[int]) -> tuple[float, Reply]:
         began = time.perf_counter()
@@ -136,31 +136,33 @@ async def _talk(talk: Talk, url: str) -> list[tuple[float, Reply]]:
         return reply.arrivals[0] - began, reply
 
     async def converse(conversation: int) -> list[tuple[float, Reply]]:
-        dice, done = random.Random(conversation), []
+        draw, done = random.Random(conversation), []
         for prompt in talk.prompts(conversation):
-            await asyncio.sleep(dice.uniform(0, 2 * talk.pause_s))
+            await asyncio.sleep(draw.uniform(0, 2 * talk.pause_s))
             done.append(await ask(prompt))
         return done
 
     done = await asyncio.gather(*map(converse, range(talk.conversations)))
-    return [each for conversation in done for each in conversation]
+    return [request for conversation in done for request in conversation]
 
 
 def _tokens(count: int, seed: int) -> list[int]:
-    dice = random.Random(seed)
-    return [dice.randrange(3, _VOCABULARY) for _ in range(count)]
+    draw = random.Random(seed)
+    return [draw.randrange(3, _VOCABULARY) for _ in range(count)]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest routing", description=__doc__)
-    parser.add_argument("--share", type=int, default=512, help="tokens that every prompt begins with")
+    parser.add_argument("--share", type=int, default=512, help="tokens that all prompts share at their beginning")
     parser.add_argument("--conversations", type=int, default=12)
     parser.add_argument("--turns", type=int, default=16)
     parser.add_argument("--begin", type=int, default=256, help="tokens of a conversation's own in its first prompt")
     parser.add_argument("--more", type=int, default=64, help="tokens by which each turn's prompt is longer")
     parser.add_argument("--answer", type=int, default=16, help="tokens of an answer")
     parser.add_argument("--pause", type=float, default=0.5, help="mean seconds between an answer and the next prompt")
-    parser.add_argument("--room", type=float, default=0.5, help="of all conversations, what a verifier has pages for")
+    parser.add_argument(
+        "--room", type=float, default=0.5, help="share of all conversations that a verifier has pages for"
+    )
     parser.add_argument("--routers", nargs="+", default=list(ROUTERS))
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the figures")
     options = parser.parse_args(arguments)

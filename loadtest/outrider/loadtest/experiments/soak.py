@@ -1,9 +1,9 @@
-"""Many idle streams and some busy ones for minutes, and what is left of them: `python -m outrider.loadtest soak`.
+"""Holds many idle and some busy streams for minutes, and looks for leaks: `python -m outrider.loadtest soak`.
 
-Idle streams are open readers of resumable streams that wait for their first token: their requests have the lowest
-priority at a verifier with an eighth as many slots as there are busy readers, who ask again and again. What every
-process holds is counted before all of that and when every stream is gone; the memory of each is read every ten seconds
-meanwhile. The exit code is 1 if anything was left, or memory grew.
+Idle streams wait for their first token: their requests have the lowest priority at a verifier with one slot for every
+eight busy readers, which send requests without a pause. The experiment counts what every process holds before the load
+and after the last stream, and samples memory every ten seconds. The exit code is 1 if a process still holds something,
+or memory grew.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import uvloop
 from outrider.loadtest.load import prompts
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
-from outrider.loadtest.report import bars, held
+from outrider.loadtest.report import bars, leaks
 from outrider.loadtest.report.bars import Bar
-from outrider.loadtest.report.held import Held
+from outrider.loadtest.report.leaks import Held
 
 _SAMPLE_S = 10.0
 _SETTLE_S = 30.0
 _NEVER = 1_000_000_000.0
 _READERS_A_SLOT = 8
-"""So many that some always wait who go first."""
+"""Enough that requests of higher priority always wait."""
 _AT_A_TIME, _BUSY = 16, 503
-"""Streams that are ended at once, and the status where the ledger is asked to do more than it can."""
+"""Streams that end at once, and the status of an overloaded ledger."""
 _LAST = 1000
-"""The priority of vLLM that goes after all others."""
+"""The lowest priority, in vLLM's order."""
 
 
 class Streams:
-    """Readers of one gateway, and how many streams they have brought to an end."""
+    """Readers of one gateway; counts finished streams, and events of idle ones."""
 
     def __init__(self, url: str, max_tokens: int) -> None:
         self._max_tokens, self._texts = max_tokens, itertools.cycle(prompts.held_out(300))
@@ -48,7 +48,7 @@ class Streams:
         self._seeds, self._forgetting = itertools.count(), asyncio.Semaphore(_AT_A_TIME)
 
     async def busy(self, stop: asyncio.Event) -> None:
-        """Asks again and again until told to stop; forgets each stream at its end."""
+        """Sends requests until ``stop`` is set; deletes each stream at its end."""
         while not stop.is_set():
             async with self._ask(priority=0) as answer:
                 await answer.aread()
@@ -56,7 +56,7 @@ class Streams:
             self.finished += 1
 
     async def idle(self, opened: asyncio.Semaphore, stop: asyncio.Event) -> None:
-        """Opens a stream that waits, and ends it for good when told to stop."""
+        """Opens a stream that waits; deletes the stream when ``stop`` is set."""
         async with self._ask(priority=_LAST) as answer:
             opened.release()
             reading = asyncio.create_task(self._listen(answer))
@@ -91,7 +91,7 @@ class Streams:
 
 
 def main() -> int:
-    """Holds the streams, prints what each process held before, at most and after, and returns 1 if something leaks."""
+    """Holds the streams, prints what each process held before, at most and after; returns 1 if something leaks."""
     options = _options()
     settings = {
         "verifier.max_running": str(max(1, options.busy // _READERS_A_SLOT)),
@@ -101,9 +101,9 @@ def main() -> int:
     with local_mesh.running(settings) as mesh:
         before, most, after, memory, streams = uvloop.run(_hold(options, mesh))
     print(f"{options.idle} idle streams heard {streams.told} events, {streams.finished} busy ones ended")
-    print(held.table(before, most, after))
-    print(held.memory_table(memory))
-    judged = held.judge(before, after, memory, options.slack)
+    print(leaks.table(before, most, after))
+    print(leaks.memory_table(memory))
+    judged = leaks.judge(before, after, memory, options.slack)
     judged.append(Bar("idle streams held at once", most["gateway streams"], options.idle))
     bars.publish(options.out, judged, options=vars(options), before=before, most=most, after=after, memory=memory)
     return int(not all(bar.met for bar in judged))
@@ -112,11 +112,11 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest soak", description=__doc__)
     parser.add_argument("--idle", type=int, default=1000, help="streams that wait")
-    parser.add_argument("--busy", type=int, default=64, help="readers that ask again and again")
+    parser.add_argument("--busy", type=int, default=64, help="readers that send requests without a pause")
     parser.add_argument("--max-tokens", type=int, default=300, help="tokens a request")
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long they are held")
+    parser.add_argument("--seconds", type=float, default=300.0, help="seconds to hold the streams")
     parser.add_argument("--slack", type=float, default=0.05, help="share by which memory may grow")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if min(options.idle, options.busy - 1, options.max_tokens) < 1 or options.seconds <= 0:
         parser.error("--idle and --max-tokens must be at least 1, --busy at least 2, --seconds above 0")
@@ -137,7 +137,7 @@ async def _hold(options: argparse.Namespace, mesh: LocalMesh) -> tuple[Held, Hel
 async def _run(
     streams: Streams, busy: int, idle: int, seconds: float, memory: list[Mapping[str, int]], mesh: LocalMesh
 ) -> Held:
-    """What was held at most while so many streams were there for so long; ``memory`` gets samples."""
+    """Holds ``busy`` and ``idle`` streams for ``seconds``; returns the highest counts, adds samples to ``memory``."""
     stop, opened, most = asyncio.Event(), asyncio.Semaphore(0), Held()
     async with asyncio.TaskGroup() as group:
         for _ in range(busy):
@@ -149,18 +149,18 @@ async def _run(
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(min(_SAMPLE_S, seconds))
-            memory.append(held.memory(mesh))
-            most = held.most(most, await asyncio.to_thread(held.count, mesh))
+            memory.append(leaks.memory(mesh))
+            most = leaks.most(most, await asyncio.to_thread(leaks.count, mesh))
         stop.set()
     return most
 
 
 async def _settled(mesh: LocalMesh, wanted: Held) -> Held:
-    """What is held once it does not change and is no more than ``wanted``, or has had the time to be so."""
-    until, last, now = time.monotonic() + _SETTLE_S, Held(), await asyncio.to_thread(held.count, mesh)
-    while time.monotonic() < until and (now != last or held.left(wanted, now)):
+    """The counts when they are stable and no higher than ``wanted``, or after a time limit."""
+    until, last, now = time.monotonic() + _SETTLE_S, Held(), await asyncio.to_thread(leaks.count, mesh)
+    while time.monotonic() < until and (now != last or leaks.left(wanted, now)):
         await asyncio.sleep(2)
-        last, now = now, await asyncio.to_thread(held.count, mesh)
+        last, now = now, await asyncio.to_thread(leaks.count, mesh)
     return now
 
 

@@ -1,1 +1,1 @@
-"""Clients, prompts and shapes of load, and what a pass of them came to."""
+"""Clients, prompts and shapes of load, and summaries of their passes."""

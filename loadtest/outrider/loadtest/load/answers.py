@@ -1,4 +1,4 @@
-"""Answers as they arrive in chunks, and whether two of them say the same as far as both go."""
+"""Collects answers that arrive in chunks, and compares two of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What a stream has said so far.
+    """The part of an answer that has arrived.
 
     Attributes:
-        said: for each choice, sequences that only grow: tokens, characters, and the lists of its log-probabilities.
-        finish: why each choice ended, if it has.
-        whole: whether the stream came to its end.
-        accepted: guesses that came true, as the gateway counts them; 0 before the end.
-        rejected: guesses that did not.
+        said: sequences of each choice, which only grow: tokens, characters and lists of log-probabilities.
+        finish: finish reason of each choice that has ended.
+        whole: whether the stream is complete.
+        accepted: accepted guesses, as the gateway counts them; 0 before the end.
+        rejected: rejected guesses, likewise.
     """
 
     said: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
@@ -48,7 +48,7 @@ class Answer:
 
 
 def agrees(answer: Answer, wanted: Answer) -> bool:
-    """Whether ``answer`` is ``wanted``, or where its stream was left early a beginning of it."""
+    """Whether ``answer`` equals ``wanted``; an answer left early has to equal its beginning."""
     if answer.whole:
         return answer.said == wanted.said and answer.finish == wanted.finish
     return all(

@@ -1,4 +1,4 @@
-"""Shapes of load: so many requests at a time, or arrivals that do not wait for answers."""
+"""Shapes of load: a fixed number of requests at a time, or arrivals that do not wait for answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Send = Callable[[], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Sample:
-    """One request: when it was due (`time.perf_counter`), and its reply or what went wrong."""
+    """One request: when it was due (`time.perf_counter`), and its reply or error."""
 
     due: float
     reply: Reply | None
@@ -24,16 +24,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Closed:
-    """``concurrency`` clients, each of which sends its next request when its last one is answered."""
+    """``concurrency`` clients; each sends its next request when its last one is answered."""
 
     concurrency: int
 
     def __str__(self) -> str:
-        """As named in tables."""
+        """Name in tables."""
         return f"concurrency {self.concurrency}"
 
     async def run(self, sends: Iterator[Send], requests: int) -> list[Sample]:
-        """Samples of ``requests`` requests, in the order in which they ended."""
+        """Samples of ``requests`` requests, in order of their ends."""
         samples: list[Sample] = []
         left = iter(range(requests))
 
@@ -47,20 +47,20 @@ class Closed:
 
 @dataclass(frozen=True)
 class Open:
-    """Arrivals at random, ``rate`` a second on average (a Poisson process), the same ones for the same seed.
+    """Random arrivals, ``rate`` a second on average (a Poisson process), fixed by the seed.
 
-    A request's clock starts when it was due, so that a server which falls behind is charged for the queue.
+    The clock of a request starts when the request is due, so that times include the queue of a slow server.
     """
 
     rate: float
     seed: int = 0
 
     def __str__(self) -> str:
-        """As named in tables."""
+        """Name in tables."""
         return f"rate {self.rate:g}/s"
 
     async def run(self, sends: Iterator[Send], requests: int) -> list[Sample]:
-        """Samples of ``requests`` requests, in the order in which they were due."""
+        """Samples of ``requests`` requests, in order of their due times."""
         draw = random.Random(self.seed)
         due, tasks = time.perf_counter(), []
         for _ in range(requests):

@@ -1,4 +1,4 @@
-"""Clients of one tenant, each of which asks again when its answer is there, and what they got."""
+"""Clients of one tenant that send requests without a pause, and counts of their answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outrider.loadtest.load.prompts import held_out, unique
 
 _CHARACTERS = 200
 _AGAIN_S = 1.0
-"""After so long a client that was refused asks again, as ``Retry-After`` has it."""
+"""Seconds after which a refused client tries again, as ``Retry-After`` says."""
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """Seconds from asking to the first token, and to the last."""
+    """Seconds from the request to its first token, and to its last."""
 
     first_s: float
     whole_s: float
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class Crowd:
-    """A tenant's clients: tokens that arrived since `reset`, answers that were asked for since, and failures."""
+    """A tenant's clients; counts tokens, failures and answers of requests sent since `reset`."""
 
     def __init__(self, name: str, key: str, urls: list[str]) -> None:
         self.name, self.urls, self._key = name, urls, key
@@ -46,13 +46,13 @@ class Crowd:
         self.reset()
 
     def reset(self) -> None:
-        """Counts from now on."""
+        """Sets all counts to zero."""
         self.began, self.tokens, self.failed = time.perf_counter(), 0, 0
         self.timed: list[Timed] = []
 
     async def ask(self, max_tokens: int) -> None:
-        """Asks once, of one gateway after the other."""
-        url, asked = self.urls[next(self._turn) % len(self.urls)], time.perf_counter()
+        """Sends one request; the gateways take turns."""
+        url, sent = self.urls[next(self._turn) % len(self.urls)], time.perf_counter()
         body = {"prompt": next(self._prompts), "max_tokens": max_tokens, "ignore_eos": True, "return_tokens": True}
         first = 0.0
         async with aclosing(read_events(url, body | {"stream": True}, self._key)) as events:
@@ -62,11 +62,11 @@ class Crowd:
                     raise RequestError(str(event.error))
                 first = first or time.perf_counter()
                 self.tokens += len(event.outrider.tokens) if event.outrider is not None else 0
-        if asked >= self.began:
-            self.timed.append(Timed(first - asked, time.perf_counter() - asked))
+        if sent >= self.began:
+            self.timed.append(Timed(first - sent, time.perf_counter() - sent))
 
     async def run(self, max_tokens: int) -> None:
-        """Asks without end."""
+        """Sends requests without end."""
         while True:
             try:
                 await self.ask(max_tokens)
@@ -77,7 +77,7 @@ class Crowd:
 
 @asynccontextmanager
 async def running(crowd: Crowd, clients: int, max_tokens: int) -> AsyncIterator[None]:
-    """``clients`` of ``crowd`` ask until the block is left; they hang up then."""
+    """``clients`` of ``crowd`` send requests until the block ends, then hang up."""
     tasks = [asyncio.create_task(crowd.run(max_tokens)) for _ in range(clients)]
     try:
         yield

@@ -1,7 +1,7 @@
-"""An engine that answers at once, `python -m outrider.loadtest.load.echo`: only what stands before it takes time.
+"""An engine that answers at once, `python -m outrider.loadtest.load.echo`, to measure the services in front of it.
 
-It is a verifier for the mesh, of the model and vocabulary of the first tokenizer that it finds, and speaks plain OpenAI
-over HTTP beside that, for proxies that know nothing else. Every answer has ``max_tokens`` times the same token.
+The echo is a verifier with the model and vocabulary of the first tokenizer in the registry. It also serves plain OpenAI
+over HTTP, for other proxies. Every answer is the same token ``max_tokens`` times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EchoSettings(Settings, kw_only=True, frozen=True):
 
 
 class EchoService(Service, pb_grpc.VerifierServicer):
-    """Answers before it has thought."""
+    """A verifier that answers every request at once, without a model."""
 
     kind: ClassVar[str] = "verifier"
     settings: ClassVar[type[Settings]] = EchoSettings
@@ -47,10 +47,10 @@ class EchoService(Service, pb_grpc.VerifierServicer):
         self._kept: OrderedDict[str, list[bytes]] = OrderedDict()
 
     async def start(self, mesh: Mesh) -> None:
-        """Finds out whose model this is, and listens."""
+        """Takes the model's name from the first tokenizer, and listens."""
         self._mesh = mesh
-        found = await mesh.registry.wait_for("tokenizer", bool, _TOKENIZER_S)
-        self._tokenizer: Member = found[0]
+        tokenizers = await mesh.registry.wait_for("tokenizer", bool, _TOKENIZER_S)
+        self._tokenizer: Member = tokenizers[0]
         pb_grpc.add_VerifierServicer_to_server(self, mesh.rpc)
         config = uvicorn.Config(
             app,
@@ -62,13 +62,13 @@ class EchoService(Service, pb_grpc.VerifierServicer):
             timeout_keep_alive=_KEEP_ALIVE_S,
         )
         self._http = uvicorn.Server(config)
-        self._http.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # they are the lifecycle's
+        self._http.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # the lifecycle handles signals
         mesh.tasks.spawn(self._http.serve(), "http server")
 
     def status(self) -> dict[str, Any]:
-        """What gateways look for."""
-        told = self._tokenizer.status
-        return {name: told[name] for name in ("model", "vocabulary", "context_length")} | {
+        """The status by which gateways choose verifiers."""
+        status = self._tokenizer.status
+        return {name: status[name] for name in ("model", "vocabulary", "context_length")} | {
             "load": 0,
             "determinism": "strict",
             "lossy": False,
@@ -89,17 +89,17 @@ class EchoService(Service, pb_grpc.VerifierServicer):
         return pb.SubmitResponse(instance=self._mesh.instance)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
-        """It has ended already."""
+        """Cancels nothing: the request has ended already."""
         return pb.CancelResponse(cancelled=False)
 
     async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
-        """There is nothing to renew."""
+        """Renews nothing: answers have no lease."""
         return pb.RenewResponse()
 
     async def Follow(  # noqa: N802
         self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.FollowResponse]:
-        """The answer again."""
+        """Sends the frames again, from ``from_index``."""
         if message.request_id not in self._kept:
             raise NotFound(f"request {message.request_id} is not known here", param="request_id")
         for frame in self._kept[message.request_id][message.from_index :]:
@@ -107,15 +107,15 @@ class EchoService(Service, pb_grpc.VerifierServicer):
 
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The tokenizer's model."""
-        told = self._tokenizer.status
+        status = self._tokenizer.status
         return pb.DescribeResponse(
-            model=told["model"], vocabulary=told["vocabulary"], context_length=told["context_length"] or 0
+            model=status["model"], vocabulary=status["vocabulary"], context_length=status["context_length"] or 0
         )
 
     def _frames(self, message: pb.SubmitRequest) -> list[bytes]:
-        """Frames from behind what another has emitted."""
-        count, known = message.sampling.max_tokens, len(message.emitted) // 4
-        usage = Usage(len(message.prompt) // 4, count - known, steps=count - known, emitted=known)
+        """Frames after the tokens that another verifier has emitted."""
+        count, emitted = message.sampling.max_tokens, len(message.emitted) // 4
+        usage = Usage(len(message.prompt) // 4, count - emitted, steps=count - emitted, emitted=emitted)
         return [
             encode_frame(
                 Frame(message.request_id, index, [_TOKEN], [TEXT], [""])
@@ -131,7 +131,7 @@ class EchoService(Service, pb_grpc.VerifierServicer):
                     verifier=self._mesh.instance,
                 )
             )
-            for index in range(known, count)
+            for index in range(emitted, count)
         ]
 
 

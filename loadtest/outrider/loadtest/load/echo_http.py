@@ -1,4 +1,4 @@
-"""The echo over plain HTTP: OpenAI's completions and chats, whole and streamed, with nothing before or behind them."""
+"""The echo over plain HTTP: OpenAI's completions and chats, whole and streamed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 TEXT = " echo"
-"""What every token says."""
+"""Text of every token."""
 
 
 class _Body(msgspec.Struct):
@@ -40,15 +40,15 @@ def _answer(body: _Body, whole: str, part: str, choice: Any, delta: Any) -> Resp
     if body.stream:
         return StreamingResponse(_events(body, part, delta), media_type="text/event-stream")
     used = {"prompt_tokens": 1, "completion_tokens": body.max_tokens, "total_tokens": 1 + body.max_tokens}
-    told = choice(TEXT * body.max_tokens) | {"index": 0, "finish_reason": "length"}
-    return _json(_head(body, whole) | {"choices": [told], "usage": used})
+    answer = choice(TEXT * body.max_tokens) | {"index": 0, "finish_reason": "length"}
+    return _json(_head(body, whole) | {"choices": [answer], "usage": used})
 
 
 async def _events(body: _Body, part: str, delta: Any) -> AsyncIterator[bytes]:
     for index in range(body.max_tokens):
         finish = "length" if index == body.max_tokens - 1 else None
-        told = delta(TEXT) | {"index": 0, "finish_reason": finish}
-        yield b"data: %b\n\n" % _encode(_head(body, part) | {"choices": [told]})
+        chunk = delta(TEXT) | {"index": 0, "finish_reason": finish}
+        yield b"data: %b\n\n" % _encode(_head(body, part) | {"choices": [chunk]})
     yield b"data: [DONE]\n\n"
 
 

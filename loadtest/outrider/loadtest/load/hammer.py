@@ -1,7 +1,7 @@
-"""A client that costs less than what it measures: one request over and over, on connections that stay open.
+"""A cheap client: sends one request over and over, on connections that stay open.
 
 `python -m outrider.loadtest.load.hammer` reads a `Task` as JSON from standard input and writes a `Result` to standard
-output: a process of its own, so that what it costs is not charged to anybody who is measured.
+output. The client is a separate process, so that its CPU time is not charged to a measured process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """``body`` is posted to ``url`` for ``seconds`` over so many ``connections``.
+    """Posts ``body`` to ``url`` for ``seconds`` over that many ``connections``.
 
-    As often as it is answered where ``rate`` is 0, else so many times a second, whether earlier ones are answered or
-    not.
+    With ``rate`` 0 each connection sends its next request when its last one is answered; otherwise ``rate`` requests a
+    second are due, answered or not.
     """
 
     url: str
@@ -38,7 +38,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Seconds that each request took from when it was due, events of all streams, and how long it all went on."""
+    """Seconds of each request since it was due, events of all streams, and seconds of the whole task."""
 
     latencies: list[float]
     events: int
@@ -50,13 +50,13 @@ class Result(msgspec.Struct, frozen=True):
         return len(self.latencies) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """Seconds within which so large a share of the requests was answered."""
+        """Seconds within which ``share`` of the requests were answered."""
         ordered = sorted(self.latencies)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def hammer(task: Task) -> Result:
-    """Runs ``task`` in a process of its own.
+    """Runs ``task`` in a separate process.
 
     Raises:
         SystemExit: a request was not answered with 200, or a connection broke.
@@ -69,45 +69,45 @@ def hammer(task: Task) -> Result:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, load: _Load) -> None:
-        self._load, self._heard, self._due, self._head = load, bytearray(), 0.0, 0
+        self._load, self._received, self._due, self._head = load, bytearray(), 0.0, 0
         self._length: int | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.WriteTransport = transport
 
     def send(self, due: float) -> None:
-        self._heard.clear()
+        self._received.clear()
         self._due, self._head = due, 0
         self._transport.write(self._load.request)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
+        self._received += data
         if not self._head:
             self._read_head()
         if self._head and self._complete():
-            self._load.answered(self, self._due, self._heard.count(b"data: {"))
+            self._load.answered(self, self._due, self._received.count(b"data: {"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._load.lost(self)
 
     def _read_head(self) -> None:
-        end = self._heard.find(_HEAD_END)
+        end = self._received.find(_HEAD_END)
         if end < 0:
             return
         self._head = end + len(_HEAD_END)
-        head = bytes(self._heard[:end]).lower()
+        head = bytes(self._received[:end]).lower()
         if b" 200 " not in head.partition(b"\r\n")[0]:
-            self._load.broke(bytes(self._heard[:500]).decode(errors="replace"))
+            self._load.broke(bytes(self._received[:500]).decode(errors="replace"))
         _, _, rest = head.partition(b"content-length:")
         self._length = int(rest.partition(b"\r\n")[0]) if rest else None
 
     def _complete(self) -> bool:
         if self._length is None:
-            return self._heard.endswith(_LAST_CHUNK)
-        return len(self._heard) >= self._head + self._length
+            return self._received.endswith(_LAST_CHUNK)
+        return len(self._received) >= self._head + self._length
 
 
 class _Load:
@@ -167,7 +167,7 @@ class _Load:
         self._end_if_done()
 
     def lost(self, connection: _Connection) -> None:
-        """A server may close what is idle."""
+        """Drops an idle connection that the server closed; a busy one is an error."""
         if connection in self._free:
             self._free.remove(connection)
             self._open -= 1

@@ -1,4 +1,4 @@
-"""What is asked of a mesh whose answers are compared: prompts, temperatures, and what else may be asked of a draw."""
+"""Requests whose answers are compared: prompts, temperatures, and parameters that change draws."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ MIXED: dict[str, dict[str, Any]] = {
     "n": {"n": 2},
     "logprobs": {"logprobs": 3, "echo": True},
 }
-"""What may be mixed in, by name."""
+"""Parameters that may be mixed in, by name."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One request whose answer must always be the same."""
+    """One request; its answer must always be the same."""
 
     number: int
     body: dict[str, Any]
 
 
 def questions(count: int, max_tokens: int, names: Sequence[str]) -> list[Question]:
-    """``count`` questions: held-out prompts at every temperature, in an order of their own.
+    """``count`` questions: held-out prompts at every temperature, shuffled by a fixed seed.
 
-    Any beginning of the list has all temperatures and whatever is mixed in, about alike.
+    Any beginning of the list has about equally many of each temperature and each mixed-in parameter.
     """
     texts = prompts.held_out(CHARACTERS)
     pairs = itertools.islice(itertools.product(range(len(texts)), TEMPERATURES), count)
-    asked = [
+    shuffled = [
         Question(number, _body(texts[index], index, temperature, max_tokens) | mixed(index, names))
         for number, (index, temperature) in enumerate(pairs)
     ]
-    random.Random(0).shuffle(asked)
-    return asked
+    random.Random(0).shuffle(shuffled)
+    return shuffled
 
 
 def mixed(index: int, names: Sequence[str]) -> dict[str, Any]:
-    """What the ``index``-th prompt takes of what is mixed in: all combinations come up, the first is none."""
+    """Parameters of the ``index``-th prompt: its bits choose among ``names``, so all combinations occur."""
     chosen = [MIXED[name] for place, name in enumerate(names) if index >> place & 1]
     return {key: value for extra in chosen for key, value in extra.items()}
 

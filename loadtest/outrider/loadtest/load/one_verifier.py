@@ -1,4 +1,4 @@
-"""One verifier asked past the gateway, for measurements that have to know which one answers."""
+"""Requests to one verifier past the gateway, for measurements that fix which verifier answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outrider.wire.ids import pack_ids
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer: seconds to its first token, its tokens, and how many of the prompt were not computed for it."""
+    """An answer: seconds to its first token, its tokens, and prompt tokens whose pages were cached."""
 
     ttft_s: float
     tokens: list[int]
@@ -25,7 +25,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 async def ask(verifier: Member, prompt: Sequence[int], max_tokens: int = 1, temperature: float = 0.0) -> Reply:
-    """The answer of ``verifier``, always drawn from the same seed; `grpc.aio.AioRpcError` where there is none."""
+    """The answer of ``verifier``, always with the same seed; `grpc.aio.AioRpcError` if the call fails."""
     stub, name = VerifierStub(channel(verifier.address)), f"loadtest-{secrets.token_hex(8)}"
     sampling = sampling_pb2.SamplingParams(temperature=temperature, seed=1, max_tokens=max_tokens, ignore_eos=True)
     began, first = time.perf_counter(), 0.0

@@ -1,4 +1,4 @@
-"""Prompts of a load test: code that the shipped models have not been trained on, or lines of a file."""
+"""Prompts of a load test: code held out of the training of the shipped models, or lines of a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CHARACTERS = 870
 
 
 class PromptsError(ValueError):
-    """Prompts that cannot be read; the message is one sentence for the user."""
+    """Prompts cannot be read; the message is one sentence for the user."""
 
 
 def from_file(path: Path) -> list[str]:
     """Prompts of a JSON Lines file, each line a string or an object with the key ``prompt``.
 
     Raises:
-        PromptsError: there is no such file, no prompt in it, or a line that is neither.
+        PromptsError: the file is missing or has no prompt, or a line is neither.
     """
     try:
         lines = [line for line in path.read_text().splitlines() if line.strip()]
@@ -36,9 +36,9 @@ def from_file(path: Path) -> list[str]:
 
 
 def held_out(characters: int = CHARACTERS) -> list[str]:
-    """Pieces of the standard library's files that the shipped models were not trained on, files taking turns.
+    """Pieces of the standard library's held-out files; the files take turns.
 
-    Each is whole lines, as many as fit into ``characters``.
+    Each piece is as many whole lines as fit into ``characters``.
 
     Raises:
         PromptsError: the shipped models or the library's sources are not installed.
@@ -46,7 +46,7 @@ def held_out(characters: int = CHARACTERS) -> list[str]:
     listing = resources.files("outrider.models") / "pocket" / "weights" / "heldout.json"
     library = Path(sysconfig.get_path("stdlib"))
     try:
-        paths = [library / each["path"] for each in msgspec.json.decode(listing.read_bytes())["files"]]
+        paths = [library / file["path"] for file in msgspec.json.decode(listing.read_bytes())["files"]]
         texts = [path.read_text("utf-8") for path in paths if path.is_file()]
     except (OSError, ModuleNotFoundError) as error:
         raise PromptsError(f"there is no held-out code here, give --prompts: {error}") from error
@@ -57,14 +57,14 @@ def held_out(characters: int = CHARACTERS) -> list[str]:
 
 
 def unique(prompts: Sequence[str], seed: str) -> Iterator[str]:
-    """``prompts`` over and over, each behind a comment line of its own: none finds its prefix cached."""
+    """``prompts`` over and over, each after its own comment line, so that no prefix is cached."""
     draw = random.Random(seed)
     for prompt in itertools.cycle(prompts):
         yield f"# {draw.getrandbits(32):08x}\n{prompt}"
 
 
 def windows(text: str, characters: int = CHARACTERS) -> list[str]:
-    """Pieces of ``text``: whole lines, as many as fit into ``characters``; the last, short one is dropped."""
+    """Pieces of ``text``: as many whole lines as fit into ``characters``; drops the last, short piece."""
     pieces, piece = [], ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > characters:

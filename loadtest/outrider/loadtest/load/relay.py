@@ -1,4 +1,4 @@
-"""A link that takes time: passes a TCP connection's bytes on, each a fixed time after it came, in both directions."""
+"""A slow link: passes a TCP connection's bytes on after a fixed time, in both directions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import cast
 
 
 class Relay:
-    """Listens on ``port`` of this machine and passes everything on to ``target``.
+    """Listens on ``port`` of this machine and passes all bytes on to ``target``.
 
-    Bytes are late, not fewer: any number of them may be on the way, as on a long line. The connection's set-up takes
-    no longer than without it.
+    The relay delays bytes and does not limit their rate, as a long line does. Connections open without a delay.
 
     Args:
         target: port of this machine.
-        one_way_s: what the bytes take in each direction; may be changed for those that are still to come.
+        one_way_s: seconds of delay in each direction; a change holds for later bytes.
     """
 
     def __init__(self, target: int, one_way_s: float) -> None:
@@ -26,12 +25,12 @@ class Relay:
         self.open: set[asyncio.Transport] = set()
 
     async def start(self, port: int) -> None:
-        """Accepts connections from now on."""
+        """Starts accepting connections."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Caller(self), "127.0.0.1", port)
 
     async def stop(self) -> None:
-        """Accepts no more, and breaks what is open."""
+        """Stops accepting connections, and aborts the open ones."""
         self._server.close()
         while self.open:
             for transport in self.open:
@@ -40,7 +39,7 @@ class Relay:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection: what it hears is written to the other end after a while."""
+    """One end of a connection; writes its bytes to the other end after the delay."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -60,11 +59,11 @@ class _End(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relay.carried += len(data)
-        self._later(partial(self._tell, data))
+        self._later(partial(self._pass_on, data))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._relay.open.discard(cast(asyncio.Transport, self._transport))
-        self._later(partial(self._tell, None))
+        self._later(partial(self._pass_on, None))
 
     def write(self, data: bytes) -> None:
         if self._transport is None:
@@ -77,18 +76,18 @@ class _End(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _tell(self, data: bytes | None) -> None:
+    def _pass_on(self, data: bytes | None) -> None:
         if self.other is not None:
             self.other.close() if data is None else self.other.write(data)
 
     def _later(self, call: Callable[[], object]) -> None:
-        """Calls in the order of asking, even where timers that are due together would not."""
+        """Runs calls in order, even if timers that are due together fire out of order."""
         self._late.append(call)
         asyncio.get_running_loop().call_later(self._relay.one_way_s, lambda: self._late.popleft()())
 
 
 class _Caller(_End):
-    """The end that somebody has connected to: connects to the target."""
+    """The end that accepted a connection; connects to the target."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

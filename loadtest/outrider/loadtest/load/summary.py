@@ -1,4 +1,4 @@
-"""What a pass of a load test came to."""
+"""Figures of one pass of a load test."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from outrider.loadtest.load.client import Reply
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One pass. Latencies in milliseconds; tokens are completion tokens as the gateway counts them.
+    """One pass. Latencies are in milliseconds; tokens are completion tokens as the gateway counts them.
 
-    ``itl`` is a request's mean time a token after its first chunk; ``pause`` the time between two chunks,
-    each of which holds the tokens of a step or more. ``tokens_a_step`` is how far one run of the target gets.
+    ``itl`` is a request's mean time per token after its first chunk; ``pause`` is the time between two chunks, each of
+    which holds the tokens of at least one step. ``tokens_a_step`` is the acceptance length.
     """
 
     requests: int
@@ -35,13 +35,13 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Smallest value that at least ``share`` of ``values`` do not exceed; NaN of none."""
+    """Smallest value that at least ``share`` of ``values`` do not exceed; NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
 def summarize(samples: Sequence[Sample]) -> Summary:
-    """Summary of the pass that ``samples`` are of."""
+    """Summary of one pass from its samples."""
     done = [(sample.due, sample.reply) for sample in samples if sample.reply]
     replies = [reply for _, reply in done]
     tokens = sum(reply.completion_tokens for reply in replies)

@@ -1,4 +1,4 @@
-"""Speeds that are compared: each case is run in every mode by turns, and ratios are taken within a turn."""
+"""Compares speeds of modes: modes take turns on each case, and ratios are taken within a turn."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from outrider.loadtest.load.summary import Summary, median, summarize
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What is run in every mode; without a temperature each request has its own."""
+    """A load that every mode runs; without a temperature, each request has its own."""
 
     workload: str
     temperature: float | None
     concurrency: int
 
     def __str__(self) -> str:
-        """As named in tables."""
+        """Name in tables."""
         return f"{self.group}, {self.concurrency} at a time"
 
     @property
@@ -41,12 +41,12 @@ class Turn(msgspec.Struct, frozen=True):
     summary: Summary
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         return f"{self.repeat + 1}: {self.case}, {self.mode}: {self.summary.tokens_per_s:.0f} tokens/s"
 
 
 class Matrix:
-    """The turns of a measurement."""
+    """All turns of a measurement, by case and mode."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self._turns = {(turn.case, turn.mode, turn.repeat): turn.summary for turn in turns}
@@ -54,12 +54,12 @@ class Matrix:
         self.modes = list(dict.fromkeys(turn.mode for turn in turns))
 
     def summary(self, case: Case, mode: str) -> Summary | None:
-        """Medians over the repeats; None where the mode was not run."""
-        found = [summary for (c, m, _), summary in self._turns.items() if (c, m) == (case, mode)]
-        return median(found) if found else None
+        """Medians over the repeats; None if the mode did not run."""
+        summaries = [summary for (c, m, _), summary in self._turns.items() if (c, m) == (case, mode)]
+        return median(summaries) if summaries else None
 
     def ratios(self, case: Case, mode: str, to: str = "off") -> list[float]:
-        """The ratio of tokens a second of every repeat in which both modes ran."""
+        """Ratio of tokens a second in every repeat that ran both modes."""
         return [
             summary.tokens_per_s / self._turns[case, to, repeat].tokens_per_s
             for (c, m, repeat), summary in self._turns.items()
@@ -67,15 +67,15 @@ class Matrix:
         ]
 
     def ratio(self, case: Case, mode: str, to: str = "off") -> float:
-        """Median of `ratios`; NaN where the modes did not run together."""
-        found = self.ratios(case, mode, to)
-        return statistics.median(found) if found else math.nan
+        """Median of `ratios`; NaN if no repeat ran both modes."""
+        ratios = self.ratios(case, mode, to)
+        return statistics.median(ratios) if ratios else math.nan
 
 
 async def take(
     url: str, mode: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int, repeat: int
 ) -> Turn:
-    """One case in one mode, each prompt once.
+    """Runs one case in one mode, each prompt once.
 
     Raises:
         SystemExit: a request failed.
@@ -90,7 +90,7 @@ async def take(
 def _sends(
     url: str, seed: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int
 ) -> Iterator[Send]:
-    """Each prompt behind a comment of its own, so that no turn finds another's pages."""
+    """Each prompt after its own comment line, so that no turn finds another turn's pages."""
     for number, prompt in enumerate(prompts):
         body = {
             "prompt": next(unique([prompt], f"{seed} {number}")),
@@ -104,6 +104,6 @@ def _sends(
 
 
 def rotated(names: list[str], turn: int) -> list[str]:
-    """``names`` from another one on each turn."""
+    """``names``, rotated by ``turn`` places."""
     first = turn % len(names)
     return names[first:] + names[:first]

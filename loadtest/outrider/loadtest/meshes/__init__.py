@@ -1,1 +1,1 @@
-"""Meshes and services that a measurement starts for itself, and what their processes hold."""
+"""Meshes and services that a measurement starts for itself, and the sources and transfers of their pages."""

@@ -1,4 +1,4 @@
-"""LiteLLM's proxy in a virtual environment of its own, before an engine that speaks OpenAI's HTTP."""
+"""LiteLLM's proxy in its own virtual environment, in front of an engine that speaks OpenAI's HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _QUIET = {
 
 
 class LiteLlm(msgspec.Struct, frozen=True):
-    """A proxy that runs: its URL, the key that it asks for, and its process."""
+    """A running proxy: its URL, its API key and its process id."""
 
     url: str
     key: str
@@ -35,27 +35,27 @@ class LiteLlm(msgspec.Struct, frozen=True):
 
 
 def install(environment: Path) -> None:
-    """Makes the virtual environment; `CalledProcessError` where pip fails."""
+    """Creates the virtual environment; `CalledProcessError` if pip fails."""
     venv.create(environment, with_pip=True)
     subprocess.run([environment / "bin" / "pip", "install", "--quiet", "litellm[proxy]"], check=True)
 
 
 def version(environment: Path) -> str:
-    """LiteLLM's."""
+    """The version of LiteLLM in ``environment``."""
     code = "from importlib.metadata import version; print(version('litellm'))"
-    told = subprocess.run([environment / "bin" / "python", "-c", code], check=True, capture_output=True, text=True)
-    return told.stdout.strip()
+    output = subprocess.run([environment / "bin" / "python", "-c", code], check=True, capture_output=True, text=True)
+    return output.stdout.strip()
 
 
 @contextlib.contextmanager
 def running(environment: Path, directory: Path, model: str, engine: str, port: int) -> Iterator[LiteLlm]:
-    """One worker that passes ``model`` on to the ``engine``'s URL, until the block is left; logs go to ``directory``.
+    """Runs one worker that forwards ``model`` to the ``engine``'s URL inside the block; logs go to ``directory``.
 
     Raises:
-        SystemExit: it did not become ready.
+        SystemExit: LiteLLM did not become ready.
     """
     key, log = f"sk-{secrets.token_urlsafe(32)}", directory / "litellm.log"
-    config = directory / "litellm.json"  # which is YAML as well
+    config = directory / "litellm.json"  # JSON is YAML
     config.write_bytes(msgspec.json.encode(_config(model, engine, key)))
     command: list[str | Path] = [
         environment / "bin" / "litellm",
@@ -67,8 +67,8 @@ def running(environment: Path, directory: Path, model: str, engine: str, port: i
         str(port),
     ]
     with (
-        log.open("wb") as told,
-        subprocess.Popen(command, stdout=told, stderr=told, env=os.environ | _QUIET) as process,
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | _QUIET) as process,
     ):
         try:
             _wait(f"http://127.0.0.1:{port}", process, log)

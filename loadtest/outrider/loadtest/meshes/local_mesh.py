@@ -1,4 +1,4 @@
-"""A mesh of its own for a load test: `outrider up` as a child, its processes' ids and their metrics."""
+"""A mesh for a load test: `outrider up` as a child process, its processes' ids and metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import msgspec
 from outrider.mesh.addresses import hold_port
 
 _READY_S = 600.0
-"""Large models take long to load."""
+"""Long enough to load a large model."""
 
 
 class _Line(msgspec.Struct):
@@ -27,32 +27,32 @@ class _Line(msgspec.Struct):
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--model`` and ``--draft``, which `running` takes."""
+    """Adds ``--model`` and ``--draft``, parameters of `running`."""
     parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face directory; else the shipped target")
-    parser.add_argument("--draft", type=Path, metavar="DIR", help="of a draft model with the same vocabulary")
+    parser.add_argument("--draft", type=Path, metavar="DIR", help="directory of a draft model with the same vocabulary")
 
 
 class LocalMesh:
-    """A mesh on this machine: ``url`` of its gateway, and what is behind it."""
+    """A mesh on this machine: ``url`` of its gateway, process ids and metrics of its services."""
 
     def __init__(self, url: str, pid: int, logs: Path) -> None:
         self.url, self._pid, self._logs = url, pid, logs
 
     def pids(self, kind: str) -> list[int]:
-        """Processes of ``kind``, or of ``nats``, that run now, oldest first."""
+        """Ids of running processes of ``kind``, or of ``nats``, oldest first."""
         children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
         return [int(pid) for pid in children if _is(_title(pid), kind)]
 
     @property
     def nats_url(self) -> str:
-        """Where its NATS is."""
+        """URL of the mesh's NATS."""
         arguments = _title(str(self.pids("nats")[0])).split("\0")
         return f"nats://127.0.0.1:{arguments[arguments.index('--port') + 1]}"
 
     def metric(self, kind: str, name: str) -> float | None:
-        """Sum of a metric over all processes of ``kind`` and all labels; None if none of them has it."""
-        found = [value for port in self._probes(kind) for value in _read(f"http://{port}/metrics", name)]
-        return sum(found) if found else None
+        """Sum of a metric over all processes of ``kind`` and all labels; None if no process has the metric."""
+        values = [value for port in self._probes(kind) for value in _read(f"http://{port}/metrics", name)]
+        return sum(values) if values else None
 
     def _probes(self, kind: str) -> list[str]:
         logs = sorted(self._logs.glob(f"{kind}-*.log"))
@@ -69,13 +69,13 @@ def running(
     model: Path | None = None,
     draft: Path | None = None,
 ) -> Iterator[LocalMesh]:
-    """A mesh with ``settings`` (``service.key``) over the defaults, until the block is left or SIGTERM asks us to end.
+    """Runs a mesh with ``settings`` (``service.key``) over the defaults, inside the block or until SIGTERM.
 
-    ``prefills`` are verifiers that compute prompts for the others. Without ``proposers`` there are as many as
-    `outrider up` chooses. ``model`` and ``draft`` are Hugging Face directories; the shipped models where they are None.
+    ``prefills`` are verifiers that compute prompts for the others. With ``proposers`` None, `outrider up` chooses their
+    number. ``model`` and ``draft`` are Hugging Face directories; None means the shipped models.
 
     Raises:
-        SystemExit: it did not become ready; the message says where its logs are.
+        SystemExit: the mesh did not become ready.
     """
     port = hold_port()
     counts: dict[str, Any] = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
@@ -122,13 +122,13 @@ def _is(title: str, kind: str) -> bool:
 
 
 def _last_probes(log: bytes) -> str:
-    """Address of the metrics of a log's latest process that got ready."""
-    found = ""
+    """Address of the probes of the last process in a log that became ready; empty without one."""
+    probes = ""
     for line in log.splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            told = msgspec.json.decode(line, type=_Line)
-            found = told.probes if told.event == "ready" else found
-    return found
+            entry = msgspec.json.decode(line, type=_Line)
+            probes = entry.probes if entry.event == "ready" else probes
+    return probes
 
 
 def _read(url: str, name: str) -> list[float]:

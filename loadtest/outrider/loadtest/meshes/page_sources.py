@@ -1,4 +1,4 @@
-"""Meshes whose verifiers get the pages of their prompts from elsewhere, for answers that are compared."""
+"""Meshes whose verifiers fetch the pages of prompts from other services; their answers are compared."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from outrider.loadtest.meshes.local_mesh import LocalMesh
 
 _FETCHED = "outrider_verifier_kv_fetched_tokens_total"
 _SCARCE = {"verifier.pages": "400", "verifier.page_size": "4"}
-"""Too few to remember a prompt until it is asked again: 1600 tokens."""
+"""1600 tokens: too few pages to keep a prompt until it is sent again."""
 _ALWAYS = {"verifier.kv_cache": "always"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A mesh, and what the prompts' pages are in each of its passes, one after the other.
+    """A mesh, and the state of the prompts' pages in each of its passes, in order.
 
     Attributes:
-        settings: over the defaults.
-        processes: of kinds beside one verifier and its proposer, as `local_mesh.running` takes them.
-        metric: of verifiers, which counts the tokens that came from elsewhere; None where none do.
+        settings: settings over the defaults.
+        processes: numbers of further processes, as parameters of `local_mesh.running`.
+        metric: metric of verifiers that counts fetched tokens; None for a mesh that fetches none.
     """
 
     passes: tuple[str, ...]
@@ -30,7 +30,7 @@ class Source:
     metric: str | None = None
 
     def came(self, mesh: LocalMesh) -> float | None:
-        """Tokens whose pages came from elsewhere; None where none should."""
+        """Tokens whose pages were fetched; None for a mesh that fetches none."""
         return None if self.metric is None else mesh.metric("verifier", self.metric) or 0.0
 
 

@@ -1,4 +1,4 @@
-"""Services of one's own on a broker of one's own, for measurements that need to ask one process and no other."""
+"""Services on their own broker, for measurements that send requests to one certain process."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _STOP_S = 20.0
 
 
 class Site:
-    """A broker and what was started on it; see `open_site`."""
+    """A broker and the services started on it; see `open_site`."""
 
     def __init__(self, url: str, logs: Path, registry: Registry) -> None:
         self.url, self._logs, self.registry = url, logs, registry
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, kind: str, name: str, **settings: object) -> Member:
-        """Starts ``python -m outrider.<kind>`` with settings as flags; the member, once it is ready.
+        """Starts ``python -m outrider.<kind>`` with settings as flags; returns the member when it is ready.
 
         Raises:
-            Unavailable: it did not become ready in time.
+            Unavailable: the service did not become ready in time.
         """
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
         command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={self.url}", f"--instance={name}", *flags]
         self._spawn(name, command)
-        await self.registry.wait_for(kind, lambda all_: any(each.instance == name for each in all_), _READY_S)
+        await self.registry.wait_for(kind, lambda members: any(member.instance == name for member in members), _READY_S)
         return self.member(kind, name)
 
     def _spawn(self, name: str, command: list[str]) -> None:
@@ -44,11 +44,11 @@ class Site:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def member(self, kind: str, name: str) -> Member:
-        """What is known of a process."""
-        return next(each for each in self.registry.members(kind) if each.instance == name)
+        """The member of ``kind`` with the instance ``name``."""
+        return next(member for member in self.registry.members(kind) if member.instance == name)
 
     def kill(self, name: str) -> None:
-        """Takes a process away as a crash would."""
+        """Kills a process, as a crash would."""
         self._processes[name].kill()
         self._processes[name].wait()
 
@@ -66,7 +66,7 @@ class Site:
 
 @asynccontextmanager
 async def open_site(*, stores: bool = False) -> AsyncIterator[Site]:
-    """An empty site, which ends with the block; its broker has JetStream where it ``stores``."""
+    """Opens an empty site, which ends with the block; with ``stores``, its broker has JetStream."""
     port = hold_port()
     url = f"nats://127.0.0.1:{port}"
     bus = Bus()

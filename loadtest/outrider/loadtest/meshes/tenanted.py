@@ -1,4 +1,4 @@
-"""A mesh whose gateways ask for keys, and tenants with limits on it, for measurements of who gets how much."""
+"""A mesh with API keys and tenants with limits, for measurements of limits and fairness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.wire.tenants import BUCKET, Limits, Tenant, key_entry, new_key, te
 
 
 async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict[str, str]:
-    """Starts a tokenizer, a verifier of the shipped target and ``gateways`` by name; the URL of each."""
+    """Starts a tokenizer, a verifier of the shipped target and ``gateways`` by name; returns each gateway's URL."""
     await site.start("tokenizer", "tokenizer", model="pocket")
     await site.start("verifier", "verifier", model="pocket", **verifier)
     ports = {name: hold_port() for name in gateways}
@@ -23,7 +23,7 @@ async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict
 
 
 async def put_on(url: str, limits: dict[str, Limits]) -> dict[str, str]:
-    """Puts tenants with ``limits`` on at the NATS of that URL; a key of each."""
+    """Stores tenants with ``limits`` at the NATS server ``url``; returns a key of each."""
     bus = Bus()
     await bus.connect(url, "loadtest", wait_s=10)
     bucket, keys = Bucket(bus, BUCKET), {}

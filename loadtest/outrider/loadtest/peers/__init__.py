@@ -1,1 +1,1 @@
-"""Outrider beside other engines on the same requests."""
+"""Compares Outrider with other engines on the same requests."""

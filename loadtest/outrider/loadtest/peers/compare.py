@@ -1,8 +1,8 @@
 """Outrider beside OpenVINO GenAI and llama.cpp, in turns, in one run: `python -m outrider.loadtest.peers`.
 
-With ``--model DIR`` every way of running every engine answers the same chats, greedily and in turn. Answers end where
-the model ends them, and a speed counts the tokens that there are. Without ``--model`` the shipped target goes on with
-held-out code, beside OpenVINO GenAI alone.
+With ``--model DIR`` every engine answers the same chats in each of its ways, greedily and in turn. The model ends its
+answers, and a speed counts the tokens generated. Without ``--model`` the shipped target continues held-out code, beside
+OpenVINO GenAI only.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from pathlib import Path
 from types import ModuleType
 
 from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.peers import pocket, real, report
+from outrider.loadtest.peers import pocket, ratios, real
 from outrider.loadtest.peers.ways import measure
 
 PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON."""
+    """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON."""
     options = read(arguments)
     subject = _subject(options)
     with ExitStack() as stack:
         engines = subject.start(options, stack)
         for reason in engines.missing:
             print(f"Left out: {reason}.", flush=True)
-        found = measure(subject.plan(options), engines.ways)
+        turns = measure(subject.plan(options), engines.ways)
     settings = {key: value.name if isinstance(value, Path) else value for key, value in vars(options).items()}
-    report.publish(found, subject.RIVALS, options.out, settings=settings, **engines.told())
+    ratios.publish(turns, subject.RIVALS, options.out, settings=settings, **engines.told())
     return 0
 
 
 def read(arguments: list[str] | None) -> argparse.Namespace:
-    """The options; what is wrong with them ends the program with one sentence."""
+    """The options; a wrong option ends the program with one sentence."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if wrong := next(_faults(options), ""):
@@ -51,20 +51,22 @@ def _parser() -> argparse.ArgumentParser:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "outrider"
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.peers", description=__doc__)
     local_mesh.add_models(parser)
-    parser.add_argument("--gguf", type=Path, metavar="FILE", help="the model for llama.cpp, which is left out without")
+    parser.add_argument(
+        "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp; llama.cpp is left out without it"
+    )
     parser.add_argument("--draft-gguf", type=Path, metavar="FILE", help="the draft model for llama.cpp")
-    parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; one that cannot be had is an error")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; a peer that is missing is an error")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--concurrency", nargs="+", type=int, help="requests at a time")
-    parser.add_argument("--requests", type=int, default=6, help="a turn; at least two for each that runs at a time")
-    parser.add_argument("--max-tokens", type=int, help="tokens of an answer at most; each kind has a bound of its own")
-    parser.add_argument("--guesses", nargs="+", type=int, help="of OpenVINO's prompt lookup; each is a way of its own")
+    parser.add_argument("--requests", type=int, default=6, help="a turn; at least two for each concurrent request")
+    parser.add_argument("--max-tokens", type=int, help="most tokens of an answer; each kind has its own bound")
+    parser.add_argument("--guesses", nargs="+", type=int, help="of OpenVINO's prompt lookup; each number is a way")
     parser.add_argument("--repeats", type=int, default=5, help="turns of each case")
-    parser.add_argument("--minutes", type=float, default=60.0, help="what is not measured by then is left out")
-    parser.add_argument("--seed", type=int, default=0, help="of the requests")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit; later turns are left out")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the requests")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
-    parser.add_argument("--cache", type=Path, default=cache, help="where peers are installed if they are not there")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
+    parser.add_argument("--cache", type=Path, default=cache, help="where missing peers are installed")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
     return parser
 
 
@@ -81,7 +83,7 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
         yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
     if "llama" in (options.peers or ()) and not options.gguf:
         yield "--peers llama needs --gguf FILE, the model for llama.cpp"
-    if wrong := [each for each in options.set if "=" not in each]:
+    if wrong := [text for text in options.set if "=" not in text]:
         yield f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE"
     numbers = (options.repeats, options.requests, *(options.concurrency or ()), *(options.guesses or ()))
     if min(numbers) < 1 or (options.max_tokens or 2) < 2:

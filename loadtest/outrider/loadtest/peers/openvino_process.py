@@ -1,4 +1,4 @@
-"""OpenVINO GenAI in a virtual environment of its own: a process that answers lines of JSON."""
+"""OpenVINO GenAI in its own virtual environment: a process that answers lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from outrider.loadtest.peers import environments
 from outrider.loadtest.peers.environments import PeerMissing
 
 PACKAGES = ("torch==2.13.0", "openvino-genai==2026.4.1.0", "optimum-intel[openvino]==2.2.0")
-"""What the peer is made of; the exporter needs torch, of which other versions than this would come in by themselves."""
+"""The peer's packages; the exporter needs torch, and would install another version of it."""
 _UNWANTED = ("torchvision",)
 _WORKER = Path(__file__).with_name("openvino_worker.py")
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONPATH": ""}
 FORMATS = {"float32": "fp32", "float16": "fp16", "bfloat16": "fp16"}
-"""The exporter's weight format by a checkpoint's dtype; it has none for bfloat16."""
+"""The exporter's weight format by a checkpoint's dtype; the exporter has none for bfloat16."""
 
 
 class How(msgspec.Struct, frozen=True):
@@ -28,9 +28,9 @@ class How(msgspec.Struct, frozen=True):
 
     Attributes:
         mode: plain, lookup or draft.
-        kv: precision of the KV cache, u8 (the peer's default), or bf16 or f32 as it computes.
+        kv: precision of the KV cache: u8 (the peer's default), or bf16 or f32, as the peer computes.
         guesses: tokens guessed in a step.
-        chat: prompts are chats and answers end by themselves; else they are completed, all to their last token.
+        chat: prompts are chats, and the model ends answers; otherwise prompts are completed with ``max_tokens`` tokens.
     """
 
     mode: str
@@ -40,7 +40,7 @@ class How(msgspec.Struct, frozen=True):
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """What the peer made of some prompts: seconds, the tokens of each answer, and how many each prompt has."""
+    """The peer's answers: seconds of all, the tokens of each answer, and the number of each prompt's tokens."""
 
     seconds: float
     tokens: list[list[int]]
@@ -59,27 +59,27 @@ class Peer:
         Raises:
             SystemExit: the peer ended.
         """
-        asked = msgspec.structs.asdict(how) | {"streams": streams, "prompts": prompts, "max_tokens": max_tokens}
+        request = msgspec.structs.asdict(how) | {"streams": streams, "prompts": prompts, "max_tokens": max_tokens}
         assert self._process.stdin
         assert self._process.stdout
         if self._process.poll() is None:
-            self._process.stdin.write(msgspec.json.encode(asked) + b"\n")
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
             self._process.stdin.flush()
         if not (line := self._process.stdout.readline()):
-            raise SystemExit("OpenVINO ended: see above for what it said")
+            raise SystemExit("OpenVINO ended: see its output above")
         return msgspec.json.decode(line, type=Spoken)
 
 
 @contextlib.contextmanager
 def running(environment: Path, models: Sequence[Path]) -> Iterator[Peer]:
-    """The peer, until the block is left; its virtual environment and its models are made if they are not there.
+    """Runs the peer inside the block; creates its virtual environment and exports models if they are missing.
 
     Args:
         environment: its virtual environment, which holds the exported models as well.
-        models: Hugging Face directories of the target and, where there is one, of the draft model.
+        models: Hugging Face directories of the target and, optionally, of the draft model.
 
     Raises:
-        PeerMissing: a step of the making failed.
+        PeerMissing: the installation or an export failed.
     """
     python = environments.make(environment, PACKAGES, _UNWANTED)
     exported = [export(environment, model) for model in models]
@@ -91,17 +91,17 @@ def running(environment: Path, models: Sequence[Path]) -> Iterator[Peer]:
 
 
 def weight_format(model: Path) -> str:
-    """The format in which a checkpoint is exported: that of its dtype, fp16 where it tells none."""
+    """The format of a checkpoint's export: that of its dtype, fp16 for a checkpoint without one."""
     config = msgspec.json.decode((model / "config.json").read_bytes())
     return FORMATS.get(config.get("dtype") or config.get("torch_dtype"), "fp16")
 
 
 def export(environment: Path, model: Path) -> Path:
-    """Where ``model`` stands as the peer reads it; it is exported there if it is not there yet."""
+    """Directory of ``model`` in the peer's format; exports the model if the directory is missing."""
     form = weight_format(model)
     written = (model / "config.json").stat().st_mtime_ns
-    told = hashlib.sha256(f"{model.resolve()} {written}".encode()).hexdigest()[:8]
-    out = environment / "models" / f"{model.name}-{form}-{told}"
+    digest = hashlib.sha256(f"{model.resolve()} {written}".encode()).hexdigest()[:8]
+    out = environment / "models" / f"{model.name}-{form}-{digest}"
     if not out.is_dir():
         part = out.with_suffix(".part")
         command: list[str | Path] = [environment / "bin" / "optimum-cli", "export", "openvino", "-m", model]
@@ -109,7 +109,7 @@ def export(environment: Path, model: Path) -> Path:
         try:
             subprocess.run(command, check=True, env=os.environ | _OFFLINE, stdout=sys.stderr)
         except subprocess.CalledProcessError as error:
-            raise PeerMissing(f"the export of {model.name} failed: see above for what it said") from error
+            raise PeerMissing(f"the export of {model.name} failed: see its output above") from error
         part.rename(out)
     return out
 

@@ -1,12 +1,12 @@
-"""OpenVINO GenAI as a process that answers lines of JSON; it is run by path, in a virtual environment of its own.
+"""OpenVINO GenAI as a process that answers lines of JSON; run by path, in its own virtual environment.
 
-Takes the exported model's directory, and a draft model's where there is one. A line of standard input is
-``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: all prompts are answered greedily,
+The arguments are the directories of the exported target and, optionally, of the draft model. A line of standard input
+is ``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: the worker answers all prompts greedily,
 ``streams`` at a time, each with at most its own ``max_tokens``. The answer is ``{"seconds", "tokens",
-"prompt_tokens"}``: the tokens of each answer, and how many each prompt has.
+"prompt_tokens"}``: the tokens of each answer, and the number of each prompt's tokens.
 
 ``mode`` is ``plain``, ``lookup`` (prompt lookup) or ``draft``; ``kv`` is the precision of the KV cache. Prompts of a
-``chat`` go through the model's template, and answers end where the model ends them; others are completed, and all have
+``chat`` go through the model's template, and the model ends their answers; other prompts are completed with
 ``max_tokens`` tokens. Each mode and precision has a `ContinuousBatchingPipeline`, kept as long as memory suffices.
 """
 
@@ -28,10 +28,10 @@ _PIPELINES: dict[tuple[str, str], Any] = {}
 
 
 def pipeline(asked: dict[str, Any], models: list[str]) -> Any:
-    """The pipeline of a mode and a precision; where memory is short, it takes the place of the oldest ones."""
+    """The pipeline of a mode and a precision; deletes the oldest pipelines if memory is short."""
     key = asked["mode"], asked["kv"]
     if key not in _PIPELINES:
-        needed = 2 * sum(each.stat().st_size for model in models for each in Path(model).glob("*.bin"))
+        needed = 2 * sum(file.stat().st_size for model in models for file in Path(model).glob("*.bin"))
         while _PIPELINES and available() < needed:
             del _PIPELINES[next(iter(_PIPELINES))]
             gc.collect()
@@ -41,12 +41,12 @@ def pipeline(asked: dict[str, Any], models: list[str]) -> Any:
 
 
 def available() -> int:
-    """Bytes of memory that are free, or can be made so."""
+    """Bytes of memory that are free or can be freed."""
     return next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
 
 
 def make(mode: str, kv: str, models: list[str]) -> Any:
-    """A pipeline that remembers no prefixes."""
+    """A pipeline without a prefix cache."""
     scheduler = genai.SchedulerConfig()
     scheduler.cache_size, scheduler.max_num_seqs, scheduler.enable_prefix_caching = CACHE_GB, AT_ONCE, False
     options: dict[str, Any] = {"KV_CACHE_PRECISION": kv}
@@ -58,14 +58,14 @@ def make(mode: str, kv: str, models: list[str]) -> Any:
 
 
 def config(asked: dict[str, Any], engine: Any, max_tokens: int) -> Any:
-    """Greedy; the ends of answers are the model's own."""
-    made = engine.get_config()
-    made.max_new_tokens, made.ignore_eos, made.do_sample = max_tokens, not asked["chat"], False
+    """Greedy generation of at most ``max_tokens`` tokens; in a chat, the model ends its answer."""
+    generation = engine.get_config()
+    generation.max_new_tokens, generation.ignore_eos, generation.do_sample = max_tokens, not asked["chat"], False
     if asked["mode"] != "plain":
-        made.num_assistant_tokens = asked["guesses"]
+        generation.num_assistant_tokens = asked["guesses"]
     if asked["mode"] == "lookup":
-        made.max_ngram_size = NGRAM
-    return made
+        generation.max_ngram_size = NGRAM
+    return generation
 
 
 def encode(asked: dict[str, Any], tokenizer: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def encode(asked: dict[str, Any], tokenizer: Any) -> list[Any]:
 
 
 def answer(asked: dict[str, Any], engine: Any) -> dict[str, Any]:
-    """Answers all prompts; the time of the templates counts as everyone's does."""
+    """Answers all prompts; the time includes templates and tokenization, as for the other engines."""
     began = time.perf_counter()
     prompts = encode(asked, engine.get_tokenizer())
     configs = [config(asked, engine, most) for most in asked["max_tokens"]]
@@ -93,18 +93,18 @@ def answer(asked: dict[str, Any], engine: Any) -> dict[str, Any]:
 
 
 def together(engine: Any, prompts: list[Any], configs: list[Any], streams: int) -> list[list[int]]:
-    """The tokens of each answer; the next request is sent when one is answered."""
+    """The tokens of each answer; at most ``streams`` requests run at a time."""
     handles: list[Any] = []
     while len(handles) < len(prompts) or engine.has_non_finished_requests():
-        running = sum(each.get_status() == genai.GenerationStatus.RUNNING for each in handles)
+        running = sum(handle.get_status() == genai.GenerationStatus.RUNNING for handle in handles)
         for number in range(len(handles), min(len(prompts), len(handles) + streams - running)):
             handles.append(engine.add_request(number, prompts[number], configs[number]))
         engine.step()
-    return [list(each.read_all()[0].generated_ids) for each in handles]
+    return [list(handle.read_all()[0].generated_ids) for handle in handles]
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answers requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""The shipped target in Outrider and in OpenVINO GenAI, going on with held-out code."""
+"""The shipped target in Outrider and in OpenVINO GenAI; both continue held-out code."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 import uvloop
 from outrider.loadtest.load import turns
+from outrider.loadtest.load.code_workloads import Supply
 from outrider.loadtest.load.prompts import unique
 from outrider.loadtest.load.turns import Case, Turn
-from outrider.loadtest.load.workloads import Supply
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.peers import openvino, openvino_process
 from outrider.loadtest.peers.openvino_process import How, Peer
-from outrider.loadtest.peers.report import Rivals
+from outrider.loadtest.peers.ratios import Rivals
 from outrider.loadtest.peers.ways import OPENVINO, OUTRIDER, Engines, Plan, mode
 
 DEFAULTS: dict[str, Any] = {"workloads": ["code"], "concurrency": [1, 8], "guesses": [4], "max_tokens": 128}
 RIVALS = (Rivals(OUTRIDER, OPENVINO, {(None, 1): 1.2, (None, 8): 1.2}),)
-"""Outrider's best should be so many times the peer's best."""
+"""Least ratios of Outrider's best way to the peer's best way."""
 _OURS: dict[str, tuple[str, Any]] = {"strict": ("strict", {}), "fast": ("fast", {}), "fast, off": ("fast", "off")}
 """Outrider's ways: determinism and ``speculation``."""
 _WARM_UP, _PIECES_APART = 4, 53
@@ -38,7 +38,7 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[str]:
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", [target]))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
     engines.formats["pocket"] = openvino_process.weight_format(target)
-    given = dict(each.split("=", 1) for each in options.set)
+    given = dict(text.split("=", 1) for text in options.set)
     urls = {
         name: stack.enter_context(local_mesh.running(given | {"verifier.determinism": name}, proposers=0)).url
         for name in ("strict", "fast")
@@ -53,7 +53,7 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[str]:
 
 
 def plan(options: argparse.Namespace) -> Plan[str]:
-    """Every workload at every concurrency; prompts begin elsewhere in each repeat."""
+    """Every workload at every concurrency; each repeat has other prompts."""
     cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
     supplies = itertools.chain.from_iterable(
         itertools.repeat(Supply((repeat + 1) * _PIECES_APART), len(cases)) for repeat in range(options.repeats)

@@ -1,4 +1,4 @@
-"""A real model in Outrider as `outrider up` ships it, in llama.cpp and in OpenVINO GenAI, all asked the same chats."""
+"""A given model in Outrider with its defaults, in llama.cpp and in OpenVINO GenAI, on the same chats."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import structs
-from outrider.loadtest.chats import meshes, turns
+from outrider.loadtest.chats import chat_turns, modes
 from outrider.loadtest.chats.asked import Asked
 from outrider.loadtest.chats.supply import Supply
 from outrider.loadtest.load.turns import Case
 from outrider.loadtest.peers import environments, llama, openvino, openvino_process
 from outrider.loadtest.peers.environments import PeerMissing
-from outrider.loadtest.peers.report import Rivals
+from outrider.loadtest.peers.ratios import Rivals
 from outrider.loadtest.peers.ways import LLAMA, OPENVINO, OUTRIDER, Engines, Plan, mode
 
 DEFAULTS: dict[str, Any] = {"workloads": ["edit", "code"], "concurrency": [1, 4, 8], "guesses": [5, 8]}
@@ -28,7 +28,7 @@ RIVALS = (
     Rivals(f"{OUTRIDER} on", f"{OUTRIDER} off"),
     Rivals(f"{OUTRIDER} control", f"{OUTRIDER} off"),
 )
-"""What is compared with what, and how many times as fast it should be."""
+"""Pairs to compare, with the least ratio of their speeds."""
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
 
@@ -36,18 +36,20 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[Asked]:
     """Starts all engines.
 
     Raises:
-        SystemExit: a peer that was asked for cannot be had.
+        SystemExit: a peer that ``--peers`` names is missing.
     """
     engines: Engines[Asked] = Engines()
     for way in ("off", "control", "on"):
-        url = stack.enter_context(meshes.running(options, way)).url
-        engines.ways[mode(OUTRIDER, way)] = partial(turns.take, url, mode(OUTRIDER, way), meshes.MODES[way].speculation)
-    for peer, began in (("llama", _llama), ("openvino", _openvino)):
+        url = stack.enter_context(modes.running(options, way)).url
+        engines.ways[mode(OUTRIDER, way)] = partial(
+            chat_turns.take, url, mode(OUTRIDER, way), modes.MODES[way].speculation
+        )
+    for peer, start_peer in (("llama", _llama), ("openvino", _openvino)):
         if peer not in (options.peers or (peer,)):
             engines.missing.append(f"{peer}, which --peers does not name")
             continue
         try:
-            began(options, stack, engines)
+            start_peer(options, stack, engines)
         except PeerMissing as error:
             if options.peers:
                 raise SystemExit(f"{peer}: {error}") from error
@@ -59,7 +61,7 @@ def plan(options: argparse.Namespace) -> Plan[Asked]:
     """Every workload at every concurrency, greedily."""
     supply = Supply(options.seed, most=options.max_tokens)
     cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
-    warm = [structs.replace(each, max_tokens=_WARM_UP_TOKENS) for each in supply.take("chat", _WARM_UP, 0.0)]
+    warm = [structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP, 0.0)]
 
     def requests(case: Case) -> list[Asked]:
         count = max(options.requests, 2 * case.concurrency if case.concurrency > 1 else 1)
@@ -77,14 +79,14 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked
         engines.missing.append(f"{LLAMA} with a draft model: --draft-gguf names no file")
     for way, flags in llama.ways(options.draft_gguf).items():
         url = stack.enter_context(llama.running(program, options.gguf, flags, max(2, *options.concurrency)))
-        engines.ways[mode(LLAMA, way)] = partial(turns.take, url, mode(LLAMA, way), "off")
+        engines.ways[mode(LLAMA, way)] = partial(chat_turns.take, url, mode(LLAMA, way), "off")
 
 
 def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked]) -> None:
-    models = [each for each in (options.model, options.draft) if each]
+    models = [model for model in (options.model, options.draft) if model]
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
-    engines.formats.update({each.name: openvino_process.weight_format(each) for each in models})
+    engines.formats.update({model.name: openvino_process.weight_format(model) for model in models})
     if not options.draft:
         engines.missing.append(f"{OPENVINO} with a draft model: --draft names no directory")
     caches = openvino.precisions(Path("/proc/cpuinfo").read_text())

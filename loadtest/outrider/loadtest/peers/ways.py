@@ -1,4 +1,4 @@
-"""Ways of answering requests, each of an engine, which take turns on the same requests."""
+"""Ways of running engines, which take turns on the same requests."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WARM_UP = Case("warm-up", 0.0, 2)
 
 R = TypeVar("R")
 Take = Callable[[Case, Sequence[R], int], Turn]
-"""Has a case's requests answered in a repeat; the turn's mode is `mode`, repeat -1 is not measured."""
+"""Runs a case's requests in a repeat; `mode` names the turn's mode, and repeat -1 is not measured."""
 
 
 class Plan(NamedTuple, Generic[R]):
-    """What is measured.
+    """The measurement to run.
 
     Attributes:
-        cases: what is measured of each mode in a repeat.
-        supply: requests of a case, new ones each time.
-        warm_up: requests that every way answers before anything is measured.
+        cases: cases that every mode runs in a repeat.
+        supply: makes new requests for a case.
+        warm_up: requests that every way answers before the measurement.
         repeats: turns of each case.
-        minutes: what is not measured by then is left out.
+        minutes: time limit; later turns are left out.
     """
 
     cases: list[Case]
@@ -39,11 +39,11 @@ class Plan(NamedTuple, Generic[R]):
 
 @dataclass
 class Engines(Generic[R]):
-    """The engines that were started, and what is told of them.
+    """The engines that were started, and their description for a report.
 
     Attributes:
-        ways: how each mode answers.
-        missing: what is left out, and why.
+        ways: function that runs a turn, by mode.
+        missing: engines and ways that are left out, with the reason.
         versions: packages of the peers, ``name==version``.
         formats: OpenVINO's weight format by model.
     """
@@ -54,7 +54,7 @@ class Engines(Generic[R]):
     formats: dict[str, str] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
-        """By name, for a report."""
+        """The description for a report, by name."""
         return {"missing": self.missing, "versions": self.versions, "formats": self.formats}
 
 
@@ -64,18 +64,18 @@ def mode(engine: str, way: str) -> str:
 
 
 def measure(plan: Plan[R], ways: Mapping[str, Take[R]]) -> list[Turn]:
-    """All turns. Every way answers the same requests of a case in turn; another way is the first in each repeat."""
+    """Runs all turns: every way answers the same requests of a case; the order of ways rotates."""
     until = time.monotonic() + 60 * plan.minutes
-    found: list[Turn] = []
+    turns: list[Turn] = []
     for take in ways.values():
         take(_WARM_UP, plan.warm_up, -1)
     for repeat, (number, case) in itertools.product(range(plan.repeats), enumerate(plan.cases)):
         if time.monotonic() >= until:
             break
         try:
-            asked = plan.supply(case)
+            requests = plan.supply(case)
         except PromptsError as error:
             print(f"Nothing more is measured: {error}")
             break
-        found += [ways[name](case, asked, repeat) for name in rotated(list(ways), repeat + number)]
-    return found
+        turns += [ways[name](case, requests, repeat) for name in rotated(list(ways), repeat + number)]
+    return turns

@@ -1,1 +1,1 @@
-"""What a measurement came to: bars, tables and pictures."""
+"""Results of measurements: bars, tables and pictures."""

@@ -1,4 +1,4 @@
-"""What a speed matrix came to: ratios within turns, their medians, the bars, a table and a picture."""
+"""Results of a speed matrix: ratios within turns, their medians, bars, a table and a picture."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from matplotlib.figure import Figure
 from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
-from outrider.loadtest.report.report import machine
+from outrider.loadtest.report.bench_report import machine
 
 SINGLE = ("model", "ngram", "suffix", "medusa")
-"""Modes of one drafter alone."""
+"""Modes with one drafter only."""
 GREEDY, SAMPLED, HARMLESS, MERGED = 2.5, 2.2, 0.98, 0.98
-"""Least ratios: to plain decoding alone and greedy, at temperature 1, of anything anywhere; to the best drafter."""
+"""Least ratios to plain decoding: one greedy request, one at temperature 1, any case; and to the best drafter."""
 
 
 def best_single(matrix: Matrix, case: Case) -> str:
-    """The drafter that is quickest alone; empty if none ran."""
-    found = [mode for mode in SINGLE if mode in matrix.modes]
-    return max(found, key=lambda mode: matrix.ratio(case, mode), default="")
+    """The fastest single drafter; empty if none ran."""
+    single = [mode for mode in SINGLE if mode in matrix.modes]
+    return max(single, key=lambda mode: matrix.ratio(case, mode), default="")
 
 
 def judge(matrix: Matrix) -> Iterator[Bar]:
-    """The bars."""
+    """The bars of a matrix."""
     for case in matrix.cases:
         if case.concurrency == 1 and case.temperature in (0.0, 1.0) and "on" in matrix.modes:
             least = GREEDY if case.temperature == 0 else SAMPLED
@@ -44,7 +44,7 @@ def judge(matrix: Matrix) -> Iterator[Bar]:
 
 
 def publish(turns: Sequence[Turn], settings: dict[str, Any], out: Path) -> None:
-    """Prints the table and the bars, writes ``matrix.json`` and ``matrix.png`` into ``out``."""
+    """Prints the table and the bars; writes ``matrix.json`` and ``matrix.png`` into ``out``."""
     matrix = Matrix(turns)
     print("\n".join(_lines(matrix)))
     figures = [

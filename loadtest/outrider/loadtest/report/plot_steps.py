@@ -1,4 +1,4 @@
-"""The time line of one request as a picture, and as a table."""
+"""Draws the time line of one request as a picture and a table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PASS, _COMMIT, _TREE, _DEAD = "#c4a35a", "#4c72b0", "#a0522d", "#cc3333"
 _STEP_Y, _PASS_Y, _HEIGHT = 1.0, 0.0, 0.28
 _COLUMNS = ("step", "at ms", "ms", "rows", "tokens", "bought", "right", "ready", "trees", "late", "passes")
 _LEGEND = (
-    "ready: guesses/levels that a proposer's tree had left as the step began, and how many tokens ago it was made; "
-    "trees, late, passes: of the proposers during the step: trees that agreed, trees that did not, rounds of drafting."
+    "ready: nodes/depth of a proposer's tree when the step began, and how many tokens ago it was made; trees, late, "
+    "passes: the proposers' work during the step: trees that agreed, trees that came too late, rounds of drafting."
 )
 
 
 def save(trace: Trace, path: Path) -> None:
-    """Writes a picture, of the kind that the name of ``path`` ends with: target steps above, draft passes below.
+    """Writes a picture of the format of the path's suffix: target steps above, draft passes below.
 
     Raises:
-        ValueError: the name ends otherwise than a picture's.
+        ValueError: the suffix is no format of pictures.
     """
     steps = sorted(step.span.ended - step.span.began for step in trace.steps)
     width = max(STEPS_A_LINE * steps[len(steps) // 2], trace.ended / MOST_LINES)
@@ -40,7 +40,7 @@ def save(trace: Trace, path: Path) -> None:
 
 
 def table(trace: Trace) -> Table:
-    """A line for each step."""
+    """A table with one line for each step."""
     shown = Table(box=None, pad_edge=False, caption=_LEGEND, caption_justify="left")
     for name in _COLUMNS:
         shown.add_column(name, justify="left" if name in ("bought", "ready") else "right")
@@ -52,7 +52,7 @@ def table(trace: Trace) -> Table:
 def _cells(trace: Trace, step: TargetStep) -> list[str]:
     span, own = step.span, step.own
     bought = " ".join(f"{count} {drafter}" for drafter, count in own.bought.items())
-    offers = [each for each in trace.offers if span.began <= each.at < span.ended]
+    offers = [offer for offer in trace.offers if span.began <= offer.at < span.ended]
     return [
         f"{span.began * 1e3:.0f}",
         f"{(span.ended - span.began) * 1e3:.0f}",
@@ -61,9 +61,9 @@ def _cells(trace: Trace, step: TargetStep) -> list[str]:
         "(prompt)" if step.prompt else bought,
         str(own.accepted) if bought else "",
         " ".join(f"{tree.nodes}/{tree.depth}@-{own.length - tree.length}" for tree in own.trees),
-        str(sum(each.kept for each in offers)),
-        str(sum(not each.kept for each in offers)),
-        str(sum(span.began <= each.span.ended < span.ended for each in trace.passes)),
+        str(sum(offer.kept for offer in offers)),
+        str(sum(not offer.kept for offer in offers)),
+        str(sum(span.began <= pass_.span.ended < span.ended for pass_ in trace.passes)),
     ]
 
 
@@ -71,17 +71,17 @@ def _draw(axes: Axes, trace: Trace, window: Span) -> None:
     for number, step in enumerate(trace.steps):
         if _inside(step.span, window):
             _step(axes, step, number)
-    for each in trace.passes:
-        if _inside(each.span, window):
-            text = "" if each.tree is None else f"{each.tree.nodes}/{each.tree.depth}"
-            _bar(axes, each.span, _PASS_Y, _PASS, text)
+    for pass_ in trace.passes:
+        if _inside(pass_.span, window):
+            text = "" if pass_.tree is None else f"{pass_.tree.nodes}/{pass_.tree.depth}"
+            _bar(axes, pass_.span, _PASS_Y, _PASS, text)
     for flight in trace.flights:
         if flight.what != "opens" and _inside(flight.span, window):
             down = flight.what == "commits"
             ends = (_STEP_Y - _HEIGHT, _PASS_Y + _HEIGHT) if down else (_PASS_Y + _HEIGHT, _STEP_Y - _HEIGHT)
             arrow = {"arrowstyle": "->", "color": _COMMIT if down else _TREE, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
             axes.annotate("", (flight.span.ended * 1e3, ends[1]), (flight.span.began * 1e3, ends[0]), arrowprops=arrow)
-    dead = [each.at * 1e3 for each in trace.offers if not each.kept and window.began <= each.at < window.ended]
+    dead = [o.at * 1e3 for o in trace.offers if not o.kept and window.began <= o.at < window.ended]
     axes.plot(dead, [_STEP_Y - _HEIGHT] * len(dead), "x", color=_DEAD, markersize=6)
     axes.set_xlim(window.began * 1e3, window.ended * 1e3)
     axes.set_ylim(_PASS_Y - 0.4, _STEP_Y + 0.4)
@@ -114,6 +114,6 @@ def _caption(trace: Trace) -> str:
     tokens, decoding = sum(step.own.decided for step in trace.steps), sum(not step.prompt for step in trace.steps)
     return (
         f"request {trace.request}: {tokens} tokens in {len(trace.steps)} steps, {decoding} without prompts\n"
-        "target steps: number, tokens decided, of how many guesses bought (green: guesses came true; grey: prompt) · "
+        "target steps: number, tokens decided, of how many guesses bought (green: accepted guesses; grey: prompt) · "
         "draft passes: nodes/depth of the tree · arrows: commits down, trees up · x: a tree that came too late"
     )

@@ -11,24 +11,24 @@ from outrider.mesh.telemetry.timeline import Began, Event, Grown, Message, Pass,
 
 
 class TraceError(ValueError):
-    """Events do not make a time line; the message is one sentence for the operator."""
+    """The events make no time line; the message is one sentence for the operator."""
 
 
 class Span(NamedTuple):
-    """From when to when, in seconds since the request's first step began."""
+    """Begin and end, in seconds since the request's first step began."""
 
     began: float
     ended: float
 
 
 class TargetStep(NamedTuple):
-    """A step that had rows of the request.
+    """A step of the target with rows of the request.
 
     Attributes:
-        waited: seconds of it for which it waited for the verifier's own drafters.
-        rows: of all sequences.
-        prompt: whether it computed prompts.
-        own: what it did for the request.
+        waited: seconds of the step that waited for local drafters.
+        rows: rows of all sequences.
+        prompt: whether the step had rows of prompts.
+        own: the request's part of the step.
     """
 
     span: Span
@@ -39,7 +39,7 @@ class TargetStep(NamedTuple):
 
 
 class DraftPass(NamedTuple):
-    """A piece of a proposer's drafting, and the request's tree that came of it."""
+    """A round of a proposer's drafting, and the request's tree that the round made."""
 
     span: Span
     proposer: str
@@ -47,7 +47,7 @@ class DraftPass(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A message about the request, from when it is sent to when it is heard, and the length that it tells."""
+    """A message about the request, from sent to received, with the sequence's length in the message."""
 
     what: str
     span: Span
@@ -55,7 +55,7 @@ class Flight(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A proposer's tree as it reaches the engine."""
+    """A proposer's tree at its arrival in the verifier's engine."""
 
     at: float
     tree: Grown
@@ -65,7 +65,7 @@ class Offered(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened while one request ran."""
+    """The time line of one request."""
 
     request: str
     steps: list[TargetStep]
@@ -75,24 +75,24 @@ class Trace:
 
     @property
     def proposers(self) -> list[str]:
-        """Names, in the order of their first draft pass."""
-        return list(dict.fromkeys(each.proposer for each in self.passes))
+        """Names of proposers, in the order of their first draft passes."""
+        return list(dict.fromkeys(pass_.proposer for pass_ in self.passes))
 
     @property
     def ended(self) -> float:
-        """Seconds from the first step's beginning to the last one's end."""
+        """Seconds from the beginning of the first step to the end of the last step."""
         return self.steps[-1].span.ended
 
 
 def trace(events: Iterable[Event], request: str) -> Trace:
-    """The time line of ``request``, an id as verifiers know it.
+    """The time line of ``request``, an id of verifiers.
 
     Raises:
-        TraceError: the events are of several machines, or none is of the request.
+        TraceError: the events are of several machines, or no event is of the request.
     """
-    known = sorted(events, key=lambda event: event.at)
-    _require_one_clock(known)
-    stepped = [(step, own) for step in known if isinstance(step, Step) for own in step.sequences]
+    ordered = sorted(events, key=lambda event: event.at)
+    _require_one_clock(ordered)
+    stepped = [(step, own) for step in ordered if isinstance(step, Step) for own in step.sequences]
     mine = [(step, own) for step, own in stepped if own.request == request]
     if not mine:
         raise TraceError(f"no step of request {request} is in the files: the verifier needs the setting timeline")
@@ -102,16 +102,16 @@ def trace(events: Iterable[Event], request: str) -> Trace:
         for step, own in mine
     ]
     end = zero + steps[-1].span.ended
-    known = [each for each in known if each.at <= end]
+    ordered = [event for event in ordered if event.at <= end]
     return Trace(
         request,
         steps,
-        [_pass(each, number, zero) for each in known if isinstance(each, Pass) and each.at + each.took >= zero],
-        _flights([each for each in known if isinstance(each, Message)], number, zero),
+        [_pass(event, number, zero) for event in ordered if isinstance(event, Pass) and event.at + event.took >= zero],
+        _flights([event for event in ordered if isinstance(event, Message)], number, zero),
         [
-            Offered(each.at - zero, each.tree, each.behind, each.kept)
-            for each in known
-            if isinstance(each, Taken) and each.tree.session == number and each.instance == verifier
+            Offered(event.at - zero, event.tree, event.behind, event.kept)
+            for event in ordered
+            if isinstance(event, Taken) and event.tree.session == number and event.instance == verifier
         ],
     )
 
@@ -132,14 +132,14 @@ def _pass(event: Pass, number: int, zero: float) -> DraftPass:
 
 
 def _flights(messages: Sequence[Message], number: int, zero: float) -> list[Flight]:
-    """Each message that was heard with the last one of its kind and length that was sent before."""
+    """Pairs each received message with the last earlier sent message of its kind and length."""
     flights = []
-    for heard in messages:
-        for told in heard.told if heard.heard else ():
+    for received in messages:
+        for told in received.told if received.heard else ():
             if told.session != number:
                 continue
-            same = [each.at for each in messages if not each.heard and each.what == heard.what and told in each.told]
-            place = bisect_left(same, heard.at)
+            sent = [m.at for m in messages if not m.heard and m.what == received.what and told in m.told]
+            place = bisect_left(sent, received.at)
             if place:
-                flights.append(Flight(heard.what, Span(same[place - 1] - zero, heard.at - zero), told.length))
+                flights.append(Flight(received.what, Span(sent[place - 1] - zero, received.at - zero), told.length))
     return flights

@@ -1,4 +1,4 @@
-"""What was let in of a limit by the minute, minute by minute."""
+"""Requests admitted under a limit by the minute, counted minute by minute."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from outrider.loadtest.report.bars import Bar
 
 MINUTE_S = 60
 _ROUNDING_S = 0.002
-"""More than gateways round what they tell by."""
+"""Above the rounding of gateways' times."""
 _RESET = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>[\d.]+)s)?|(?P<ms>\d+)ms")
 
 
 class Fate(StrEnum):
-    """What became of a request; of one that was ``LOST`` with its gateway nobody knows whether it was let in."""
+    """The end of a request; a request ``LOST`` with its gateway may have been admitted or not."""
 
     ADMITTED = "admitted"
     REFUSED = "refused"
@@ -25,9 +25,9 @@ class Fate(StrEnum):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One request: what became of it, through which gateway, in which minute since 1970, and what it used.
+    """One request: its gateway, its fate, its minute since 1970, and the units it used.
 
-    ``units`` of one that was refused are 0, of one that was lost what it could have used.
+    A refused request used 0 ``units``; a lost one counts the units that it could have used.
     """
 
     gateway: str
@@ -37,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """One minute: units that were let in, those that may have been, and how many requests were refused."""
+    """One minute: units admitted, units of lost requests, and the number of refused requests."""
 
     window: int
     admitted: int
@@ -47,45 +47,44 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def window_of(sent: float, reset: str) -> int:
-    """The minute in which a gateway counted a request that was ``sent`` so many seconds after 1970.
+    """The minute in which a gateway counted a request that was ``sent`` that many seconds after 1970.
 
-    The gateway says how long the minute still lasted then (``x-ratelimit-reset-*``). So the minute ends later than both
-    together by what the request was under way, which tells it as long as that is less than a minute.
+    ``reset`` is the rest of that minute when the gateway counted (``x-ratelimit-reset-*``). ``sent`` plus ``reset`` is
+    earlier than the minute's end by the request's transit time; the result is right if that is below a minute.
     """
     return math.ceil((sent + seconds(reset) - _ROUNDING_S) / MINUTE_S) - 1
 
 
 def seconds(reset: str) -> float:
-    """``20ms``, ``1.5s`` or ``1m0s`` in seconds; `ValueError` for anything else."""
-    found = _RESET.fullmatch(reset)
-    if found is None or not reset:
+    """``20ms``, ``1.5s`` or ``1m0s`` in seconds; `ValueError` for another form."""
+    parts = _RESET.fullmatch(reset)
+    if parts is None or not reset:
         raise ValueError(f"{reset!r} is no duration")
-    return int(found["m"] or 0) * 60 + float(found["s"] or 0) + int(found["ms"] or 0) / 1e3
+    return int(parts["m"] or 0) * 60 + float(parts["s"] or 0) + int(parts["ms"] or 0) / 1e3
 
 
 def tally(asked: Iterable[Asked]) -> list[Window]:
-    """The minutes in which anything was asked, in order."""
-    found: dict[int, list[Asked]] = {}
-    for each in asked:
-        found.setdefault(each.window, []).append(each)
-    return [_window(number, found[number]) for number in sorted(found)]
+    """The minutes with requests, in order."""
+    by_window: dict[int, list[Asked]] = {}
+    for request in asked:
+        by_window.setdefault(request.window, []).append(request)
+    return [_window(number, by_window[number]) for number in sorted(by_window)]
 
 
 def _window(number: int, asked: list[Asked]) -> Window:
-    units = {fate: sum(each.units for each in asked if each.fate is fate) for fate in Fate}
+    units = {fate: sum(request.units for request in asked if request.fate is fate) for fate in Fate}
     by_gateway: dict[str, int] = {}
-    for each in asked:
-        if each.fate is Fate.ADMITTED:
-            by_gateway[each.gateway] = by_gateway.get(each.gateway, 0) + each.units
-    refused = sum(each.fate is Fate.REFUSED for each in asked)
+    for request in asked:
+        if request.fate is Fate.ADMITTED:
+            by_gateway[request.gateway] = by_gateway.get(request.gateway, 0) + request.units
+    refused = sum(request.fate is Fate.REFUSED for request in asked)
     return Window(number, units[Fate.ADMITTED], units[Fate.LOST], refused, dict(sorted(by_gateway.items())))
 
 
 def judge(name: str, windows: list[Window], limit: int, minutes: int, least: float) -> list[Bar]:
-    """Whether ``least`` of the limit was let in over so many ``minutes``, and in none of them more than it.
+    """Bars: at least the share ``least`` of the limit was admitted over ``minutes``, and no minute exceeded the limit.
 
-    A request that was lost is taken for let in in the first, since what it had reserved is lost with it, and for
-    refused in the second.
+    A lost request counts as admitted for the share, since its reservation is lost too, and as refused for the excess.
     """
     share = sum(window.admitted + window.lost for window in windows) / (limit * minutes)
     spare = min((limit - window.admitted for window in windows), default=limit)

@@ -1,4 +1,4 @@
-"""One turn of chat requests: the same requests in one mode, and what each kind of them came to."""
+"""One turn of chat requests in one mode, with the steps of each kind of request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outrider.loadtest.load.turns import Case, Turn
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """Tokens of some answers, and the steps of the target that these took."""
+    """Tokens of some answers, and the steps of the target that decided them."""
 
     tokens: int = 0
     steps: int = 0
@@ -28,17 +28,17 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def a_step(self) -> float:
-        """Tokens a step; NaN of nothing."""
+        """Tokens a step; NaN without steps."""
         return self.tokens / self.steps if self.steps else float("nan")
 
 
 class ChatTurn(Turn, frozen=True):
-    """One case in one mode, once; ``kinds`` are the steps of each kind of request."""
+    """One case in one mode, once; ``kinds`` holds the steps of each kind of request."""
 
     kinds: dict[str, Steps]
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         steps = self.summary.tokens_a_step
         return super().__str__() + ("" if math.isnan(steps) else f", {steps:.2f} tokens a step")
 
@@ -53,26 +53,26 @@ def total(turns: Iterable[ChatTurn]) -> dict[str, Steps]:
 
 
 def take(url: str, mode: str, speculation: Any, case: Case, asked: Sequence[Asked], repeat: int) -> ChatTurn:
-    """One case in one mode, each request once; prints a line.
+    """Runs one case in one mode, each request once; prints a line.
 
     Raises:
         SystemExit: a request failed.
     """
     replies: dict[str, list[Reply]] = defaultdict(list)
 
-    def send(each: Asked) -> Callable[[], Awaitable[Reply]]:
-        async def sent() -> Reply:
-            reply = await client.complete(url, each.body(speculation), client.CHATS)
-            replies[each.kind].append(reply)
+    def sender(chat: Asked) -> Callable[[], Awaitable[Reply]]:
+        async def send() -> Reply:
+            reply = await client.complete(url, chat.body(speculation), client.CHATS)
+            replies[chat.kind].append(reply)
             return reply
 
-        return sent
+        return send
 
-    samples = uvloop.run(Closed(case.concurrency).run(map(send, asked), len(asked)))
+    samples = uvloop.run(Closed(case.concurrency).run(map(sender, asked), len(asked)))
     if error := next((sample.error for sample in samples if sample.error), ""):
         raise SystemExit(f"a request failed: {error}")
     kinds = {
-        kind: Steps(sum(each.completion_tokens for each in some), sum(each.steps for each in some))
+        kind: Steps(sum(reply.completion_tokens for reply in some), sum(reply.steps for reply in some))
         for kind, some in replies.items()
     }
     turn = ChatTurn(case, mode, repeat, summarize(samples), kinds)

@@ -1,9 +1,9 @@
 """Chat requests of several kinds, in modes that take turns: `python -m outrider.loadtest matrix --model DIR`.
 
-Each mode has a mesh of its own, since a mesh that has answered a request holds its pages and may remember its answer.
-Every mode answers the same requests within a turn, with the same tokens in strict mode; the modes rotate from turn to
-turn. A request is used in one turn only. ``off`` is plain decoding by a mesh without a draft model, ``control`` is
-the same again, and ``on`` is what `outrider up` does by itself.
+Each mode has its own mesh, since a mesh keeps pages of answered requests and may remember their answers. All modes
+answer the same requests within a turn, with the same tokens in strict mode; the order of modes rotates from turn to
+turn. A request is used in one turn only. ``off`` is plain decoding by a mesh without a draft model, ``control`` is a
+second such mesh, and ``on`` is the default of `outrider up`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
-from outrider.loadtest.chats import alone, meshes, report, turns
+from outrider.loadtest.chats import alone, chat_turns, figures, modes
 from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.chats.meshes import MODES
+from outrider.loadtest.chats.chat_turns import ChatTurn
+from outrider.loadtest.chats.modes import MODES
 from outrider.loadtest.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, Supply
-from outrider.loadtest.chats.turns import ChatTurn
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, rotated
 from outrider.loadtest.meshes import local_mesh
@@ -31,19 +31,19 @@ Requests = dict[tuple[Case, int], list[Asked]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures until all repeats or the minutes are over, prints a table and the bars, writes JSON."""
+    """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON."""
     options = _options(arguments)
     settings = {key: value for key, value in vars(options).items() if key != "out"}
     settings |= {"model": options.model.name, "draft": options.draft and options.draft.name}
     if options.stories:
-        report.publish_stories(alone.after_stories(options), settings, options.out)
+        figures.publish_stories(alone.after_stories(options), settings, options.out)
         return 0
     with ExitStack() as stack:
-        urls = {mode: stack.enter_context(meshes.running(options, mode)).url for mode in options.modes}
-        found, asked = _measure(options, urls)
-    mixed = {key: some for key, some in asked.items() if key[0].workload == MIXED}
+        urls = {mode: stack.enter_context(modes.running(options, mode)).url for mode in options.modes}
+        measured, requests = _measure(options, urls)
+    mixed = {key: some for key, some in requests.items() if key[0].workload == MIXED}
     apart = alone.each_kind(options, mixed) if "on" in options.modes else {}
-    report.publish(found, apart, settings, options.out)
+    figures.publish(measured, apart, settings, options.out)
     return 0
 
 
@@ -52,23 +52,27 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     local_mesh.add_models(parser)
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=["off", "control", "on"])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 0.7], help="of all but mixed")
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 0.7], help="of all workloads but mixed")
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 2, 4, 8, 16])
-    parser.add_argument("--requests", type=int, default=6, help="a turn; at least two for each that runs at a time")
-    parser.add_argument("--max-tokens", type=int, help="tokens of an answer at most; each kind has a bound of its own")
-    parser.add_argument("--context", nargs=2, type=int, default=list(CONTEXT), help="fewest and most tokens of rag")
+    parser.add_argument("--requests", type=int, default=6, help="a turn; at least two for each concurrent request")
+    parser.add_argument("--max-tokens", type=int, help="most tokens of an answer; each kind has its own bound")
+    parser.add_argument(
+        "--context", nargs=2, type=int, default=list(CONTEXT), help="fewest and most tokens of a context of rag"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="turns of each case")
-    parser.add_argument("--minutes", type=float, default=60.0, help="what is not measured by then is left out")
-    parser.add_argument("--stories", type=int, default=0, help="only this: edits after so many stories, and without")
-    parser.add_argument("--seed", type=int, default=0, help="of the requests")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit; later turns are left out")
+    parser.add_argument(
+        "--stories", type=int, default=0, help="only compare edits after so many stories with edits in a fresh mesh"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the requests")
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for every mesh")
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="directory of the report")
     options = parser.parse_args(arguments)
     if options.model is None:
         parser.error("--model is a directory, or pocket for the shipped pair")
     if "off" not in options.modes:
-        parser.error("--modes must name off: the others are measured by it")
-    if wrong := [each for each in options.set if "=" not in each]:
+        parser.error("--modes must name off: ratios are taken to it")
+    if wrong := [text for text in options.set if "=" not in text]:
         parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     if min(options.repeats, options.requests, *options.concurrency) < 1 or options.stories < 0:
         parser.error("numbers must be at least 1, --stories at least 0")
@@ -76,30 +80,30 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _measure(options: argparse.Namespace, urls: dict[str, str]) -> tuple[list[ChatTurn], Requests]:
-    """All cases in every mode, repeat by repeat; and what was asked in each turn."""
+    """Turns of all cases in every mode, repeat by repeat; and the requests of each turn."""
     until = time.monotonic() + 60 * options.minutes
     supply = Supply(options.seed, tuple(options.context), options.max_tokens)
-    found, asked = list[ChatTurn](), Requests()
+    measured, requests = list[ChatTurn](), Requests()
     _warm_up(urls, supply)
     for repeat, (number, case) in itertools.product(range(options.repeats), enumerate(_cases(options))):
         if time.monotonic() >= until:
             break
         try:
-            some = asked[case, repeat] = supply.take(case.workload, _requests(options, case), case.temperature)
+            some = requests[case, repeat] = supply.take(case.workload, _requests(options, case), case.temperature)
         except PromptsError as error:
             print(f"Nothing more is measured: {error}")
             break
         for mode in rotated(options.modes, repeat + number):
-            found.append(turns.take(urls[mode], mode, MODES[mode].speculation, case, some, repeat))
-    return found, asked
+            measured.append(chat_turns.take(urls[mode], mode, MODES[mode].speculation, case, some, repeat))
+    return measured, requests
 
 
 def _warm_up(urls: dict[str, str], supply: Supply) -> None:
-    """Some short answers by every mesh, which are not measured and not asked for again."""
+    """Runs a few short requests on every mesh; they are not measured and not repeated."""
     case = Case("warm-up", 0.0, 2)
-    some = [msgspec.structs.replace(each, max_tokens=_WARM_UP_TOKENS) for each in supply.take("chat", _WARM_UP)]
+    some = [msgspec.structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP)]
     for mode, url in urls.items():
-        turns.take(url, mode, MODES[mode].speculation, case, some, -1)
+        chat_turns.take(url, mode, MODES[mode].speculation, case, some, -1)
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
@@ -109,6 +113,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _requests(options: argparse.Namespace, case: Case) -> int:
-    """Requests of a turn; of mixed ones as many of each kind as of the others."""
+    """Number of requests of a turn; a mixed turn has equally many of each kind."""
     count: int = max(options.requests, 2 * case.concurrency if case.concurrency > 1 else 1)
     return -(-count // len(KINDS)) * len(KINDS) if case.workload == MIXED else count

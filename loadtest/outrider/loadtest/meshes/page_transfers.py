@@ -1,4 +1,4 @@
-"""Bytes a second of pages out of a KV cache, beside a copy in memory."""
+"""Measures how fast pages are fetched from a KV cache, beside a copy in memory."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _BATCH = 8
 
 
 async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int) -> dict[str, float]:
-    """GB/s of the best of several rounds, by transport: ``memcpy``, and checked ``shared``, ``unix`` and ``tcp``.
+    """GB/s of the best round by transport: ``memcpy``; ``shared``, ``unix`` and ``tcp`` with checksums.
 
     Args:
         cache: a KV cache on this host.
-        page_bytes: of a page.
-        pages: that are fetched at once.
-        rounds: of each.
+        page_bytes: bytes of a page.
+        pages: pages fetched at once.
+        rounds: rounds of each transport.
     """
     stub, keys = KvCacheStub(channel(cache.address)), [os.urandom(32) for _ in range(pages)]
     near = KvCacheStub(channel(local_target(cache.address, cache.status.get("socket"))))
-    made = [_page(key, page_bytes) for key in keys]
-    batches = [made[start : start + _BATCH] for start in range(0, pages, _BATCH)]
+    random = [_page(key, page_bytes) for key in keys]
+    batches = [random[start : start + _BATCH] for start in range(0, pages, _BATCH)]
     await stub.Store(iter([pb.StoreRequest(tenant="loadtest", pages=batch) for batch in batches]))
     arena = _map(Path(cache.status["arena"]))
 
     async def copy() -> int:
-        return sum(len(bytearray(page.data)) for page in made)
+        return sum(len(bytearray(page.data)) for page in random)
 
     async def fetch(stub: KvCacheStub, shared: bool = False) -> int:
         size, lease = 0, 0

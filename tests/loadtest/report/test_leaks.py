@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.loadtest.report.held import judge, left, most
+from outrider.loadtest.report.leaks import judge, left, most
 
 BEFORE = {"gateway tasks": 40.0, "verifier free pages": 100.0}
 MIB = 1 << 20

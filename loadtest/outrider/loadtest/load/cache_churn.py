@@ -1,4 +1,4 @@
-"""A KV cache more, and one less, under load: which pages are not found then, and whether a request fails."""
+"""Adds a KV cache under load and kills one: counts pages that are not found, and requests that fail."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from outrider.mesh.registry import Member
 
 _PAGE = 16
 _TOKENS = 2 * _PAGE + 1
-"""Of a prompt: its pages are of one segment, so that one that lies elsewhere costs no others."""
+"""Tokens of a prompt: its pages are one segment, so that a page on another cache costs no other pages."""
 _CLIENTS = 2
 _SETTLE_S = 1.5
-"""What an instance that comes or goes takes to be known to everybody."""
+"""Seconds until every service knows of an instance that comes or goes."""
 Prompts = list[list[int]]
 
 
 class Instances(msgspec.Struct, frozen=True):
-    """What came of it: the share of the pages that moved, and of the requests under way those that failed or differ."""
+    """Share of the pages that moved; requests under load that failed or got another answer."""
 
     pages: int
     moved: float
@@ -33,12 +33,12 @@ class Instances(msgspec.Struct, frozen=True):
 
 
 class _Load:
-    """Clients that ask the same prompts of all verifiers over and over."""
+    """Clients that send the same prompts to all verifiers over and over."""
 
     def __init__(self, verifiers: Sequence[Member], prompts: Prompts) -> None:
         self._turns = itertools.cycle(itertools.product(range(len(prompts)), verifiers))
         self._prompts, self._stop = prompts, False
-        self._said: dict[int, list[int]] = {}
+        self._answers: dict[int, list[int]] = {}
         self.answers = self.failed = self.different = 0
 
     async def run(self) -> None:
@@ -56,15 +56,15 @@ class _Load:
             except grpc.aio.AioRpcError:
                 self.failed += 1
                 continue
-            self.different += tokens != self._said.setdefault(number, tokens)
+            self.different += tokens != self._answers.setdefault(number, tokens)
 
 
 async def come_and_go(site: Site, count: int, **verifier: object) -> Instances:
-    """Adds a third KV cache to two that hold the pages of ``count`` prompts, and kills one, while clients ask others.
+    """Adds a third KV cache to two that hold the pages of ``count`` prompts, and kills one, under other load.
 
     Args:
-        site: an empty one.
-        count: of prompts that are stored, and asked for again when the third is there.
+        site: an empty site.
+        count: prompts that are stored, and sent again when the third KV cache is ready.
         verifier: settings of the verifiers.
     """
     for name in ("one", "two"):
@@ -78,19 +78,21 @@ async def come_and_go(site: Site, count: int, **verifier: object) -> Instances:
     running = asyncio.create_task(load.run())
     await site.start("kvcache", "three")
     await asyncio.sleep(_SETTLE_S)
-    found = [(await ask(reader, prompt)).cached for prompt in stored]
+    cached = [(await ask(reader, prompt)).cached for prompt in stored]
     await asyncio.to_thread(site.kill, "two")
     await asyncio.sleep(2 * _SETTLE_S)
     load.stop()
     await running
     pages = 2 * len(stored)
-    return Instances(pages, 1 - sum(found) / (pages * _PAGE), load.answers, load.failed, load.different)
+    return Instances(pages, 1 - sum(cached) / (pages * _PAGE), load.answers, load.failed, load.different)
 
 
 async def _held(site: Site, pages: int) -> None:
-    """Now and then waits until the caches tell of so many pages: few enough are then on their way to be dropped."""
+    """Waits at every 64th page until the caches report all pages: few enough are in flight that none is dropped."""
     if pages % 64 == 0 or pages == 2:
-        await site.registry.wait_for("kvcache", lambda all_: sum(each.status["pages"] for each in all_) >= pages, 30)
+        await site.registry.wait_for(
+            "kvcache", lambda caches: sum(cache.status["pages"] for cache in caches) >= pages, 30
+        )
 
 
 def _prompts(seed: int, count: int) -> Prompts:

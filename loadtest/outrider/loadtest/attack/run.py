@@ -1,4 +1,4 @@
-"""The attacks by name, and how one is made: the victims stream before, during and after it."""
+"""The attacks by name, and the run of one: victims stream before, during and after it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outrider.loadtest.attack.watch import watching
 _KINDS = (bodies, headers, doors, absent, grammars, deaths, stores)
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for kind in _KINDS for attack in kind.ATTACKS}
-"""Those first that kill nobody, and those last after which a broker may have to be started again."""
+"""All attacks by name; attacks that kill services come late, those on the broker's store last."""
 
 
 async def undisturbed(victims: Victims, seconds: float) -> Pace:
-    """The victims' pace over so many seconds in which nobody attacks."""
+    """The victims' pace over ``seconds`` without an attack."""
     began = time.monotonic()
     await asyncio.sleep(seconds)
     ended = await victims.settled(began)
@@ -26,10 +26,10 @@ async def undisturbed(victims: Victims, seconds: float) -> Pace:
 
 
 async def make(mesh: Mesh, victims: Victims, attack: Attack, quiet: Pace) -> Verdict:
-    """Makes ``attack``; the verdict, once the victims are served again."""
+    """Runs ``attack``; returns the verdict when the victims are served again."""
     await mesh.ready()
     log = Log()
-    async with watching(mesh) as seen:
+    async with watching(mesh) as processes:
         began = time.monotonic()
         try:
             async with asyncio.timeout(attack.most_s):
@@ -40,7 +40,7 @@ async def make(mesh: Mesh, victims: Victims, attack: Attack, quiet: Pace) -> Ver
             log.wrong(f"the attack broke off: {error!r}")
         ended = time.monotonic()
         settled = await _settled(victims, ended, log)
-    return judge(attack, log, seen, victims.between(began, settled), (began, ended, settled), quiet)
+    return judge(attack, log, processes, victims.between(began, settled), (began, ended, settled), quiet)
 
 
 async def _settled(victims: Victims, ended: float, log: Log) -> float:

@@ -1,4 +1,4 @@
-"""What engines came to beside each other: speeds, ratios within turns, and bars."""
+"""Compares engines: speeds, ratios within turns, and bars."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from outrider.loadtest.report.bars import Bar
 
 
 class Rivals(NamedTuple):
-    """The best of the modes that begin with ``ours``, against the best of those that begin with ``theirs``.
+    """Compares the best mode that begins with ``ours`` with the best mode that begins with ``theirs``.
 
-    ``least`` is how many times as fast ours should be, by workload (None is any) and concurrency.
+    ``least`` is the least ratio of their speeds, by workload (None is any) and concurrency.
     """
 
     ours: str
@@ -26,12 +26,12 @@ class Rivals(NamedTuple):
     least: Mapping[tuple[str | None, int], float] = MappingProxyType({})
 
     def bar(self, case: Case) -> float | None:
-        """What the ratio should be; None where nothing is asked of it."""
+        """The least ratio for ``case``; None without one."""
         return self.least.get((case.workload, case.concurrency)) or self.least.get((None, case.concurrency))
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Some values."""
+    """Median, least and greatest of some values."""
 
     median: float
     least: float
@@ -39,16 +39,16 @@ class Spread(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of ``values``; of none all is NaN."""
+        """The spread of ``values``; all NaN without values."""
         return cls(statistics.median(values), min(values), max(values)) if values else cls(*[math.nan] * 3)
 
     def told(self, digits: int) -> str:
-        """Median, least and greatest."""
+        """The spread as text, with ``digits`` after the point."""
         return f"{self.median:.{digits}f} ({self.least:.{digits}f} to {self.greatest:.{digits}f})"
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A mode's tokens a second; the median of its prompts' tokens, and of the tokens of a turn's answers."""
+    """A mode's tokens a second; median tokens of its prompts, and of a turn's answers."""
 
     case: Case
     mode: str
@@ -57,13 +57,13 @@ class Figure(msgspec.Struct, frozen=True):
     tokens: int
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         counts = f"{self.prompt_tokens:.0f} tokens a prompt, {self.tokens} answered a turn"
         return f"  {self.mode:28} {self.tokens_per_s.told(0):>22} tokens/s, {counts}"
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """How many times as fast one mode was as another, turn by turn."""
+    """Ratio of the speeds of two modes, over the turns."""
 
     case: Case
     ours: str
@@ -71,32 +71,32 @@ class Ratio(msgspec.Struct, frozen=True):
     ratio: Spread
 
     def __str__(self) -> str:
-        """One line."""
+        """One line for the terminal."""
         return f"  {self.ours} / {self.theirs}: {self.ratio.told(2)}"
 
 
 def publish(found: Sequence[Turn], rivals: Sequence[Rivals], out: Path | None, **content: Any) -> None:
-    """Prints speeds, ratios and bars, and writes them with ``content`` to ``out`` as JSON, if that is given."""
+    """Prints speeds, ratios and bars; writes them with ``content`` to ``out`` as JSON, if a path is given."""
     matrix = Matrix(found)
     figures = [figure(found, case, mode) for case in matrix.cases for mode in matrix.modes]
-    ratios = [ratio for case in matrix.cases for each in rivals if (ratio := compare(matrix, case, each))]
+    ratios = [ratio for case in matrix.cases for pair in rivals if (ratio := compare(matrix, case, pair))]
     print("medians, with the least and the greatest of all turns; ratios are taken within a turn")
     for case in matrix.cases:
-        shown = [each for each in figures if each.case == case], [each for each in ratios if each.case == case]
-        print("\n".join(map(str, [case, *shown[0], *shown[1]])))
+        rows: list[Figure | Ratio] = [*figures, *ratios]
+        print("\n".join(map(str, [case, *(row for row in rows if row.case == case)])))
     bars.publish(out, judge(matrix, rivals), **content, figures=figures, ratios=ratios, turns=found)
 
 
 def figure(found: Sequence[Turn], case: Case, mode: str) -> Figure:
-    """What a mode came to in a case."""
+    """Figures of a mode in a case."""
     some = [turn.summary for turn in found if (turn.case, turn.mode) == (case, mode)]
-    tokens = statistics.median(each.tokens_per_s * each.wall_s for each in some)
-    prompts = statistics.median(each.prompt_tokens for each in some)
-    return Figure(case, mode, Spread.of([each.tokens_per_s for each in some]), prompts, round(tokens))
+    tokens = statistics.median(summary.tokens_per_s * summary.wall_s for summary in some)
+    prompts = statistics.median(summary.prompt_tokens for summary in some)
+    return Figure(case, mode, Spread.of([summary.tokens_per_s for summary in some]), prompts, round(tokens))
 
 
 def best(matrix: Matrix, case: Case, prefix: str) -> str | None:
-    """The mode with the highest median, of those that begin with ``prefix``; None of none."""
+    """The mode with the highest median among modes that begin with ``prefix``; None without one."""
     speeds = {
         mode: summary.tokens_per_s
         for mode in matrix.modes
@@ -106,7 +106,7 @@ def best(matrix: Matrix, case: Case, prefix: str) -> str | None:
 
 
 def compare(matrix: Matrix, case: Case, rivals: Rivals) -> Ratio | None:
-    """The ratio of the best of both sides; None where a side was not measured."""
+    """The ratio of the best modes of both sides; None if a side was not measured."""
     ours, theirs = best(matrix, case, rivals.ours), best(matrix, case, rivals.theirs)
     if ours is None or theirs is None:
         return None
@@ -114,10 +114,10 @@ def compare(matrix: Matrix, case: Case, rivals: Rivals) -> Ratio | None:
 
 
 def judge(matrix: Matrix, rivals: Sequence[Rivals]) -> Iterator[Bar]:
-    """A bar wherever a ratio is asked for, missed where a side was not measured."""
-    for each in rivals:
+    """A bar for each least ratio; a side that was not measured misses its bar."""
+    for pair in rivals:
         for case in matrix.cases:
-            if (least := each.bar(case)) is not None:
-                found = compare(matrix, case, each)
-                name = f"{found.ours} / {found.theirs}" if found else f"{each.ours} / {each.theirs}"
-                yield Bar(f"{name}, {case}", found.ratio.median if found else math.nan, least)
+            if (least := pair.bar(case)) is not None:
+                ratio = compare(matrix, case, pair)
+                name = f"{ratio.ours} / {ratio.theirs}" if ratio else f"{pair.ours} / {pair.theirs}"
+                yield Bar(f"{name}, {case}", ratio.ratio.median if ratio else math.nan, least)

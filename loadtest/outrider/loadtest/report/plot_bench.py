@@ -1,4 +1,4 @@
-"""A load test's report as a picture."""
+"""Draws the report of `outrider bench` as a picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from outrider.loadtest.load.summary import Summary
-from outrider.loadtest.report.report import Report
+from outrider.loadtest.report.bench_report import Report
 
 PANELS: list[tuple[str, Callable[[Summary], float]]] = [
     ("tokens a second, all requests together", lambda summary: summary.tokens_per_s),
@@ -18,7 +18,7 @@ PANELS: list[tuple[str, Callable[[Summary], float]]] = [
 
 
 def save(report: Report, path: Path) -> None:
-    """Writes a PNG: throughput and latencies of each load, a bar a mode."""
+    """Writes a PNG: throughput and latencies of each load, with a bar for each mode."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     axes = figure.subplots(1, len(PANELS))
     for panel, (title, value) in zip(axes, PANELS, strict=True):
@@ -30,13 +30,13 @@ def save(report: Report, path: Path) -> None:
 
 
 def _draw(axes: Axes, report: Report, value: Callable[[Summary], float]) -> None:
-    loads = list(dict.fromkeys(each.load for each in report.medians))
-    modes = list(dict.fromkeys(each.mode for each in report.medians))
+    loads = list(dict.fromkeys(median.load for median in report.medians))
+    modes = list(dict.fromkeys(median.mode for median in report.medians))
     width = 0.8 / len(modes)
     for index, mode in enumerate(modes):
-        found = {each.load: value(each.summary) for each in report.medians if each.mode == mode}
+        figures = {median.load: value(median.summary) for median in report.medians if median.mode == mode}
         places = [place + (index - (len(modes) - 1) / 2) * width for place in range(len(loads))]
-        bars = axes.bar(places, [found[load] for load in loads], width, label=mode)
+        bars = axes.bar(places, [figures[load] for load in loads], width, label=mode)
         axes.bar_label(bars, fmt="%.3g", fontsize=8)
     axes.set_xticks(range(len(loads)), loads)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Modes in which chat requests are answered, and a mesh for each."""
+"""Modes of speculation for chat requests, and a mesh for each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
 
 SHIPPED = Path("pocket")
-"""As ``--model``: the shipped pair."""
+"""The value of ``--model`` for the shipped pair."""
 
 
 class Mode(NamedTuple):
-    """A way of guessing: ``speculation`` of the requests, whether there is a draft model, settings of the mesh."""
+    """``speculation`` of the requests, whether the mesh has a draft model, and settings of the mesh."""
 
     speculation: Any
     drafts: bool = True
@@ -31,17 +31,17 @@ MODES = {
     "always": Mode({}, settings={"verifier.asking": "always"}),
     **{name: Mode({"drafters": [name]}) for name in ("model", "ngram", "suffix")},
 }
-"""``control`` is ``off`` a second time, ``on`` is as shipped."""
+"""``control`` is a second ``off``; ``on`` is the default."""
 
 
 def running(options: argparse.Namespace, mode: str) -> AbstractContextManager[LocalMesh]:
-    """A mesh for ``mode``, started as `outrider up` does with ``options.model``, ``.draft`` and ``.set``."""
+    """Runs a mesh for ``mode``, as `outrider up` does with ``options.model``, ``.draft`` and ``.set``."""
     return local_mesh.running(**given(options, mode))
 
 
 def given(options: argparse.Namespace, mode: str) -> dict[str, Any]:
-    """What `local_mesh.running` is given for ``mode``."""
+    """Arguments of `local_mesh.running` for ``mode``."""
     model = None if options.model == SHIPPED else options.model
     draft = options.draft if MODES[mode].drafts else None
-    settings = dict(each.split("=", 1) for each in options.set) | dict(MODES[mode].settings)
+    settings = dict(text.split("=", 1) for text in options.set) | dict(MODES[mode].settings)
     return {"settings": settings, "proposers": None, "model": model, "draft": draft}

@@ -1,6 +1,6 @@
-"""Workloads of a speed test, each an endless supply of prompts no two of which share their code.
+"""Workloads of code for speed tests; no two prompts share code.
 
-A drafter that remembers answers must not find one there: a prompt is handed out once.
+Each prompt is used once, so that a drafter that remembers answers finds none.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NAME = re.compile(r"[A-Za-z_]\w{3,}")
 
 
 def code(piece: str) -> str:
-    """Held-out code to go on with."""
+    """Held-out code to continue."""
     return piece
 
 
 def edit(piece: str) -> str:
-    """Half of ``piece``, and the beginning of a copy of it in which its most frequent name is another.
+    """Half of ``piece``, and the beginning of a copy with its most frequent name changed.
 
-    What an editor asks for when it applies a change to a file: most of the answer stands in the prompt.
+    An editor sends such prompts to apply a change to a file: most of the answer stands in the prompt.
     """
     original = windows(piece, len(piece) // 2)[0]
     counts = Counter(name for name in _NAME.findall(original) if not keyword.iskeyword(name))
@@ -35,14 +35,14 @@ def edit(piece: str) -> str:
 
 
 WORKLOADS: dict[str, Callable[[str], str]] = {"code": code, "edit": edit}
-"""How each workload makes a prompt of a piece of code, by name."""
+"""Functions that make a prompt of a piece of code, by workload."""
 
 
 class Supply:
-    """Held-out pieces, handed out once each.
+    """Held-out pieces, each used once.
 
     Args:
-        start: number of the first piece, so that repeats of a measurement begin elsewhere.
+        start: number of the first piece; repeats of a measurement use different starts.
     """
 
     def __init__(self, start: int = 0) -> None:
@@ -52,7 +52,7 @@ class Supply:
         self._taken = 0
 
     def take(self, workload: str, count: int) -> list[str]:
-        """``count`` prompts of ``workload``; `PromptsError` where there are not so many left."""
+        """``count`` prompts of ``workload``; `PromptsError` if fewer are left."""
         if self._taken + count > len(self._pieces):
             raise PromptsError(f"there are {len(self._pieces)} held-out pieces of code, too few to use each once")
         taken = self._pieces[self._taken : self._taken + count]

@@ -1,4 +1,4 @@
-"""What the processes of a mesh hold: tasks, subscriptions, open files, pages, records of streams, memory."""
+"""Counts what the processes of a mesh hold (tasks, subscriptions, files, pages, records, memory), and finds leaks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _METRICS = {"tasks": "outrider_tasks", "subscriptions": "outrider_bus_subscripti
 _RECORDS = "outrider-requests"
 _FREE = "verifier free pages"
 _SMALL = 4 << 20
-"""Bytes by which a process may grow in any case."""
+"""Bytes by which every process may grow."""
 
 Held = dict[str, float]
-"""A count by its name."""
+"""Counts by name."""
 
 
 def count(mesh: LocalMesh) -> Held:
-    """What all processes of each kind hold now."""
+    """Counts of what all processes of each kind hold now."""
     held: Held = {}
     for kind in KINDS:
         for what, metric in _METRICS.items():
@@ -39,23 +39,23 @@ def most(one: Held, other: Held) -> Held:
     """The higher of each count, and the fewest free pages."""
     names = one.keys() | other.keys()
     return {
-        name: (min if name == _FREE else max)(each[name] for each in (one, other) if name in each) for name in names
+        name: (min if name == _FREE else max)(held[name] for held in (one, other) if name in held) for name in names
     }
 
 
 def left(before: Held, after: Held) -> Held:
-    """By how much of each more is held ``after`` than ``before``, where it is more."""
+    """Growth of each count from ``before`` to ``after``; only counts that grew."""
     grown = {name: (before[name] - after[name]) * (1 if name == _FREE else -1) for name in before}
     return {name: by for name, by in grown.items() if by > 0}
 
 
 def memory(mesh: LocalMesh) -> dict[str, int]:
-    """Resident bytes of each process, NATS's too."""
+    """Resident bytes of each process, NATS included."""
     return {f"{kind} {pid}": _resident(pid) for kind in (*KINDS, "nats") for pid in mesh.pids(kind)}
 
 
 def table(before: Held, at_most: Held, after: Held) -> str:
-    """A line for each count."""
+    """A table with one line for each count."""
     lines = [f"{'held':28}{'before':>10}{'at most':>10}{'after':>10}"]
     for name in sorted(before):
         lines.append(f"{name:28}{before[name]:10.0f}{at_most.get(name, 0):10.0f}{after[name]:10.0f}")
@@ -63,7 +63,7 @@ def table(before: Held, at_most: Held, after: Held) -> str:
 
 
 def memory_table(samples: Sequence[Mapping[str, int]]) -> str:
-    """A line for each process: MiB at every sample."""
+    """One line for each process: its MiB at every sample."""
     names = sorted({name for sample in samples for name in sample})
     return "\n".join(
         f"{name:20} MiB:" + "".join(f" {sample.get(name, 0) / (1 << 20):.0f}" for sample in samples) for name in names
@@ -71,7 +71,7 @@ def memory_table(samples: Sequence[Mapping[str, int]]) -> str:
 
 
 def judge(before: Held, after: Held, samples: Sequence[Mapping[str, int]], slack: float) -> list[Bar]:
-    """That nothing is left, and that in the second half of the time no process has grown by more than ``slack``."""
+    """Bars: no count grew, and no process grew by more than ``slack`` in the second half of the time."""
     more = left(before, after)
     judged = [Bar(f"{name}: no more than before", 0.0 - more.get(name, 0.0), 0) for name in sorted(before)]
     middle, last = samples[len(samples) // 2], samples[-1]

@@ -1,4 +1,4 @@
-"""Verdicts as a table and as JSON."""
+"""Prints verdicts as lines and a table, and writes them as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 from outrider.loadtest.attack.verdict import OUTCOMES, Pace, Verdict
-from outrider.loadtest.report.report import machine
+from outrider.loadtest.report.bench_report import machine
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -18,21 +18,21 @@ _HEADS = ("attack", "verdict", "s", "streams", *OUTCOMES, "refused", "ITL 50 %\n
 
 
 def line(verdict: Verdict) -> str:
-    """One line, and one more for each thing that is wrong."""
-    told = ", ".join(f"{count} × {what}" for what, count in sorted(verdict.told.items())) or "nothing"
-    head = f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name}: {verdict.what} The attacker was told: {told}."
+    """One line for the verdict, and one for each problem."""
+    answers = ", ".join(f"{count} × {what}" for what, count in sorted(verdict.told.items())) or "nothing"
+    head = f"{'pass' if verdict.passed else 'FAIL'}  {verdict.name}: {verdict.what} The attacker was told: {answers}."
     return "\n".join([head, *(f"      {what}" for what in [*verdict.wrong, *verdict.slow, *verdict.failures[:5]])])
 
 
 def table(quiet: Pace, verdicts: Sequence[Verdict]) -> None:
-    """Prints all of them, the undisturbed figures first."""
+    """Prints a table of verdicts, after the undisturbed figures."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in _HEADS:
         shown.add_column(head, justify="left" if head in ("attack", "verdict", "died") else "right")
     shown.add_row("(none)", "", "", str(quiet.streams), "", "", "", "", *_pace(quiet), "", "", "", "")
     for verdict in verdicts:
         died = ", ".join(f"{count} {kind}" for kind, count in verdict.processes.died.items())
-        counts = [str(verdict.outcomes.get(each, 0)) for each in OUTCOMES]
+        counts = [str(verdict.outcomes.get(outcome, 0)) for outcome in OUTCOMES]
         grown = f"{max(verdict.processes.grew_mib.values()):.0f}"
         bounds = f"{verdict.stall_bound_s:.0f}", f"{verdict.recovered_s:.1f}"
         shown.add_row(escape(verdict.name), "pass" if verdict.passed else "FAIL", f"{verdict.seconds:.0f}",
@@ -46,9 +46,9 @@ def _pace(pace: Pace) -> tuple[str, str, str]:
 
 
 def write(path: Path, quiet: Pace, verdicts: Sequence[Verdict]) -> None:
-    """Writes everything with the machine to ``path``."""
+    """Writes the machine, the undisturbed pace and the verdicts to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     attacks = [{"passed": verdict.passed, **msgspec.to_builtins(verdict)} for verdict in verdicts]
-    told = {"machine": machine(), "undisturbed": quiet, "attacks": attacks}
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+    content = {"machine": machine(), "undisturbed": quiet, "attacks": attacks}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
     print(f"Written to {path}.")

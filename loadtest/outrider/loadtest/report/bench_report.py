@@ -1,4 +1,4 @@
-"""The report of a load test: machine, figures, ratios; as a table, as JSON, and as a picture."""
+"""The report of `outrider bench`: machine, figures and ratios, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERSIONS = ("outrider", "torch", "grpcio", "nats-py", "uvicorn")
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """One load in one mode; among a report's medians ``repeat`` is how many passes the figures sum up."""
+    """One load in one mode; in a report's medians, ``repeat`` is the number of passes."""
 
     load: str
     mode: str
@@ -38,7 +38,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A load test's outcome."""
+    """The result of a load test."""
 
     machine: dict[str, str]
     settings: dict[str, Any]
@@ -47,18 +47,18 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Tokens a second with speculation on against off, for each load that ran both."""
-        speed = {(each.load, each.mode): each.summary.tokens_per_s for each in self.medians}
+        """Ratio of tokens a second, speculation on to off, of each load that ran both."""
+        speed = {(median.load, median.mode): median.summary.tokens_per_s for median in self.medians}
         return {
             load: speed[load, "on"] / speed[load, "off"]
-            for load in dict.fromkeys(each.load for each in self.medians)
+            for load in dict.fromkeys(median.load for median in self.medians)
             if (load, "on") in speed and (load, "off") in speed
         }
 
     @property
     def errors(self) -> list[str]:
-        """Distinct errors of the requests that failed."""
-        return list(dict.fromkeys(each.error for each in self.passes if each.error))
+        """Distinct errors of failed requests."""
+        return list(dict.fromkeys(pass_.error for pass_ in self.passes if pass_.error))
 
     def save(self, path: Path) -> None:
         """Writes the report as JSON."""
@@ -67,7 +67,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def machine() -> dict[str, str]:
-    """What a figure means little without: processor, cores this process may use, and versions."""
+    """The context of all figures: processor, cores that this process may use, and versions."""
     return {
         "cpu": _cpu_model(),
         "cores": f"{len(os.sched_getaffinity(0))} cores",
@@ -78,21 +78,21 @@ def machine() -> dict[str, str]:
 
 
 def headline(report: Report) -> str:
-    """The machine, and what was asked of it."""
+    """The machine and the load, in two lines."""
     settings = report.settings
-    asked = f"{settings['model']}, {settings['max_tokens']} tokens a request, temperature {settings['temperature']:g}"
+    request = f"{settings['model']}, {settings['max_tokens']} tokens a request, temperature {settings['temperature']:g}"
     requests = ", ".join(f"{count} at {load}" for load, count in settings["requests"].items())
-    return f"{', '.join(report.machine.values())}\n{asked}; requests: {requests}; median of {settings['repeats']}"
+    return f"{', '.join(report.machine.values())}\n{request}; requests: {requests}; median of {settings['repeats']}"
 
 
 def table(report: Report) -> Table:
-    """The medians, one line a load and mode. Latencies are in milliseconds: half and 99 % of them are below."""
+    """The medians, one line for each load and mode. Latencies are percentiles in milliseconds."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head, justify in HEADS.items():
         shown.add_column(head, justify=justify, vertical="bottom", no_wrap=True)
-    for each in report.medians:
-        ratio = report.ratios.get(each.load) if each.mode == "on" else None
-        shown.add_row(each.load, each.mode, *_cells(each.summary, ratio))
+    for median in report.medians:
+        ratio = report.ratios.get(median.load) if median.mode == "on" else None
+        shown.add_row(median.load, median.mode, *_cells(median.summary, ratio))
     return shown
 
 
@@ -110,10 +110,10 @@ def _cells(summary: Summary, ratio: float | None) -> list[str]:
 
 def _cpu_model() -> str:
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        name = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else platform.machine()
+        name = None
+    return name[1] if name else platform.machine()
 
 
 def _version(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What chat requests came to: ratios with their control, tokens a step, regret, and the mix beside each kind alone."""
+"""Figures of chat requests: ratios and their control, tokens a step, regret, and each kind mixed and alone."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from outrider.loadtest.chats.alone import AFTER, FRESH
+from outrider.loadtest.chats.chat_turns import ChatTurn, Steps, total
 from outrider.loadtest.chats.supply import MIXED
-from outrider.loadtest.chats.turns import ChatTurn, Steps, total
 from outrider.loadtest.load.turns import Case, Matrix
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 
 KEPT = 0.95
-"""Least share of its tokens a step alone that a kind keeps in the mix, and edits keep after stories."""
+"""Least ratio of tokens a step, of a kind in the mix to the kind alone, and of edits after stories to fresh edits."""
 REGRET = 0.03
-"""Most that ``on`` may lose against the best fixed choice in hindsight where requests are mixed."""
+"""Largest allowed loss of ``on`` against the best fixed mode in hindsight, for mixed requests."""
 _NOT_FIXED = ("control", "on")
 
 Alone = Mapping[str, Sequence[ChatTurn]]
 
 
 def publish(found: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any], out: Path) -> None:
-    """Prints tables and bars, and writes ``matrix.json`` into ``out``.
+    """Prints tables and bars; writes ``matrix.json`` into ``out``.
 
     Args:
         found: all turns.
-        alone: turns of mixed requests by kind, each kind by itself in a fresh mesh.
-        settings: what was asked for.
+        alone: turns of the mixed requests by kind, each kind alone in a fresh mesh.
+        settings: options of the measurement.
         out: a directory.
     """
     matrix = Matrix(found)
@@ -42,7 +42,7 @@ def publish(found: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any]
 
 
 def publish_stories(found: Mapping[str, Sequence[ChatTurn]], settings: Mapping[str, Any], out: Path) -> None:
-    """Prints tokens a step of edits, after stories and in a fresh mesh, and writes ``stories.json`` into ``out``."""
+    """Prints tokens a step of edits after stories and in a fresh mesh; writes ``stories.json`` into ``out``."""
     judged = []
     for case in dict.fromkeys(turn.case for turn in found[FRESH]):
         after, fresh = (_of_case(found[name], case).a_step for name in (AFTER, FRESH))
@@ -52,7 +52,7 @@ def publish_stories(found: Mapping[str, Sequence[ChatTurn]], settings: Mapping[s
 
 
 def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
-    """Medians of a case in a mode; of ratios also the least and the greatest."""
+    """Medians of a case in a mode, with the least and greatest ratio."""
     summary, best = matrix.summary(case, mode), best_fixed(matrix, case)
     return {
         "case": case,
@@ -65,35 +65,35 @@ def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
 
 
 def best_fixed(matrix: Matrix, case: Case) -> str:
-    """The mode that would have been the best choice for all of a case's requests, of those that do not choose."""
+    """The best mode for all of a case's requests in hindsight, among modes with a fixed choice."""
     fixed = [mode for mode in matrix.modes if mode not in _NOT_FIXED]
     return max(fixed, key=lambda mode: matrix.ratio(case, mode))
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Median, least and greatest; None of nothing."""
+    """Median, least and greatest value; None without values."""
     return (statistics.median(values), min(values), max(values)) if values else None
 
 
 def _lines(matrix: Matrix, figures: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "medians; ratios to off with the least and the greatest of all turns; control is off a second time"
-    for each in (each for each in figures if each["median"]):
-        case, mode, summary = each["case"], each["mode"], each["median"]
+    for row in (row for row in figures if row["median"]):
+        case, mode, summary = row["case"], row["mode"], row["median"]
         line = f"{case!s:28} {mode:8} {summary.tokens_per_s:6.0f} tokens/s  {summary.tokens_a_step:5.2f} a step"
         line += f"  ITL {summary.itl_ms:6.1f} ms"
         if mode not in ("off", "control"):
-            line += f"  {_told(each['to_off'])}, control {_told(_spread(matrix.ratios(case, 'control')))}"
+            line += f"  {_shown(row['to_off'])}, control {_shown(_spread(matrix.ratios(case, 'control')))}"
         if mode == "on":
-            line += f", regret to {each['best_fixed']} {each['regret']:.1%}"
+            line += f", regret to {row['best_fixed']} {row['regret']:.1%}"
         yield line
 
 
-def _told(spread: tuple[float, float, float] | None) -> str:
+def _shown(spread: tuple[float, float, float] | None) -> str:
     return "not run" if spread is None else "{:.2f} ({:.2f} to {:.2f})".format(*spread)
 
 
 def _mixes(found: Sequence[ChatTurn], alone: Alone) -> Iterator[dict[str, Any]]:
-    """Tokens a step of each kind in the mix and alone, of the same requests."""
+    """Tokens a step of each kind in the mix and alone, for the same requests."""
     together = [turn for turn in found if turn.mode == "on" and turn.case.workload == MIXED]
     for case in dict.fromkeys(turn.case for turn in together):
         mixed = total(turn for turn in together if turn.case == case)
@@ -110,7 +110,7 @@ def _mix_line(mix: Mapping[str, Any]) -> str:
 
 
 def _never_below(matrix: Matrix) -> Iterator[Bar]:
-    """``on`` is nowhere slower than plain decoding, beyond what the control does by itself."""
+    """Bars: ``on`` is nowhere slower than plain decoding, within the spread of the control."""
     for case in matrix.cases if "on" in matrix.modes else ():
         least = min([1.0, *matrix.ratios(case, "control")])
         yield Bar(f"on / off, {case}", matrix.ratio(case, "on"), round(least, 3))

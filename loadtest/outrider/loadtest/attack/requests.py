@@ -1,4 +1,4 @@
-"""How an attacker asks: bodies over HTTP, and bytes on a bare socket."""
+"""An attacker's requests: bodies over HTTP, and bytes on a bare socket."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def authorization(mesh: Mesh) -> dict[str, str]:
 
 
 async def post(mesh: Mesh, gateway: int, data: bytes, log: Log, **headers: str) -> int:
-    """Posts a completion as the attacker; the status, 0 where no answer came, which is a problem."""
-    told = {"content-type": "application/json", **authorization(mesh), **headers}
+    """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem."""
+    sent = {"content-type": "application/json", **authorization(mesh), **headers}
     try:
         async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
-            answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=told)
+            answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=sent)
     except httpx.TransportError as error:
         log.heard(type(error).__name__)
         log.wrong(f"no answer: {type(error).__name__}")
@@ -44,7 +44,7 @@ async def post(mesh: Mesh, gateway: int, data: bytes, log: Log, **headers: str) 
 
 
 async def refused(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str, **headers: str) -> None:
-    """Posts each of ``bodies`` to every gateway, one after the other; an answer that is not 4xx is a problem."""
+    """Posts each of ``bodies`` to every gateway in turn; an answer other than 4xx is a problem."""
     for data in bodies:
         for gateway in range(len(mesh.urls)):
             status = await post(mesh, gateway, data, log, **headers)
@@ -53,9 +53,9 @@ async def refused(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str, **he
 
 
 async def survived(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str) -> None:
-    """Posts all of ``bodies`` to every gateway at one time; an answer of 500 or above is a problem."""
-    asked = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
-    for status in await asyncio.gather(*asked):
+    """Posts all of ``bodies`` to every gateway at once; an answer of 500 or above is a problem."""
+    posts = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
+    for status in await asyncio.gather(*posts):
         if status >= 500:
             log.wrong(f"{what}: {status}")
 
@@ -67,7 +67,7 @@ class Connection:
         self._reader, self._writer = reader, writer
 
     async def send(self, data: bytes) -> bool:
-        """Whether ``data`` could be sent: the gateway may have closed the connection."""
+        """Sends ``data``; False if the gateway has closed the connection."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -76,7 +76,7 @@ class Connection:
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def status(self, seconds: float) -> str:
-        """The status that is told within so many seconds; ``closed`` or ``silence`` where there is none."""
+        """The status that arrives within ``seconds``; otherwise ``closed`` or ``silence``."""
         try:
             async with asyncio.timeout(seconds):
                 line = await self._reader.readline()
@@ -89,7 +89,7 @@ class Connection:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Connection]:
-    """A connection to ``address``, a URL or host:port, until the block is left."""
+    """Opens a connection to ``address``, a URL or host:port, inside the block."""
     parts = urlsplit(address if "//" in address else f"//{address}")
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -101,14 +101,14 @@ async def connected(address: str) -> AsyncIterator[Connection]:
 
 
 def head(target: str, *headers: str, method: str = "POST", length: int | None = None) -> bytes:
-    """The head of a request without the line that ends it."""
+    """The head of a request without its final empty line."""
     lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *headers]
     lines += [f"Content-Length: {length}"] if length is not None else []
     return "".join(f"{line}\r\n" for line in lines).encode()
 
 
 async def drip(connection: Connection, data: bytes, every_s: float, until: float) -> bool:
-    """Sends a byte of ``data`` at a time over and over; whether the connection was still open at the end."""
+    """Sends ``data`` over and over, a byte at a time; False if the gateway closed the connection before ``until``."""
     place = 0
     while time.monotonic() < until:
         if not await connection.send(data[place % len(data) : place % len(data) + 1]):
