@@ -1,4 +1,4 @@
-"""Between the wire's messages and the verifier's own types, checking what comes in."""
+"""Converts between the wire's messages and the verifier's own types, and checks requests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_PRIORITY, _MOST_WEIGHT = 1000, 1000
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What requests are checked against.
+    """The limits that requests are checked against.
 
     Attributes:
-        vocabulary_size: ids lie below it.
+        vocabulary_size: number of ids; every id is below it.
         context_length: most tokens of prompt and answer together.
         eos_ids: the model's end-of-text ids.
-        drafters: names of the drafters that a request may ask for.
+        drafters: names of the drafters that a request may name.
     """
 
     vocabulary_size: int
@@ -36,7 +36,7 @@ class Served:
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
-    """The draws' parameters on the wire, for a drafter."""
+    """The sampling parameters as a message for a drafter."""
     truncation = sampling.truncation
     return sampling_pb2.SamplingParams(
         temperature=sampling.temperature,
@@ -48,17 +48,17 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
 
 
 def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
-    """The request in ``message``, which arrived at ``now`` on the scheduler's clock, but for its grammar.
+    """The request in ``message``, without its grammar; ``now`` is its arrival on the scheduler's clock, in seconds.
 
-    `InvalidRequest` names the wrong field and what it may hold.
+    `InvalidRequest` names the wrong field and what the field may hold.
     """
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
     prompt, emitted = _ids(message.prompt, "prompt", served), _ids(message.emitted, "emitted", served)
     check(prompt, "prompt", "must hold at least one token")
-    held = len(prompt) + len(emitted)
+    total = len(prompt) + len(emitted)
     check(
-        held < served.context_length or emitted,
+        total < served.context_length or emitted,
         "prompt",
         f"has {len(prompt)} tokens; the model's context of {served.context_length} must leave room for an answer",
     )
@@ -90,13 +90,13 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now:
 
 
 def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
-    """How long the request lives without a renewal; 0 for ever."""
+    """Seconds that the request lives without a renewal; 0 for no limit."""
     check(message.lease_ms >= 0, "lease_ms", f"must be at least 0, not {message.lease_ms}")
     return message.lease_ms / 1e3
 
 
 def _within(milliseconds: int, param: str) -> float:
-    """Seconds of a deadline; infinity where there is none."""
+    """Seconds of a deadline; infinity for no deadline."""
     check(milliseconds >= 0, param, f"must be at least 0, not {milliseconds}")
     return milliseconds / 1e3 if milliseconds else inf
 
@@ -110,8 +110,8 @@ def _drafters(speculation: sampling_pb2.Speculation, served: Served) -> frozense
     if speculation.off:
         return frozenset()
     unknown = sorted(set(speculation.drafters) - set(served.drafters))
-    there = ", ".join(sorted(served.drafters)) or "none"
-    check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {there}")
+    drafters = ", ".join(sorted(served.drafters)) or "none"
+    check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {drafters}")
     return frozenset(speculation.drafters) or None
 
 

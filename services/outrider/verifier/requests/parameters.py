@@ -1,4 +1,4 @@
-"""The wire's sampling parameters, checked and turned into the verifier's own."""
+"""Checks the wire's sampling parameters and converts them into the verifier's own."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _MOST_STOPS, _MOST_BIASES, _MOST_BAD_WORDS, _MOST_LOGPROBS = 16, 1024, 1024, 20
 
 
 def check(holds: object, param: str, why: str) -> None:
-    """`InvalidRequest` about ``param`` unless something ``holds``."""
+    """Raises `InvalidRequest` about ``param`` unless ``holds`` is true."""
     if not holds:
         raise InvalidRequest(f"{param} {why}", param=param)
 
 
 def known(ids: Sequence[int], param: str, vocabulary: int) -> list[int]:
-    """``ids`` as they are; `InvalidRequest` for one outside the vocabulary."""
+    """``ids`` unchanged; `InvalidRequest` for an id outside the vocabulary."""
     inside = not ids or (min(ids) >= 0 and max(ids) < vocabulary)
     check(inside, param, f"holds an id outside the vocabulary of {vocabulary}")
     return list(ids)
 
 
 class Parameters:
-    """Reads ``params`` for a model of ``vocabulary`` ids; every method raises `InvalidRequest` by the field's name."""
+    """Reads ``params`` for a model of ``vocabulary`` ids. Every method raises `InvalidRequest` that names the field."""
 
     def __init__(self, params: SamplingParams, vocabulary: int) -> None:
         self._params, self._vocabulary = params, vocabulary
 
     def check_lengths(self, max_tokens: int) -> None:
-        """Checks how short and how long the answer may be; ``max_tokens`` is what the context has room for."""
+        """Checks the least and most tokens of the answer; the context has room for ``max_tokens``."""
         params, least = self._params, 0 if self._params.echo else 1
         check(params.max_tokens >= least, "max_tokens", f"must be at least {least}, not {params.max_tokens}")
         check(params.min_tokens >= 0, "min_tokens", f"must be at least 0, not {params.min_tokens}")
@@ -46,7 +46,7 @@ class Parameters:
         )
 
     def check_grammar(self) -> None:
-        """Checks that nothing else says where an answer ends that has a grammar."""
+        """Checks that a request with a grammar sets no other rule for the end of its answer."""
         params, why = self._params, "may not be given with a grammar, which says itself where the answer may end"
         if params.HasField("grammar"):
             check(not params.ignore_eos, "ignore_eos", why)
@@ -91,7 +91,7 @@ class Parameters:
         return known(self._params.stop_token_ids, "stop_token_ids", self._vocabulary)
 
     def logprobs(self) -> int | None:
-        """How many of the likeliest tokens are told."""
+        """How many of the likeliest tokens frames list; None for no log-probabilities."""
         if not self._params.HasField("logprobs"):
             return None
         _check_range("logprobs", self._params.logprobs, 0, _MOST_LOGPROBS)

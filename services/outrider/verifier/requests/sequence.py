@@ -14,26 +14,26 @@ from outrider.wire.frames import Finish, Usage
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, checked.
+    """A checked request.
 
     Attributes:
         prompt: token ids, at least one.
-        emitted: tokens that another replica has already generated.
-        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed, or only computed.
+        emitted: tokens that another verifier has already generated.
+        max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
         stop: strings that end the text.
-        stop_ids: ids that end it, the model's own end-of-text ids included unless they are ignored.
-        drafters: who may guess; None is anyone, an empty set is nobody.
-        max_nodes: most guesses a step; 0 leaves it to the verifier.
-        edits: what changes about the target's logits before the temperature.
-        logprobs: how many of the likeliest tokens are told, beside the log-probability of each token; None tells none.
-        echo: whether the prompt's tokens are told before the answer's.
-        grammar: what the answer has to be.
-        priority: whose turn comes first; higher ones before lower ones.
-        weight: the tenant's share beside other tenants': what it is served counts so many times less.
-        first_by: when its first token has to be there, on the scheduler's clock.
-        end_by: when its last one has to be.
-        return_drafts: whether frames tell the guesses that were verified.
-        handed: whether another verifier wants the pages of its prompt, and nobody its answer.
+        stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
+        drafters: drafters that may guess; None for all, an empty set for none.
+        max_nodes: most guesses a step; 0 leaves the limit to the verifier.
+        edits: changes of the target's logits before the temperature.
+        logprobs: number of likeliest tokens listed beside each token's log-probability; None for no log-probabilities.
+        echo: whether frames hold the prompt's tokens before the answer's.
+        grammar: grammar of the answer.
+        priority: higher priorities run before lower ones.
+        weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
+        first_by: deadline of the first token, in seconds on the scheduler's clock.
+        end_by: deadline of the last token, in seconds on the scheduler's clock.
+        return_drafts: whether frames hold the verified guesses.
+        handed: whether another verifier wants only the pages of the prompt (a hand-over).
     """
 
     id: str
@@ -59,7 +59,7 @@ class Request:
 
     @property
     def speculates(self) -> bool:
-        """Whether anyone may guess."""
+        """Whether any drafter may guess."""
         return self.drafters is None or bool(self.drafters)
 
     def admits(self, drafter: str) -> bool:
@@ -69,22 +69,22 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request on its way.
+    """A request inside the verifier, with its tokens and pages.
 
     Attributes:
         number: names the sequence to drafters; never used twice.
         tokens: prompt and generated tokens.
-        cached: leading tokens whose keys and values are in ``pages``; while decoding, all but the last.
+        cached: number of leading tokens with keys and values in ``pages``; while decoding, all but the last.
         pages: page ids in order.
-        hashes: chain hashes of the leading full pages, as far as they were needed.
-        published: leading pages offered to other sequences.
-        trees: guesses that hang from the current end, or from where it was, by where they came from.
-        guide: what the grammar allows next, where the request has one.
-        rules: what edits its logits.
-        echoed: leading tokens of the prompt that need no telling any more.
-        lossy: whether its guesses are accepted by a rule that changes the answer's law.
-        level: its priority, with what that had gained by waiting when the sequence was last admitted.
-        admitted: whether it has run, be it preempted since.
+        hashes: chain hashes of the leading full pages that have been computed so far.
+        published: number of leading pages offered to other sequences.
+        trees: trees of guesses behind the current end or an earlier one, by source.
+        guide: what the grammar allows next; None without a grammar.
+        rules: rules that edit the logits.
+        echoed: number of leading tokens of the prompt that no frame has to hold any more.
+        lossy: whether a rule of acceptance that changes the answer's distribution applies.
+        level: priority at the last admission, raised by waiting.
+        admitted: whether the sequence has ever run; stays true after a preemption.
     """
 
     request: Request
@@ -110,20 +110,20 @@ class Sequence:
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
-        """A request with the tokens that another replica has generated, and what edits its logits."""
+        """The sequence of a new request, behind its prompt and emitted tokens, with the rules that edit its logits."""
         tokens, length = request.prompt + request.emitted, len(request.prompt)
-        made = cls(request, number, tokens, dice, level=request.priority)
-        made.echoed = 0 if request.echo and not request.emitted else length
+        sequence = cls(request, number, tokens, dice, level=request.priority)
+        sequence.echoed = 0 if request.echo and not request.emitted else length
         if request.edits:
-            made.rules.append(History(request.edits, tokens, length, request.stop_ids))
+            sequence.rules.append(History(request.edits, tokens, length, request.stop_ids))
         if request.grammar is not None:
-            made.guide = request.grammar.guide(tokens, length, request.stop_ids)
-            made.rules.append(made.guide)
-        return made
+            sequence.guide = request.grammar.guide(tokens, length, request.stop_ids)
+            sequence.rules.append(sequence.guide)
+        return sequence
 
     @property
     def scoring(self) -> bool:
-        """Whether log-probabilities of the prompt are still to be told, so that each of its tokens must be run."""
+        """Whether frames still need log-probabilities of the prompt, so that every token of the prompt must run."""
         return self.request.logprobs is not None and self.echoed < len(self.request.prompt)
 
     @property
@@ -133,20 +133,20 @@ class Sequence:
 
     @property
     def due(self) -> float:
-        """When its next deadline passes."""
+        """The next deadline, in seconds on the scheduler's clock."""
         return min(self.request.end_by, inf if self.generated else self.request.first_by)
 
     @property
     def pending(self) -> int:
-        """Tokens whose keys and values are still to be computed."""
+        """Number of tokens without keys and values."""
         return len(self.tokens) - self.cached
 
     @property
     def left(self) -> int:
-        """Tokens that may still be generated."""
+        """Number of tokens that may still be generated."""
         return self.request.max_tokens - self.generated
 
     def usage(self) -> Usage:
-        """What the request has cost so far."""
+        """Tokens, steps and guesses of the request so far."""
         prompt, emitted = len(self.request.prompt), len(self.request.emitted)
         return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy, emitted)
