@@ -1,4 +1,4 @@
-"""Walking the decided tokens through the tree of guesses, and the race rule, by which the target's draws decide."""
+"""The walk of decided tokens through a tree of guesses, and the race rule: the target's draws decide."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
 
 
 class Accepted(NamedTuple):
-    """What a verified tree yields.
+    """The accepted rows and decided tokens of a verified tree.
 
     Attributes:
-        rows: the row of the sequence's end (0) and of each accepted guess, in order: their keys and values are kept.
-        tokens: the tokens that the target decided, one more than there are accepted guesses.
+        rows: row 0 (the sequence's last token) and the row of each accepted guess, ascending; their keys and values
+            are kept.
+        tokens: tokens that the target decided, one more than accepted guesses.
     """
 
     rows: list[int]
@@ -21,7 +22,7 @@ class Accepted(NamedTuple):
 
 
 class Race:
-    """The target's own draws decide, whoever guessed what: the same tokens as without guesses."""
+    """Decides by the target's own draws: the tokens are the same as without guesses."""
 
     name = "race"
     lossy = False
@@ -33,21 +34,20 @@ class Race:
             raise AcceptanceError(f"the race rule takes no options, not {', '.join(sorted(options))}")
 
     def decide(self, verified: VerifiedTree) -> list[int]:
-        """What was drawn."""
+        """The target's draws."""
         return verified.drawn
 
 
 def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -> Accepted:
-    """Follows the decided tokens from the sequence's end for as long as someone guessed them.
+    """Follows the decided tokens from the sequence's end as far as the tree guessed them.
 
     Row 0 of a verified tree is the sequence's last token; row ``i + 1`` is guess ``i``. Where the target's draws
-    decide, what comes out is what one draw after another would have emitted, whatever the guesses are. Of siblings
-    with the same token the eldest is followed.
+    decide, the result equals plain decoding for any guesses. Of siblings with the same token the first is followed.
 
     Args:
         guesses: guessed tokens.
-        parents: index of each guess's parent, which stands before it; -1 for the sequence's end.
-        drawn: the token that is decided at each row, one more than there are guesses.
+        parents: index of each guess's parent, which comes before the guess; -1 for the sequence's end.
+        drawn: the token decided at each row, one more than guesses.
     """
     rows, tokens, at = [0], [drawn[0]], -1
     for node, (parent, token) in enumerate(zip(parents, guesses, strict=True)):

@@ -1,9 +1,9 @@
-"""Rejection: guesses that were drawn are taken as often as the target would have drawn them.
+"""Rejection sampling: accepts drawn guesses as often as the target would have drawn them.
 
-Leviathan, Kalman, Matias 2023 (arXiv 2211.17192) for one guess; over the children of a node, drawn without
-replacement, as in Yang et al. 2024 (arXiv 2401.06706) and Sequoia (Chen et al. 2024, arXiv 2402.12374), or with it, as
-in SpecInfer (Miao et al. 2024, arXiv 2305.09781). The answers have the target's distribution, but which answer a seed
-gives depends on the drafter.
+For one guess: Leviathan, Kalman, Matias 2023 (arXiv 2211.17192). For the children of a node drawn without replacement:
+Yang et al. 2024 (arXiv 2401.06706) and Sequoia (Chen et al. 2024, arXiv 2402.12374); drawn with replacement: SpecInfer
+(Miao et al. 2024, arXiv 2305.09781). Answers have the target's distribution, but the answer to a seed depends on the
+drafter.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from torch import Tensor
 class Rejection:
     """Multi-candidate rejection sampling over a tree of proposals.
 
-    Option ``replacement`` (false): whether guesses are drawn with replacement, so that a node may have the same token
-    for a child several times.
+    Option ``replacement`` (false): whether guesses are drawn with replacement, so that several children of a node may
+    have the same token.
     """
 
     name = "rejection"
@@ -37,7 +37,10 @@ class Rejection:
             raise AcceptanceError(f"the rejection rule's replacement must be true or false, not {self.replacement!r}")
 
     def decide(self, verified: VerifiedTree) -> list[int]:
-        """At each row with proposals one of them or what is left of the target's distribution; elsewhere its draw."""
+        """At each row with proposals: a candidate, or a draw from the rest of the target's distribution.
+
+        At other rows: the target's draw.
+        """
         children = _children(verified)
         tokens = list(verified.drawn)
         rows = sorted(children)
@@ -54,33 +57,34 @@ class Rejection:
 
 
 def outcomes(p: Tensor, q: Tensor, candidates: Tensor, replacement: bool = False) -> Tensor:
-    """The law of the decided token, given what was proposed.
+    """The distribution of the decided token, given the candidates.
 
-    Candidate after candidate is taken with probability min(1, p / q); where it is not, p becomes the normalised rest
-    (p - q)+, and q loses the candidate unless it may be drawn again. Averaged over the candidates' draw the law is p.
+    Each candidate in turn is accepted with probability min(1, p / q). After a rejection p becomes the normalised rest
+    (p - q)+, and q loses the candidate if candidates are drawn without replacement. The mean of the result over the
+    candidates' draws is p.
 
     Args:
         p: float64 [n, V], the target's distributions.
-        q: float64 [n, V], what the candidates were drawn from.
-        candidates: int64 [n, k] in the order of the draw, -1 where there are fewer.
-        replacement: whether they were drawn with replacement.
+        q: float64 [n, V], the distributions that the candidates were drawn from.
+        candidates: int64 [n, k] in the order of the draw, padded with -1.
+        replacement: whether candidates were drawn with replacement.
 
     Returns:
         float64 [n, V].
     """
-    law, left = torch.zeros_like(p), torch.ones_like(p[:, :1])
+    law, undecided = torch.zeros_like(p), torch.ones_like(p[:, :1])
     for place in range(candidates.shape[1]):
         column = candidates[:, place : place + 1]
         token = column.clamp(min=0)
         ratio = (p.gather(1, token) / q.gather(1, token)).clamp(max=1.0)
-        there = (column >= 0) & (q.gather(1, token) > 0)
-        taken = torch.where(there, left * ratio, 0.0)
-        law.scatter_add_(1, token, taken)
-        left = left - taken
-        p = torch.where(there, _normalised((p - q).clamp(min=0.0), p), p)
+        valid = (column >= 0) & (q.gather(1, token) > 0)
+        accepted = torch.where(valid, undecided * ratio, 0.0)
+        law.scatter_add_(1, token, accepted)
+        undecided = undecided - accepted
+        p = torch.where(valid, _normalised((p - q).clamp(min=0.0), p), p)
         if not replacement:
-            q = torch.where(there, _normalised(q.scatter(1, token, 0.0), torch.zeros_like(q)), q)
-    return law + left * p
+            q = torch.where(valid, _normalised(q.scatter(1, token, 0.0), torch.zeros_like(q)), q)
+    return law + undecided * p
 
 
 def _normalised(weights: Tensor, otherwise: Tensor) -> Tensor:
@@ -90,11 +94,11 @@ def _normalised(weights: Tensor, otherwise: Tensor) -> Tensor:
 
 def _children(verified: VerifiedTree) -> dict[int, list[int]]:
     """Candidates of each row that has a proposal, in the order of the draw."""
-    found: dict[int, list[int]] = defaultdict(list)
+    candidates: dict[int, list[int]] = defaultdict(list)
     for token, parent in zip(verified.tree.tokens, verified.tree.parents, strict=True):
         if parent in verified.tree.proposals:
-            found[parent + 1].append(token)
-    return found
+            candidates[parent + 1].append(token)
+    return candidates
 
 
 def _padded(lists: list[list[int]], like: Tensor) -> Tensor:

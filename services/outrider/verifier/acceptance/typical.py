@@ -1,4 +1,4 @@
-"""Typical acceptance: a guess is taken where the target finds it likely enough. It changes what is said.
+"""Typical acceptance: accepts a guess that the target finds likely enough. Answers lose the target's distribution.
 
 Cai et al. 2024, "Medusa" (arXiv 2401.10774), section 2.3.
 """
@@ -13,10 +13,10 @@ from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
 
 
 class Typical:
-    """Takes guesses of at least min(epsilon, delta * exp(-entropy)) in the target's distribution.
+    """Accepts guesses whose probability under the target is at least min(epsilon, delta * exp(-entropy)).
 
-    Of several it takes the one that the longest run of guesses goes on from, the likeliest of those. Options:
-    ``epsilon`` (0.09) and ``delta`` (0.3), both above 0 and at most 1.
+    Of several such siblings it accepts the one with the longest accepted run behind it; among equals, the likeliest.
+    Options: ``epsilon`` (0.09) and ``delta`` (0.3), both above 0 and at most 1.
     """
 
     name = "typical"
@@ -31,7 +31,7 @@ class Typical:
         self._epsilon, self._delta = (_share(options, *pair) for pair in (("epsilon", 0.09), ("delta", 0.3)))
 
     def decide(self, verified: VerifiedTree) -> list[int]:
-        """At each row the best of the guesses that are likely enough, else the target's own draw."""
+        """At each row: the best guess that is likely enough, else the target's own draw."""
         tree, tokens = verified.tree, list(verified.drawn)
         p = verified.sampling.shape(verified.logits).softmax(-1)
         floors = (torch.special.entr(p).sum(-1).neg().exp() * self._delta).clamp(max=self._epsilon)
@@ -40,9 +40,9 @@ class Typical:
         able, chance = (chances >= floors[rows]).tolist(), chances.tolist()
         best: list[tuple[int, float]] = [(0, 0.0)] * len(tokens)
         for node in reversed(range(len(tree))):
-            parent, worth = tree.parents[node] + 1, (best[node + 1][0] + 1, chance[node])
-            if able[node] and worth > best[parent]:
-                best[parent], tokens[parent] = worth, tree.tokens[node]
+            parent, rank = tree.parents[node] + 1, (best[node + 1][0] + 1, chance[node])
+            if able[node] and rank > best[parent]:
+                best[parent], tokens[parent] = rank, tree.tokens[node]
         return tokens
 
 

@@ -12,22 +12,22 @@ from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Alternative, Draft, Finish, Frame, Likelihood, Usage
 
 _ECHOED = 256
-"""Most tokens of a prompt in one frame: with log-probabilities a prompt may exceed what a broker takes at once."""
+"""Most tokens of a prompt in one frame: a long prompt with log-probabilities may exceed the broker's message size."""
 
 
 class Answers:
-    """Opens answers for one model's tokenizer."""
+    """Creates answers with one model's tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
     def open(self, request: Request) -> Answer:
-        """A new answer with nothing in it."""
+        """A new, empty answer."""
         return Answer(request, self._tokenizer)
 
 
 class Answer:
-    """Text and frames of one request. Text that may yet become a stop string, or half a character, is held back."""
+    """Text and frames of one request. Holds back text that may become a stop string, and parts of a character."""
 
     def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
         self._request, self._tokenizer = request, tokenizer
@@ -37,7 +37,7 @@ class Answer:
         self._stopped = False
 
     def replay(self, tokens: Sequence[int]) -> Finish | None:
-        """Takes in tokens that were published before; how they ended the answer, if they did."""
+        """Takes in tokens that were published before; the finish reason if they end the answer."""
         texts, finish = self.take(tokens)
         self._count += len(texts)
         if finish is None and tokens and self._count >= self._request.max_tokens:
@@ -45,9 +45,9 @@ class Answer:
         return finish
 
     def take(self, tokens: Sequence[int]) -> tuple[list[str], Finish | None]:
-        """Text that each token made final, up to and with the token that ends the answer, and whether one did.
+        """The text that each token makes final, up to the token that ends the answer, and the finish reason if any.
 
-        Stop strings are looked for in what follows the first ``min_tokens`` tokens.
+        Stop strings count only behind the first ``min_tokens`` tokens.
         """
         texts: list[str] = []
         for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
@@ -62,7 +62,7 @@ class Answer:
         return texts, None
 
     def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Frame]:
-        """Frames of the prompt's tokens ``start`` to ``end``; ``scores`` are of those from ``first`` on."""
+        """Frames of the prompt's tokens ``start`` to ``end``; ``scores`` belong to the tokens from ``first`` on."""
         prompt = self._request.prompt
         for begin in range(start, end, _ECHOED):
             places = range(begin, min(begin + _ECHOED, end))
@@ -84,15 +84,15 @@ class Answer:
         scores: Sequence[Score] | None = None,
         drafts: list[Draft] | None = None,
     ) -> Frame:
-        """The frame of ``tokens``, which follow those of the frame before."""
+        """The frame of ``tokens``, which follow the tokens of the previous frame."""
         first, self._count = self._count, self._count + len(tokens)
         likely = None if scores is None else self._likelihoods(tokens, scores)
         return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely, drafts=drafts)
 
     def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
-        """What is told of the guesses that a step verified; None where nobody asks.
+        """The guesses that a step verified, for the next frame; None unless the request has ``return_drafts``.
 
-        It accepted those on ``rows`` (`Accepted`), of which the next frame will have so many ``tokens``.
+        The step accepted the guesses on ``rows`` (`Accepted`); the next frame holds ``tokens`` of its tokens.
         """
         if not self._request.speculation.return_drafts:
             return None
@@ -115,7 +115,7 @@ class Answer:
         return table[token] if token < len(table) else b""
 
     def last(self, frame: Frame, finish: Finish, usage: Usage | None, error: str | None) -> Frame:
-        """``frame`` as the answer's last: with its end, its cost and the text that was held back for nothing."""
+        """``frame`` as the answer's last frame: with the finish reason, the usage and the text still held back."""
         texts = list(frame.texts)
         if texts and not self._stopped:
             texts[-1] += self._rest()

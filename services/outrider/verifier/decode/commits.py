@@ -1,4 +1,4 @@
-"""What a step's draws change: sequences grow or end, readers get frames, drafters hear what was decided."""
+"""Applies a step's decisions: extends or ends sequences, and collects frames for readers and news for drafters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no
 
 
 class Commits:
-    """Changes sequences by what the target decided, and collects what others have to hear of it.
+    """Applies the target's decisions to sequences, and collects the outcome for readers and drafters.
 
     Attributes:
-        outcome: what happened since `take`.
+        outcome: outcome since the last `take`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Commits:
         self.outcome = Outcome()
 
     def take(self) -> Outcome:
-        """What happened since the last time."""
+        """Returns the outcome since the last call."""
         taken, self.outcome = self.outcome, Outcome()
         taken.quiet = self._guessing.quiet
         return taken
@@ -51,7 +51,7 @@ class Commits:
         self.outcome.opened.append(Opened(sequence.number, opening, sequence.request.drafters))
 
     def commit(self, work: Work, drawn: Drawn) -> None:
-        """Takes in what came of one sequence's rows."""
+        """Applies what one sequence's rows drew."""
         sequence, guesses = work.sequence, work.guesses
         if sequence.echoed < len(sequence.request.prompt):
             self._echo(work, drawn.prompt)
@@ -72,7 +72,7 @@ class Commits:
             self._cache.offer(sequence)
 
     def _echo(self, work: Work, scores: list[Score]) -> None:
-        """Tells the tokens of the prompt that are known to the model by now, if anyone wants to hear them."""
+        """Adds frames of the prompt's tokens that have been computed, if the request echoes them."""
         sequence = work.sequence
         first = sequence.cached + 1
         end = min(first + len(work.tokens), len(sequence.request.prompt))
@@ -83,22 +83,22 @@ class Commits:
 
     def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree, drawn: Drawn) -> None:
         length, answer = len(sequence.tokens), self._roster.answer(sequence)
-        by = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
-        able = [token for token in accepted.tokens if token != NOTHING]
-        texts, finish = answer.take(able)
-        tokens, by = able[: len(texts)], by[: len(texts)]
+        drafters = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
+        allowed = [token for token in accepted.tokens if token != NOTHING]
+        texts, finish = answer.take(allowed)
+        tokens, drafters = allowed[: len(texts)], drafters[: len(texts)]
         finish = finish or self._spent(sequence, length + len(tokens))
-        if finish is None and len(able) < len(accepted.tokens):
+        if finish is None and len(allowed) < len(accepted.tokens):
             finish = Finish.REFUSED
         sequence.tokens.extend(tokens)
         sequence.steps += 1
-        right = len(by) - by.count("")
+        right = len(drafters) - drafters.count("")
         sequence.accepted += right
         sequence.rejected += len(guesses) - right
         self._tally.tokens += len(tokens)
         self._scheduler.served(sequence, len(tokens))
         drafts = answer.drafts(guesses, accepted.rows, len(tokens))
-        frame = answer.frame(tokens, texts, by, _scores(sequence, accepted, tokens, drawn), drafts)
+        frame = answer.frame(tokens, texts, drafters, _scores(sequence, accepted, tokens, drawn), drafts)
         if finish is not None:
             self.end(sequence, finish, frame, _why_refused(sequence) if finish is Finish.REFUSED else None)
             return
@@ -117,7 +117,7 @@ class Commits:
         self._guessing.follow(sequence, length, tokens, row)
 
     def end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
-        """Ends a sequence with its last frame, and with an ``error`` where something went wrong."""
+        """Ends a sequence with its last frame, and an ``error`` if the sequence failed."""
         sequence.finish = finish
         self._cache.leave(sequence)
         self._scheduler.remove(sequence)
@@ -133,17 +133,17 @@ class Commits:
             self._guessing.close(sequence)
 
     def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
-        """Ends a sequence where it stands."""
+        """Ends a sequence without further tokens."""
         self.end(sequence, finish, self._roster.answer(sequence).frame([], [], []), why)
 
 
 def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Drawn) -> list[Score] | None:
-    """How likely the target held each of ``tokens``, where the request asks for it."""
+    """The target's log-probabilities of ``tokens``; None unless the request asks for them."""
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
     return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.asked.logprobs or 0)
 
 
 def _why_refused(sequence: Sequence) -> str:
-    """Why there is no token to go on with."""
+    """Why no token may follow."""
     return (sequence.guide and sequence.guide.failure) or _NO_TOKEN

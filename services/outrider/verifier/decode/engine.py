@@ -27,18 +27,18 @@ _LATE = {False: "the first token did not come in time", True: "the answer did no
 
 
 class Engine:
-    """All running sequences and the target that decides them. Called from one thread.
+    """All running sequences and the target that decides their tokens. Called from one thread.
 
-    Drafting and verifying only return values; `Commits` alone changes what a sequence is.
+    Drafting and verifying only return values; only `Commits` changes a sequence's tokens.
 
     Args:
         runner: runs the target.
         scheduler: plans steps.
         guessing: buys the guesses that a step verifies.
-        estimate: of how long requests will take.
-        answers: opens answers.
-        cache: hears of full pages, and may bring those that a sequence lacks.
-        clock: seconds, for how long steps take.
+        estimate: estimates how long requests will take.
+        answers: creates answers.
+        cache: gets full pages, and may bring pages that a sequence lacks.
+        clock: seconds, to measure steps.
     """
 
     def __init__(
@@ -75,33 +75,33 @@ class Engine:
     @property
     def has_news(self) -> bool:
         """Whether there is anything to deliver since the last step."""
-        said = self._commits.outcome
-        return bool(said.frames or said.opened or said.committed or said.closed)
+        outcome = self._commits.outcome
+        return bool(outcome.frames or outcome.opened or outcome.committed or outcome.closed)
 
     @property
     def lossy(self) -> bool:
-        """Whether guesses are accepted by a rule that changes the answers' law."""
+        """Whether the rule of acceptance changes the distribution of answers."""
         return self.runner.rule.lossy
 
     @property
     def load(self) -> int:
-        """Requests running and waiting."""
+        """Number of requests, running and waiting."""
         return len(self._roster)
 
     def holds(self, request_id: str) -> bool:
-        """Whether it has taken the request and not ended it."""
+        """Whether the engine has taken the request and not ended it."""
         return request_id in self._roster
 
     def sequence(self, request_id: str) -> Sequence | None:
-        """The sequence that answers a request."""
+        """The sequence of a request; None for an unknown one."""
         return self._roster.find(request_id)
 
     def tell(self) -> Outcome:
-        """What happened since the last time, to be delivered."""
+        """Returns the outcome since the last call, for delivery."""
         return self._commits.take()
 
     def submit(self, request: Request) -> Queued:
-        """Takes a request and returns where it stands; `QueueFull`, `NeverFits` or `TooLate` when it cannot."""
+        """Takes a request and returns its place in the queue. Raises `QueueFull`, `NeverFits` or `TooLate`."""
         sequence = Sequence.start(request, self._roster.next_number(), self.runner.dice(request.sampling))
         sequence.lossy = self.runner.rule.lossy and request.speculates and not request.sampling.greedy
         queued, answer = self._queue(sequence), self._answers.open(request)
@@ -124,7 +124,7 @@ class Engine:
             raise
 
     def cancel(self, request_id: str, reason: str | None = None) -> bool:
-        """Ends a request where it stands, with a ``reason`` for all its readers; whether it was running."""
+        """Ends a request with a ``reason`` for its readers; False if the engine does not hold it."""
         sequence = self._roster.find(request_id)
         if sequence is None:
             return False
@@ -132,12 +132,12 @@ class Engine:
         return True
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
-        """Takes in a tree for a sequence, in place of the last one from the same source."""
+        """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         if (sequence := self._roster.sequences.get(number)) is not None:
             self.guessing.offer(sequence, tree, source)
 
     def step(self) -> Outcome:
-        """Moves every running sequence; what happened since the last step."""
+        """Runs one step over the running sequences; returns the outcome since the last step."""
         self._meter.begin()
         self._expire()
         plan = self.scheduler.plan()
@@ -152,7 +152,7 @@ class Engine:
         return self.tell()
 
     def _expire(self) -> None:
-        """Ends sequences whose time is over before they cost a step more."""
+        """Ends sequences whose deadline has passed, before they cost another step."""
         now = self.scheduler.now()
         for sequence in self._roster.overdue(now):
             self.tally.expired += 1
@@ -161,8 +161,8 @@ class Engine:
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, Drawn]]:
         """Each of ``works`` and what it drew, to be committed at once.
 
-        Where a step fails, its sequences run one by one, and only the sequences end that fail alone: elsewhere they
-        would fail again. A verifier in which nothing succeeds any more is at fault itself.
+        If a step fails, its sequences run one by one, and those that fail alone end. After `_MOST_FAULTS` failures in a
+        row the error is raised: the verifier itself is at fault.
         """
         try:
             drawn = self.runner.run(works) if works else []

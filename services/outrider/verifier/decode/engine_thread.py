@@ -1,4 +1,4 @@
-"""The engine's own thread: steps, and between them calls from the event loop."""
+"""The engine's own thread: runs steps, and calls from the event loop between them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from outrider.verifier.decode.outcome import Outcome
 
 
 class EngineThread(Worker):
-    """Runs an engine for as long as there is work. An action is called with all frames of earlier ones delivered.
+    """Runs an engine as long as it has work. Delivers all frames of an action before the next action.
 
     Args:
-        engine: touched by this thread only, once started.
+        engine: the engine; only this thread touches it once started.
         inbox: actions on the engine.
         deliver: called in this thread with each outcome.
-        failed: called in this thread with the error that ended it.
+        failed: called in this thread with the error that ended the thread.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class EngineThread(Worker):
             self._deliver(self._engine.tell())
 
     def turn(self) -> bool:
-        """One step, if there is one to make."""
+        """Runs one step if the engine is busy; whether it was."""
         if self._engine.has_news:  # a proposer reads the prompt while the target does
             self._deliver(self._engine.tell())
         if not self._engine.busy:

@@ -1,4 +1,4 @@
-"""What the engine tells of its steps."""
+"""What the engine reports of its steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.wire.frames import Frame
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A sequence that drafters may start to guess at; ``drafters`` are those that may, None for all."""
+    """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all."""
 
     number: int
     opening: Opening
@@ -31,7 +31,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Where a new request stands: how many go before it, and in how many seconds its first token is expected."""
+    """Place of a new request: sequences ahead of it, and expected seconds until its first token."""
 
     ahead: int
     first_s: float
@@ -39,10 +39,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did, for others to hear: frames for readers, the rest for drafters.
-
-    ``quiet`` names the drafters that are not to guess at present.
-    """
+    """What a step did: frames for readers, the rest for remote drafters. ``quiet`` names the paused drafters."""
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
@@ -53,8 +50,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals since start; ``crowded`` are steps while requests waited, and the sequences that ran in them, the
-    tokens that came of them and the seconds that they took."""
+    """Running totals since start. The ``crowded_`` totals count only steps during which requests waited."""
 
     steps: int = 0
     rows: int = 0
@@ -68,7 +64,7 @@ class Tally:
     guesses: Counts = field(default_factory=Counts)
 
     def crowded(self, sequences: int, tokens: int, seconds: float) -> None:
-        """Notes a step while requests waited."""
+        """Counts a step during which requests waited."""
         self.crowded_steps += 1
         self.crowded_sequences += sequences
         self.crowded_tokens += tokens
@@ -81,7 +77,7 @@ class Tally:
 
     @property
     def accepted(self) -> Counter[str]:
-        """Guesses that came true, by drafter."""
+        """Guesses accepted, by drafter."""
         return _by_drafter(self.guesses.accepted)
 
 

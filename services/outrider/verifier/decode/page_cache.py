@@ -1,4 +1,4 @@
-"""What the engine reports of its pages, to whatever stores pages elsewhere."""
+"""The engine's interface to a cache of pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outrider.verifier.requests.sequence import Sequence
 
 
 class PageCache(Protocol):
-    """What the engine tells of its pages; called in its thread."""
+    """Stores pages outside the engine, which calls it in its own thread."""
 
     def seek(self, sequence: Sequence) -> bool:
         """Asks for pages of a new sequence; whether it should wait for them."""
@@ -21,7 +21,7 @@ class PageCache(Protocol):
 
 
 class NoCache:
-    """A `PageCache` where there is none."""
+    """A `PageCache` that stores nothing."""
 
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""

@@ -10,10 +10,10 @@ from outrider.verifier.requests.sequence import Sequence
 
 
 class Roster:
-    """Finds sequences by number, by their request's id and by deadline, and the answer of each.
+    """Finds sequences by number, by request id and by deadline, and the answer of each.
 
     Attributes:
-        sequences: by number.
+        sequences: sequences by number.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Roster:
         return request_id in self._numbers
 
     def next_number(self) -> int:
-        """A number that no sequence had before."""
+        """A new number for a sequence."""
         self._next_number += 1
         return self._next_number - 1
 
     def enter(self, sequence: Sequence, answer: Answer) -> None:
-        """Adds a sequence."""
+        """Adds a sequence and its answer."""
         number = sequence.number
         self._sequences[number], self._answers[number] = sequence, answer
         self._numbers[sequence.request.id] = number
@@ -48,14 +48,14 @@ class Roster:
             self._dated[number] = sequence
 
     def leave(self, sequence: Sequence) -> Answer:
-        """Removes a sequence; its answer."""
+        """Removes a sequence and returns its answer."""
         number = sequence.number
         del self._sequences[number], self._numbers[sequence.request.id]
         self._dated.pop(number, None)
         return self._answers.pop(number)
 
     def find(self, request_id: str) -> Sequence | None:
-        """The sequence of a request."""
+        """The sequence of a request; None for an unknown one."""
         number = self._numbers.get(request_id)
         return None if number is None else self._sequences[number]
 

@@ -25,21 +25,22 @@ from outrider.verifier.scheduling.cost_curve import CostCurve
 from torch import Tensor
 
 NOTHING = -1
-"""Drawn where a request's own bans leave no token."""
+"""Drawn at a row where the request's own rules allow no token."""
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 class BrokenLogits(Exception):
-    """The target's logits at some row are not numbers."""
+    """The target's logits at a row are not numbers."""
 
 
 class Work(NamedTuple):
     """One sequence's rows in a step.
 
     Attributes:
+        sequence: the sequence.
         tokens: ids of the rows; the first is the sequence's first pending token.
-        guesses: the tree behind the only pending token, whose nodes are rows 1 on; None for a chunk of prompt.
-        draws: whether the rows that end the sequence draw: every row of a tree, the last row of the last chunk.
+        guesses: the tree behind the only pending token, its nodes on rows 1 and up; None for a chunk of prompt.
+        draws: whether tokens are drawn: at every row of a tree, at the last row of the last chunk of a prompt.
     """
 
     sequence: Sequence
@@ -50,12 +51,12 @@ class Work(NamedTuple):
 
 @dataclass(slots=True)
 class Drawn:
-    """What came of one sequence's rows.
+    """What one sequence's rows drew.
 
     Attributes:
-        tokens: drawn at each row that draws, in the order of the rows; `NOTHING` where no token may be drawn.
-        logits: the target's own at those rows, float32, where the request asks for log-probabilities.
-        prompt: where those of the prompt are asked for, of the tokens behind the rows, as far as they are prompt.
+        tokens: the token of each row that draws, in order; `NOTHING` where no token may be drawn.
+        logits: the target's logits at those rows, float32 [n, V]; None unless the request asks for log-probabilities.
+        prompt: scores of the prompt's tokens that follow the rows, if the request asks for them.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -73,11 +74,11 @@ class Runner:
         self._last: tuple[Seq[Work], Tensor] = [], torch.empty(0)
 
     def dice(self, sampling: Sampling) -> Dice | None:
-        """A sequence's dice; None where it is greedy."""
+        """A sequence's dice; None for greedy sampling."""
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
     def run(self, works: Seq[Work]) -> list[Drawn]:
-        """One forward over all rows; for each of ``works`` what was drawn."""
+        """Runs one forward pass over all rows; returns what each of ``works`` drew."""
         batch = self._batch([self._rows(work) for work in works])
         ids = np.array([token for work in works for token in work.tokens])
         hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
@@ -92,32 +93,32 @@ class Runner:
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
-        won = None if edits else _raced(works, logits)
-        if won is not None and isinstance(self.rule, Race):
-            return won
-        return self._judged(works, logits, edits, won)
+        raced = None if edits else _raced(works, logits)
+        if raced is not None and isinstance(self.rule, Race):
+            return raced
+        return self._judged(works, logits, edits, raced)
 
     @torch.inference_mode()
-    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, won: list[int] | None) -> list[int]:
-        """The same where requests edit the logits, or the rule has a say in what was ``won``."""
-        if won is not None:
-            return self._ruled(works, logits, won)
+    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, raced: list[int] | None) -> list[int]:
+        """`_draw` for logits that need edits or truncation (``raced`` is None), or another rule than `Race`."""
+        if raced is not None:
+            return self._ruled(works, logits, raced)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
-        asked = draws(_positions(works), logits.device, *changes)
-        drawn = draw(logits, asked).tokens.tolist()
+        parameters = draws(_positions(works), logits.device, *changes)
+        drawn = draw(logits, parameters).tokens.tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
-        return self._ruled(works, edited(logits, asked), drawn)
+        return self._ruled(works, edited(logits, parameters), drawn)
 
     def _ruled(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
-        """What the rule makes of the tokens ``drawn`` from logits [n, V]."""
+        """The tokens that the rule decides, given those ``drawn`` from logits [n, V]."""
         if isinstance(self.rule, Race):
             return drawn
         decided = self._accept(works, logits, drawn)
-        return [NOTHING if token == NOTHING else other for token, other in zip(drawn, decided, strict=True)]
+        return [NOTHING if token == NOTHING else decision for token, decision in zip(drawn, decided, strict=True)]
 
     def _accept(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
-        """What the rule decides at each row that draws, in place of ``drawn`` where it has guesses to judge."""
+        """The rule's token at each row that draws; ``drawn`` at rows of sequences without guesses or dice."""
         row, decided = 0, []
         for work in works:
             end = row + _draw_count(work)
@@ -131,9 +132,9 @@ class Runner:
         return decided
 
     def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterable[list[Score]]:
-        """Scores of the prompt's tokens behind each work's rows, where they are asked for."""
-        asked = any(work.sequence.scoring for work in works)
-        return self._scores(hidden, works) if asked else repeat([], len(works))
+        """Scores of the prompt's tokens that follow each work's rows; empty for requests that do not ask for them."""
+        scoring = any(work.sequence.scoring for work in works)
+        return self._scores(hidden, works) if scoring else repeat([], len(works))
 
     def _scores(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
         start = 0
@@ -165,23 +166,23 @@ class Runner:
         return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
 
     def keep(self, sequence: Sequence, rows: Seq[int]) -> None:
-        """Moves the accepted rows of a verified tree, which ascend, to where the sequence goes on."""
+        """Moves keys and values of a tree's accepted ``rows`` (ascending) to the end of the sequence."""
         if rows[-1] >= len(rows):
             kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7, within_s: float = 3.0) -> CostCurve:
-        """Seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
+        """Measures seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
 
-        The least of several rounds, each over all row counts, so that what else the machine does shows little. A slow
-        model is measured for two rounds, and for more only while ``within_s`` seconds are not over.
+        Takes the least of several rounds over all numbers of rows up to ``limit``, to leave out other work on the
+        machine. Runs at least two rounds, and up to ``rounds`` within ``within_s`` seconds.
         """
         counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
-        timed: list[list[float]] = []
+        times: list[list[float]] = []
         until = time.perf_counter() + within_s
-        while len(timed) < 2 or (len(timed) < rounds and time.perf_counter() < until):
-            timed.append([self._time(rows, context) for rows in counts])
-        return CostCurve.through(list(zip(counts, map(min, zip(*timed, strict=True)), strict=True)))
+        while len(times) < 2 or (len(times) < rounds and time.perf_counter() < until):
+            times.append([self._time(rows, context) for rows in counts])
+        return CostCurve.through(list(zip(counts, map(min, zip(*times, strict=True)), strict=True)))
 
     def _time(self, rows: int, context: int) -> float:
         start = time.perf_counter()
@@ -193,7 +194,7 @@ class Runner:
 
 
 def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
-    """What is drawn where nothing but dice changes a row and every logit is a number; None elsewhere."""
+    """The tokens of the fused draw; None if a request truncates, or if a logit is not a number."""
     seeds: list[int] = []
     temperatures: list[float] = []
     positions: list[int] = []
@@ -203,8 +204,8 @@ def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
         seeds += [sampling.seed] * len(places)
         temperatures += [sampling.temperature] * len(places)
         positions += places
-    won = race(logits, seeds, positions, temperatures)
-    return None if won is None or NOTHING in won else won
+    tokens = race(logits, seeds, positions, temperatures)
+    return None if tokens is None or NOTHING in tokens else tokens
 
 
 def _draw_count(work: Work) -> int:
@@ -212,26 +213,26 @@ def _draw_count(work: Work) -> int:
 
 
 def _wanted(works: Seq[Work], counts: Seq[int]) -> list[int]:
-    """Those of the step's rows that draw, so many of each work."""
+    """The step's rows that draw; ``counts`` is their number in each work."""
     ends = accumulate(len(work.tokens) for work in works)
     return [row for end, count in zip(ends, counts, strict=True) for row in range(end - count, end)]
 
 
 def _positions(works: Seq[Work]) -> list[tuple[Sampling, list[int]]]:
-    """How each work draws, and the absolute positions of the tokens that it does."""
-    asked = []
+    """The sampling of each work that draws, and the absolute positions of its draws."""
+    positions = []
     for work in works:
         sequence, guesses = work.sequence, work.guesses
         if work.draws and not guesses:
-            asked.append((sequence.request.sampling, [sequence.cached + len(work.tokens)]))
+            positions.append((sequence.request.sampling, [sequence.cached + len(work.tokens)]))
         elif guesses:
             root = sequence.cached + 1
-            asked.append((sequence.request.sampling, [root, *[root + depth for depth in guesses.depths]]))
-    return asked
+            positions.append((sequence.request.sampling, [root, *[root + depth for depth in guesses.depths]]))
+    return positions
 
 
 def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
-    """What the requests change about the rows that draw."""
+    """The edits that requests make to the logits of rows that draw."""
     batch, row = EditBatch(vocabulary), 0
     if any(work.sequence.rules for work in works):
         for work in works:

@@ -13,7 +13,7 @@ from outrider.verifier.speculation.local_drafter import OWN
 
 
 class StepEvent:
-    """A step that is about to run over ``works``; `note` writes down what came of it."""
+    """A step that is about to run ``works``; `note` writes its result into the time line."""
 
     def __init__(self, works: Seq[Work]) -> None:
         self._before = [
@@ -21,20 +21,20 @@ class StepEvent:
         ]
 
     def note(self, began: float, ended: float, waited: float) -> None:
-        """Writes the step down; times are of `perf_counter`."""
+        """Writes the step; ``began`` and ``ended`` are times of `perf_counter`, ``waited`` is in seconds."""
         if (to := timeline()) is None:
             return
         rows = sum(len(work.tokens) for work, *_ in self._before)
         prompts = sum(len(work.tokens) for work, *_ in self._before if work.guesses is None)
-        sequences = [_stepped(*each) for each in self._before]
+        sequences = [_stepped(*before) for before in self._before]
         to.note(Step(began, to.instance, ended - began, waited, rows, prompts, sequences))
 
 
 def _ready(sequence: Sequence) -> list[Grown]:
-    """What proposers' trees have left behind the sequence, each with the length that it was made for."""
-    made = [tree for source, tree in sequence.trees.items() if not source.startswith(OWN)]
-    left = [(tree.length, tree.after(sequence.tokens[tree.length :])) for tree in made]
-    return [Grown.of(sequence.number, length, tree.parents) for length, tree in left if tree is not None]
+    """The usable parts of remote drafters' trees, each with the length that the tree was made for."""
+    remote = [tree for source, tree in sequence.trees.items() if not source.startswith(OWN)]
+    parts = [(tree.length, tree.after(sequence.tokens[tree.length :])) for tree in remote]
+    return [Grown.of(sequence.number, length, tree.parents) for length, tree in parts if tree is not None]
 
 
 def _stepped(work: Work, length: int, accepted: int, trees: list[Grown]) -> Stepped:

@@ -1,4 +1,4 @@
-"""How long steps take and what they do: for estimates, for speculation, for metrics and for the time line."""
+"""Measures steps, for estimates, speculation, metrics and the time line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from outrider.verifier.speculation.guessing import Guessing
 class StepMeter:
     """Measures one step after another. ``clock`` gives seconds.
 
-    A step that follows another at once begins where that ended: what lies between them is part of a step's time.
+    A step that directly follows another begins when the other ended: the time between them is part of the step.
 
     Attributes:
-        tally: running totals.
+        tally: running totals since start.
     """
 
     def __init__(self, guessing: Guessing, estimate: Estimate, clock: Callable[[], float] = perf_counter) -> None:
@@ -32,17 +32,17 @@ class StepMeter:
         self._event: StepEvent | None = None
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begins a step."""
         self._began, self._ended = self._ended or self._clock(), 0.0
         self._tokens = self.tally.tokens
 
     def run(self, works: Seq[Work], crowd: int) -> None:
-        """The step is about to run ``works``, with ``crowd`` sequences running where requests wait, else 0."""
+        """Notes that the step is about to run ``works``. ``crowd``: running sequences if requests wait, else 0."""
         self._crowd = crowd
         self._event = StepEvent(works) if works and timeline() is not None else None
 
     def end(self, plan: Plan, works: Seq[Work], more: bool) -> None:
-        """The step has ended, and another one follows at once where there is ``more`` to do."""
+        """Ends the step. With ``more`` work, the next step follows directly."""
         ended, tokens = self._clock(), self.tally.tokens - self._tokens
         seconds = ended - self._began
         self._count(works)

@@ -1,4 +1,4 @@
-"""From the wire's message to the sequence that answers it, everything checked.
+"""Turns the wire's message into a checked request and the sequence that answers it.
 
-In comes a `SubmitRequest`; out go a `Request` and its `Sequence`. Every room above calls it.
+Takes in a `SubmitRequest`; gives out a `Request` and its `Sequence`. Every room above calls this room.
 """

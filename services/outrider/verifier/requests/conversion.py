@@ -1,4 +1,4 @@
-"""Between the wire's messages and the verifier's own types, checking what comes in."""
+"""Converts between the wire's messages and the verifier's own types, and checks requests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What requests are checked against.
+    """The limits that requests are checked against.
 
     Attributes:
-        vocabulary_size: ids lie below it.
+        vocabulary_size: number of ids; every id is below it.
         context_length: most tokens of prompt and answer together.
         eos_ids: the model's end-of-text ids.
-        drafters: names of the drafters that a request may ask for.
+        drafters: names of the drafters that a request may name.
     """
 
     vocabulary_size: int
@@ -48,7 +48,7 @@ def check(holds: object, param: str, why: str) -> None:
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
-    """The draws' parameters on the wire, for a drafter."""
+    """The sampling parameters as a message for a drafter."""
     truncation = sampling.truncation
     return sampling_pb2.SamplingParams(
         temperature=sampling.temperature,
@@ -60,9 +60,9 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
 
 
 def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
-    """The request in ``message``, which arrived at ``now`` on the scheduler's clock, but for its grammar.
+    """The request in ``message``, without its grammar; ``now`` is its arrival on the scheduler's clock, in seconds.
 
-    `InvalidRequest` names the wrong field and what it may hold.
+    `InvalidRequest` names the wrong field and what the field may hold.
     """
     try:
         return _request(message, served, now)
@@ -98,7 +98,7 @@ def _request(message: verifier_pb2.SubmitRequest, served: Served, now: float) ->
 
 
 def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
-    """How long the request lives without a renewal; 0 for ever."""
+    """Seconds that the request lives without a renewal; 0 for no limit."""
     check(message.lease_ms >= 0, "lease_ms", f"must be at least 0, not {message.lease_ms}")
     return message.lease_ms / 1e3
 
@@ -151,6 +151,6 @@ def _check_drafters(speculation: Speculation, served: Served) -> None:
 
 
 def _within(milliseconds: int, param: str) -> float:
-    """Seconds of a deadline; infinity where there is none."""
+    """Seconds of a deadline; infinity for no deadline."""
     check(milliseconds >= 0, param, f"must be at least 0, not {milliseconds}")
     return milliseconds / 1e3 if milliseconds else math.inf

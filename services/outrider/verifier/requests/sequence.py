@@ -15,22 +15,22 @@ from outrider.wire.sampling import SamplingParameters, Speculation
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, checked.
+    """A checked request.
 
     Attributes:
         prompt: token ids, at least one.
-        emitted: tokens that another replica has already generated.
-        max_tokens: most generated tokens, those emitted included; 0 only where the prompt is echoed, or only computed.
-        stop_ids: ids that end the text, the model's own end-of-text ids included unless they are ignored.
-        asked: the parameters as they were asked for. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar`` are
+        emitted: tokens that another verifier has already generated.
+        max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
+        stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
+        asked: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar`` are
             made of them and of the model, and hold where they differ.
-        speculation: who may guess, how much, and whether that is told.
-        grammar: what the answer has to be.
-        priority: whose turn comes first; higher ones before lower ones.
-        weight: the tenant's share beside other tenants': what it is served counts so many times less.
-        first_by: when its first token has to be there, on the scheduler's clock.
-        end_by: when its last one has to be.
-        handed: whether another verifier wants the pages of its prompt, and nobody its answer.
+        speculation: drafters that may guess, how much, and whether frames hold the verified guesses.
+        grammar: grammar of the answer.
+        priority: higher priorities run before lower ones.
+        weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
+        first_by: deadline of the first token, in seconds on the scheduler's clock.
+        end_by: deadline of the last token, in seconds on the scheduler's clock.
+        handed: whether another verifier wants only the pages of the prompt (a hand-over).
     """
 
     id: str
@@ -51,12 +51,12 @@ class Request:
 
     @property
     def speculates(self) -> bool:
-        """Whether anyone may guess."""
+        """Whether any drafter may guess."""
         return not self.speculation.off
 
     @property
     def drafters(self) -> frozenset[str] | None:
-        """Who may guess; None is anyone, an empty set is nobody."""
+        """Drafters that may guess; None for all, an empty set for none."""
         return (frozenset(self.speculation.drafters) or None) if self.speculates else frozenset()
 
     def admits(self, drafter: str) -> bool:
@@ -67,22 +67,22 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request on its way.
+    """A request inside the verifier, with its tokens and pages.
 
     Attributes:
         number: names the sequence to drafters; never used twice.
         tokens: prompt and generated tokens.
-        cached: leading tokens whose keys and values are in ``pages``; while decoding, all but the last.
+        cached: number of leading tokens with keys and values in ``pages``; while decoding, all but the last.
         pages: page ids in order.
-        hashes: chain hashes of the leading full pages, as far as they were needed.
-        published: leading pages offered to other sequences.
-        trees: guesses that hang from the current end, or from where it was, by where they came from.
-        guide: what the grammar allows next, where the request has one.
-        rules: what edits its logits.
-        echoed: leading tokens of the prompt that need no telling any more.
-        lossy: whether its guesses are accepted by a rule that changes the answer's law.
-        level: its priority, with what that had gained by waiting when the sequence was last admitted.
-        admitted: whether it has run, be it preempted since.
+        hashes: chain hashes of the leading full pages that have been computed so far.
+        published: number of leading pages offered to other sequences.
+        trees: trees of guesses behind the current end or an earlier one, by source.
+        guide: what the grammar allows next; None without a grammar.
+        rules: rules that edit the logits.
+        echoed: number of leading tokens of the prompt that no frame has to hold any more.
+        lossy: whether a rule of acceptance that changes the answer's distribution applies.
+        level: priority at the last admission, raised by waiting.
+        admitted: whether the sequence has ever run; stays true after a preemption.
     """
 
     request: Request
@@ -108,20 +108,20 @@ class Sequence:
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
-        """A request with the tokens that another replica has generated, and what edits its logits."""
+        """The sequence of a new request, behind its prompt and emitted tokens, with the rules that edit its logits."""
         tokens, length = request.prompt + request.emitted, len(request.prompt)
-        made = cls(request, number, tokens, dice, level=request.priority)
-        made.echoed = 0 if request.asked.echo and not request.emitted else length
+        sequence = cls(request, number, tokens, dice, level=request.priority)
+        sequence.echoed = 0 if request.asked.echo and not request.emitted else length
         if edits(request.asked):
-            made.rules.append(History(request.asked, tokens, length, request.stop_ids))
+            sequence.rules.append(History(request.asked, tokens, length, request.stop_ids))
         if request.grammar is not None:
-            made.guide = request.grammar.guide(tokens, length, request.stop_ids)
-            made.rules.append(made.guide)
-        return made
+            sequence.guide = request.grammar.guide(tokens, length, request.stop_ids)
+            sequence.rules.append(sequence.guide)
+        return sequence
 
     @property
     def scoring(self) -> bool:
-        """Whether log-probabilities of the prompt are still to be told, so that each of its tokens must be run."""
+        """Whether frames still need log-probabilities of the prompt, so that every token of the prompt must run."""
         return self.request.asked.logprobs is not None and self.echoed < len(self.request.prompt)
 
     @property
@@ -131,20 +131,20 @@ class Sequence:
 
     @property
     def due(self) -> float:
-        """When its next deadline passes."""
+        """The next deadline, in seconds on the scheduler's clock."""
         return min(self.request.end_by, inf if self.generated else self.request.first_by)
 
     @property
     def pending(self) -> int:
-        """Tokens whose keys and values are still to be computed."""
+        """Number of tokens without keys and values."""
         return len(self.tokens) - self.cached
 
     @property
     def left(self) -> int:
-        """Tokens that may still be generated."""
+        """Number of tokens that may still be generated."""
         return self.request.max_tokens - self.generated
 
     def usage(self) -> Usage:
-        """What the request has cost so far."""
+        """Tokens, steps and guesses of the request so far."""
         prompt, emitted = len(self.request.prompt), len(self.request.emitted)
         return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy, emitted)

@@ -1,4 +1,4 @@
-"""Which sequences run in a step, with how many rows and on which pages, and how long a new request will take.
+"""Chooses the sequences, rows and pages of each step, and estimates how long a new request will take.
 
-In come sequences; out goes a `Plan`. Speculation reads plans; the engine drives it.
+Takes in sequences; gives out a `Plan`. Speculation reads plans; the engine drives this room.
 """

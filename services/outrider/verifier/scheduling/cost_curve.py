@@ -1,4 +1,4 @@
-"""How long a step takes by its rows, as measured at start."""
+"""Seconds of a step by its number of rows, measured at start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Seconds of a step by its rows, measured at some row counts and interpolated between them.
+    """Seconds of a step by its number of rows, measured at some numbers and interpolated between them.
 
     Attributes:
-        rows: ascending row counts.
-        seconds: time of a step at each, never falling.
+        rows: ascending numbers of rows.
+        seconds: time of a step at each number; never falls.
     """
 
     rows: Sequence[int]
@@ -26,7 +26,7 @@ class CostCurve:
     _beside: dict[tuple[int, int, int], CostCurve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows: int) -> float:
-        """Seconds of a step over ``rows`` rows: as at the first below it, in proportion beyond the last."""
+        """Seconds of a step over ``rows`` rows: those of the first point below it, in proportion beyond the last."""
         if rows >= len(self._table):
             self._table.extend(map(self._at, range(len(self._table), rows + 1)))
         return self._table[rows]
@@ -44,8 +44,8 @@ class CostCurve:
     def least_value(self, sequences: int, rows: int, most: int) -> float:
         """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses.
 
-        A guess pays where it brings more tokens a second than the step does without, and no row costs less than the
-        cheapest of them.
+        A guess pays if it brings more tokens a second than the step without it. The bound is the cost of the cheapest
+        row.
         """
         if (rows, most) not in self._least:
             if len(self._least) >= _REMEMBERED:
@@ -54,10 +54,10 @@ class CostCurve:
         return sequences * self._least[rows, most]
 
     def beside(self, prompts: int, rows: int, most: int) -> CostCurve:
-        """Of steps of up to ``rows + most`` rows beside so many rows of prompts, without the time of the prompts.
+        """The curve of ``rows`` to ``rows + most`` rows beside ``prompts`` rows of prompts, less the prompts' time.
 
-        Prompts take their time in this step or in another one. So a guess beside them is worth as much as in a step
-        of ``rows`` rows, and costs what one more row adds to all there are.
+        Prompts take their time in this step or in another one. So a guess beside prompts is worth as much as in a step
+        of ``rows`` rows, and costs what one more row adds to the whole step.
         """
         key = prompts, rows, most
         if key not in self._beside:
@@ -73,7 +73,7 @@ class CostCurve:
         return CostCurve([count - prompts for count in counts], [self(count) + alone for count in counts])
 
     def _cheapest(self, rows: int, most: int) -> float:
-        """What a guess's row adds where that is least, beside the step without guesses."""
+        """The least that a guess's row adds, as a share of the step without guesses."""
         points = [(rows, self(rows))]
         points += [point for point in zip(self.rows, self.seconds, strict=True) if rows < point[0] < rows + most]
         points.append((rows + max(most, 1), self(rows + max(most, 1))))
@@ -82,10 +82,10 @@ class CostCurve:
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> CostCurve:
-        """The highest convex, never falling curve below measured (rows, seconds), by ascending rows.
+        """The highest convex, never falling curve below ``measured`` pairs (rows, seconds), which ascend by rows.
 
-        Whatever else the machine does can only add to a measurement, and a step's time grows with its rows by much
-        the same for each row, so what sticks out above its neighbours is taken for noise.
+        Other work on the machine only adds to a measurement, and each row adds about the same time. So a point above
+        the line between its neighbours counts as noise.
         """
         hull: list[tuple[int, float]] = []
         for point in measured:

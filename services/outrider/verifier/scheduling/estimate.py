@@ -1,4 +1,4 @@
-"""How long a new request will take, from what steps and answers took so far."""
+"""Estimates how long a new request will take, from past steps and answers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Scheduler
 
 _STEPS, _ANSWERS = 0.98, 0.9
-"""How much of what was seen before counts when a step, or an answer, is added: a step may just have been unlucky."""
+"""Factors on the weight of earlier steps and of earlier answers when one is added; one slow step changes little."""
 _ROWS = 64
 
 
 class TooLate(Exception):
     """A request would miss its deadline.
 
-    ``param`` is the deadline, ``seconds`` what it takes from now on, ``retry_s`` after how many seconds it may fit,
-    None where it does not fit even into an idle verifier.
+    ``param`` names the deadline, ``seconds`` is the expected time from now on. The request may fit after ``retry_s``
+    seconds; None if it would miss the deadline even in an idle verifier.
     """
 
     def __init__(self, param: str, seconds: float, retry_s: float | None) -> None:
@@ -29,7 +29,7 @@ class TooLate(Exception):
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean in which older observations ``fade``; it begins with ``total`` over ``weight``."""
+    """A mean in which older observations ``fade``; it starts as ``total`` over ``weight``."""
 
     total: float
     weight: float
@@ -44,9 +44,9 @@ class _Mean:
 
 
 class Estimate:
-    """Seconds a prompt's row, a step and a generated token take, and the usual length of answers, as measured.
+    """Measured seconds of a prompt's row and of a generated token, and the usual length of answers.
 
-    Until steps have run, the ``cost`` that was measured at start stands for them.
+    Until steps have run, the values come from ``cost``, the cost curve.
     """
 
     def __init__(self, cost: CostCurve) -> None:
@@ -56,7 +56,7 @@ class Estimate:
 
     @property
     def row_s(self) -> float:
-        """Seconds a row of a prompt."""
+        """Seconds for a row of a prompt."""
         return self._row.value
 
     @property
@@ -65,14 +65,14 @@ class Estimate:
         return self._token.value
 
     def step(self, *, rows: int, prompt_rows: int, decoding: int, tokens: int, seconds: float) -> None:
-        """Takes in a step: its rows, those of prompts among them, its sequences that decode and their tokens."""
+        """Learns from a step: all rows, rows of prompts, number of decoding sequences, and their new tokens."""
         if prompt_rows:
             self._row.add(seconds / rows, 1.0)
         if decoding and tokens:
             self._token.add(seconds * decoding / tokens, 1.0)
 
     def ended(self, sequence: Sequence) -> None:
-        """Takes in the length of an answer that ended by itself."""
+        """Learns the length of an answer that was not cut short."""
         self._length.add(sequence.generated, 1.0)
 
     def first_token(self, scheduler: Scheduler, sequence: Sequence, now: float) -> float:
@@ -83,18 +83,20 @@ class Estimate:
         return max(slot, pending * self.row_s) + self.alone(sequence)
 
     def queue(self, scheduler: Scheduler) -> float:
-        """Seconds until a request of no tokens that came now and went behind all others would have its first token."""
+        """Seconds until the first token of a request with an empty prompt, queued now behind all others."""
         pending = sum(other.pending for other in (*scheduler.running, *scheduler.waiting))
         seconds: float = pending * self.row_s
         return max(self._slot(scheduler, list(scheduler.waiting)), seconds)
 
     def alone(self, sequence: Sequence) -> float:
-        """Seconds until the first token of ``sequence`` if there were nothing else to do."""
+        """Seconds until the first token of ``sequence`` in an idle verifier."""
         return len(sequence.tokens) * self.row_s + self.token_s
 
     def held_up(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:
-        """Seconds, over all sequences, that it costs to compute ``tokens`` of one that waits here: it comes behind the
-        prompts before it, and each sequence that generates waits for its rows."""
+        """Seconds, summed over all sequences, that computing ``tokens`` of a waiting ``sequence`` costs.
+
+        The sequence waits for the prompts before it, and each generating sequence waits for its rows.
+        """
         others = [other for other in (*scheduler.running, *scheduler.waiting) if other is not sequence]
         prompts = sum(other.pending for other in others if other.pending > 1)
         generating = sum(other.pending == 1 for other in scheduler.running)
@@ -105,7 +107,7 @@ class Estimate:
         return max(self._left(sequence) - 1, 0.0) * self.token_s
 
     def check(self, scheduler: Scheduler, sequence: Sequence, now: float) -> float:
-        """Seconds until the first token of a ``sequence`` that waits; `TooLate` when it would miss a deadline."""
+        """Seconds until the first token of a waiting ``sequence``; `TooLate` if it would miss a deadline."""
         request, first, answer = sequence.request, self.first_token(scheduler, sequence, now), self.answer(sequence)
         bounds = [("ttft_ms", request.first_by, 0.0), ("timeout_ms", request.end_by, answer)]
         for param, by, more in bounds if not request.emitted else ():
@@ -116,7 +118,7 @@ class Estimate:
         return first
 
     def _slot(self, scheduler: Scheduler, before: list[Sequence]) -> float:
-        """Seconds until a slot is free behind those running and those that go ``before``."""
+        """Seconds until a slot is free after the running sequences and those ``before``."""
         slots = [self._left(other) * self.token_s for other in scheduler.running]
         slots += [0.0] * max(scheduler.limits.running - len(slots), 0)
         heapq.heapify(slots)
@@ -134,5 +136,5 @@ class Estimate:
 
 
 def _certain(request: Request) -> bool:
-    """Whether an answer is as long as it may be, because nothing else ends it."""
+    """Whether only the limit on its length can end the answer."""
     return not (request.stop_ids or request.asked.stop or request.grammar)

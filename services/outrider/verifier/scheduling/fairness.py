@@ -1,21 +1,21 @@
-"""Who was served how much, the virtual token counter of each tenant, and who is due how much at once."""
+"""Fairness between tenants: a virtual token counter of each tenant, and its due share of slots."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 _INPUT, _OUTPUT = 1.0, 2.0
-"""What a token of input and one of output count: an output token costs a run of the target, input goes in chunks."""
+"""Weights of an input and an output token: an output token costs a run of the target, input goes in chunks."""
 _MOST_IDLE = 4096
 
 
 class TokenCounters:
-    """Tokens served to each tenant over its weight; whoever has the least is next.
+    """Tokens served to each tenant, divided by its weight; the tenant with the lowest counter is next.
 
     After Sheng et al. 2024, "Fairness in Serving Large Language Models" (arXiv 2401.00588), with their weights of 1 for
-    input and 2 for output. A tenant that comes back after it had nothing here is lifted to the least counter of those
-    that have: what it did not use in the meantime is no claim against the others. With nobody there, it is lifted to
-    the counter of the last that left.
+    input and 2 for output. A tenant without requests that returns is lifted to the lowest counter of the tenants with
+    requests: unused time gives no claim against the others. If no tenant has requests, it is lifted to the counter of
+    the tenant that left last.
     """
 
     def __init__(self) -> None:
@@ -29,15 +29,15 @@ class TokenCounters:
         return self._served.get(tenant, 0.0)
 
     def rank(self, tenant: str) -> tuple[float, int]:
-        """Least first: who was served least, and of several the one with the fewest requests here."""
+        """Sort key, lowest first: the tenant's counter, then its number of requests."""
         return self.of(tenant), self._requests[tenant]
 
     def due(self, tenant: str, places: int) -> float:
-        """How many of so many places are the share of a tenant, by the weights of all that are here; at least one."""
+        """A tenant's share of ``places``, by the weights of all tenants with requests; at least one."""
         return max(1.0, places * self._weights[tenant] / sum(self._weights.values()))
 
     def enter(self, tenant: str, weight: float = 1.0) -> None:
-        """Notes a request of the tenant's, waiting or running."""
+        """Notes a new request of the tenant, waiting or running."""
         if not self._requests[tenant]:
             least = min((self.of(other) for other, count in self._requests.items() if count), default=self._left)
             self._served[tenant] = max(self.of(tenant), least)
@@ -45,7 +45,7 @@ class TokenCounters:
         self._weights[tenant] = weight
 
     def leave(self, tenant: str) -> None:
-        """Notes that a request of the tenant's is no more."""
+        """Notes that a request of the tenant has ended."""
         self._requests[tenant] -= 1
         if not self._requests[tenant]:
             del self._requests[tenant], self._weights[tenant]
@@ -61,7 +61,7 @@ class TokenCounters:
         self._served[tenant] = self.of(tenant) + _OUTPUT * tokens / weight
 
     def _forget(self) -> None:
-        """Drops the lower half of the idle counters when there are many: those are lifted first anyway."""
+        """Drops the lower half of the idle counters if there are too many: a return would lift them anyway."""
         idle = [tenant for tenant in self._served if tenant not in self._requests]
         if len(idle) > _MOST_IDLE:
             for tenant in sorted(idle, key=self.of)[: len(idle) // 2]:

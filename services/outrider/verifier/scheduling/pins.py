@@ -1,4 +1,4 @@
-"""Pages that stay for what is to come."""
+"""Pinned pages: they stay in the table without a sequence, for requests to come."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from outrider.models.pages import PageTable
 
 
 class Pins:
-    """Holds pages by name, at most ``most`` different ones; the engine's thread alone calls it.
+    """Pins pages by name, at most ``most`` different ones. Only the engine's thread calls it.
 
     Attributes:
-        yielded: pages that were let go of because a sequence needed the room.
+        yielded: number of pages released because a sequence needed them.
     """
 
     def __init__(self, pages: PageTable, most: int) -> None:
@@ -21,39 +21,39 @@ class Pins:
 
     @property
     def held(self) -> list[list[int]]:
-        """The pages of each name."""
+        """The page ids of each name."""
         return list(self._held.values())
 
     @property
     def names(self) -> list[str]:
-        """What pages are held for."""
+        """The names that have pages."""
         return list(self._held)
 
     @property
     def count(self) -> int:
-        """Different pages that are held."""
+        """Number of different pinned pages."""
         return len(_all(self._held.values()))
 
     def hold(self, name: str, hashes: Sequence[bytes]) -> bool:
-        """Holds the chain of pages that is published under ``hashes`` for ``name``, and nothing else for it.
+        """Pins the chain of pages published under ``hashes`` for ``name``, in place of its earlier pages.
 
-        False, and nothing changes, where some are not there or do not fit.
+        Returns False, and changes nothing, if a page is missing or the pages would exceed the limit.
         """
-        found = self._pages.match(hashes)
+        page_ids = self._pages.match(hashes)
         others = _all(held for other, held in self._held.items() if other != name)
-        if len(found) < len(hashes) or len(others | set(found)) > self._most:
-            self._pages.release(found)
+        if len(page_ids) < len(hashes) or len(others | set(page_ids)) > self._most:
+            self._pages.release(page_ids)
             return False
         self.drop(name)
-        self._held[name] = found
+        self._held[name] = page_ids
         return True
 
     def drop(self, name: str) -> None:
-        """Lets go of what is held for ``name``."""
+        """Releases the pages of ``name``."""
         self._pages.release(self._held.pop(name, []))
 
     def yield_one(self) -> bool:
-        """Lets go of what was pinned last; whether there was anything."""
+        """Releases the pages of the name pinned last; False if nothing is pinned."""
         if not self._held:
             return False
         name = next(reversed(self._held))

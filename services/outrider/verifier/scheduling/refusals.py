@@ -1,4 +1,4 @@
-"""What the engine has against a request, as callers are told it."""
+"""Turns the engine's refusals of a request into errors for callers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 async def queued(call: Future[T], retry_s: float | None = None) -> T:
-    """What came of submitting a request to the engine.
+    """The result of submitting a request to the engine.
 
     Raises:
-        DeadlineUnmeetable: it would miss its deadline.
-        Overloaded: the queue is full, and has room in about ``retry_s``.
-        InvalidRequest: it needs more pages than there are.
+        DeadlineUnmeetable: the request would miss its deadline.
+        Overloaded: the queue is full, and has room in about ``retry_s`` seconds.
+        InvalidRequest: the request needs more pages than the verifier has.
     """
     try:
         return await asyncio.wrap_future(call)

@@ -1,4 +1,4 @@
-"""Which sequences run in a step, and with how many rows."""
+"""Chooses the sequences of a step and the rows of each."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from outrider.verifier.scheduling.waiting import Rank, Waiting, who_yields
 
 
 class QueueFull(Exception):
-    """The queue holds as many requests as it may."""
+    """The queue is full."""
 
 
 class NeverFits(Exception):
-    """A request needs more pages than there are, even if it ran alone."""
+    """A request needs more pages than the verifier has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a verifier takes on at once.
+    """Limits of a verifier.
 
     Attributes:
         running: most sequences in a step.
-        waiting: most requests in the queue; when it is full, tenants with less than their share of it are still let in.
+        waiting: most requests in the queue; a full queue still admits tenants that have less than their share of it.
         prefill_rows: most prompt tokens in a step.
         guesses: most guesses in a step over all sequences.
-        guesses_each: most guesses a sequence.
+        guesses_each: most guesses of a sequence in a step.
         page_size: tokens a page.
         context_length: most tokens of a sequence.
-        guesses_tenant: most guesses in a step over one tenant's sequences; 0 for no such limit.
-        rows: most rows in a step over everything, above ``running``.
-        static: whether requests are taken in batches, each when the one before is done.
-        aging_s: seconds for which a priority has to be passed over to count one level more.
-        pinned: most pages that are pinned.
+        guesses_tenant: most guesses in a step over one tenant's sequences; 0 for no limit.
+        rows: most rows in a step, more than ``running``.
+        static: whether requests run in batches, each after the batch before it has ended.
+        aging_s: seconds of waiting that raise a priority by one level.
+        pinned: most pinned pages.
     """
 
     running: int
@@ -63,7 +63,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Plan:
-    """One step: sequences that decode (one pending token each) and those that prefill, with rows for each."""
+    """One step: decoding sequences (one pending token each), and prefilling sequences with the rows of each."""
 
     decoding: list[Sequence]
     prefilling: list[tuple[Sequence, int]]
@@ -75,34 +75,34 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """Rows without guesses."""
+        """Rows of the step without guesses."""
         return len(self.decoding) + self.prompt_rows
 
 
 class Scheduler:
     """Shares slots, rows and pages among the sequences.
 
-    One order governs who is admitted, who prefills first and who keeps its pages: priority, then the tenant that was
-    served least, then arrival (`Waiting`). Whoever is first in it and finds no pages is waited for, however small those
-    behind it are, or long requests would never get in.
+    One order decides which sequence is admitted, prefills first and keeps its pages: priority, then the tenant served
+    least, then arrival (`Waiting`). If the first sequence in the order finds no pages, all sequences behind it wait,
+    even smaller ones; otherwise long requests would never run.
 
-    Slots: where all are taken, a tenant with less than its share of them gets one at once of a tenant with more
-    (`who_yields`), whose sequence is preempted.
+    Slots: if all slots are taken, a tenant with less than its share preempts a sequence of a tenant with more
+    (`who_yields`).
 
-    Rows: every sequence that decodes has its row in every step. Of what is left, prompts have the first half and
-    guesses may buy the rest, so that a prompt moves in every step however many guesses there are; what guesses do not
-    buy goes to prompts as well (`fill`). No step is longer than ``rows``, so that this limit is what a long prompt can
-    add to the time between two tokens of the others.
+    Rows: every decoding sequence has a row in every step. Prompts get the first half of the remaining rows and guesses
+    may buy the rest, so that prompts move in every step for any number of guesses. Rows that guesses do not buy go to
+    prompts too (`fill`). ``rows`` limits every step, and so what a long prompt can add to the ITL of other sequences.
 
-    Pages: a sequence is admitted when pages for all its tokens are to be had beside those that are still owed to the
-    running ones, and one more for each of these. So pages run out only through tokens generated since: whoever is
-    preempted for whom, none is so twice without new tokens in between, and the first in the order never is. What a
-    preempted sequence has said stays said; its keys and values are computed again. Pinned pages give way to one that
-    would not fit if it ran alone, and to nobody else.
+    Pages: a sequence is admitted if there are pages for all its tokens, beside the pages still owed to the running
+    sequences and one more for each of them. So pages run out only through tokens generated since. No sequence is
+    preempted twice without new tokens in between, and the first in the order is never preempted. A preempted sequence
+    keeps its tokens; their keys and values are computed again. Pinned pages give way only to a sequence that runs alone
+    and does not fit.
 
     Attributes:
         pins: pages that stay without a sequence.
-        found: tokens of prompts that were found in pages.
+        found: number of prompt tokens that were found in pages.
+        preempted: number of preemptions.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class Scheduler:
         self._parked: set[Sequence] = set()
 
     def now(self) -> float:
-        """Seconds on the clock that deadlines are told by."""
+        """Seconds on the clock of the deadlines."""
         return self._clock()
 
     def submit(self, sequence: Sequence) -> int:
-        """Queues ``sequence``; how many go before it. `NeverFits` or `QueueFull` when it cannot."""
+        """Queues ``sequence`` and returns how many sequences are ahead. Raises `NeverFits` or `QueueFull`."""
         self._check_size(sequence)
         tenant = sequence.request.tenant
         self.counters.enter(tenant, sequence.request.weight)
@@ -152,22 +152,22 @@ class Scheduler:
             )
 
     def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
-        """Hashes of the full pages that ``sequence`` could begin with, and how many of the leading ones are here."""
+        """Hashes of the full pages that ``sequence`` could reuse, and how many leading ones are in the table."""
         return self._holdings.chain(sequence)
 
     def park(self, sequence: Sequence) -> None:
-        """Sets a sequence that is queued aside until `resume`; others go on."""
+        """Takes a queued sequence out of the queue until `resume`."""
         self.waiting.remove(sequence)
         self._parked.add(sequence)
 
     def resume(self, sequence: Sequence) -> None:
-        """Ends `park`, if it has not ended: the sequence's place is that of its arrival."""
+        """Puts a parked sequence back into the queue, at the place of its arrival; does nothing for others."""
         if sequence in self._parked:
             self._parked.discard(sequence)
             self.waiting.add(sequence, self._clock())
 
     def remove(self, sequence: Sequence) -> None:
-        """Takes ``sequence`` out, wherever it is, and frees its pages."""
+        """Removes a parked, waiting or running ``sequence`` and frees its pages."""
         if sequence in self._parked:
             self._parked.discard(sequence)
         elif not self.waiting.remove(sequence):
@@ -176,7 +176,7 @@ class Scheduler:
         self._holdings.drop(sequence)
 
     def plan(self) -> Plan:
-        """Admits what fits and gives out rows, but for those that guesses may buy."""
+        """Admits the sequences that fit and plans their rows, except those that guesses may buy."""
         self._admit()
         preempted = self.preempted
         plan, order = Plan([], []), sorted(self.running, key=self._rank)
@@ -197,15 +197,15 @@ class Scheduler:
         return plan
 
     def most_guesses(self, plan: Plan) -> int:
-        """How many guesses the step has rows for."""
+        """Most guesses that the step has rows for."""
         return min(self.limits.guesses, self.limits.rows - plan.rows)
 
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
-        """How many of ``wanted`` guess rows find a slot, taking free pages but no other sequence's."""
+        """How many of ``wanted`` guess rows find a place; takes free pages, but none of other sequences."""
         return self._holdings.stretch(sequence, 1, wanted, "guesses")
 
     def fill(self, plan: Plan, guesses: int) -> None:
-        """Gives prompts the rows that are left beside ``guesses``, as far as pages are free."""
+        """Gives prompts the rows that ``guesses`` leave, as far as pages are free."""
         if len(plan.decoding) == len(self.running):
             return
         left = min(self.limits.prefill_rows - plan.prompt_rows, self.limits.rows - plan.rows - guesses)
@@ -219,11 +219,11 @@ class Scheduler:
                 plan.prefilling.append((sequence, rows + more))
 
     def commit(self, sequence: Sequence, cached: int) -> None:
-        """Notes that the leading ``cached`` tokens are in their pages for good, and publishes full pages."""
+        """Notes that the leading ``cached`` tokens are in their pages, and publishes full pages."""
         self._holdings.settle(sequence, cached)
 
     def served(self, sequence: Sequence, tokens: int) -> None:
-        """Charges the tenant for generated tokens: for what was said, not for guesses, which were no wish of its."""
+        """Charges the tenant for generated tokens, but not for guesses, which the tenant did not ask for."""
         self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
 
     def _admit(self) -> None:
@@ -240,7 +240,7 @@ class Scheduler:
             self._charge(sequence)
 
     def _has_slot(self, sequence: Sequence) -> bool:
-        """Whether there is a slot for ``sequence``, perhaps one that another has had to give back just now."""
+        """Whether there is a slot for ``sequence``; preempts another sequence if that gives one."""
         if len(self.running) < self.limits.running:
             return True
         if (other := self.yields_to(sequence)) is None:
@@ -249,7 +249,7 @@ class Scheduler:
         return True
 
     def yields_to(self, sequence: Sequence) -> Sequence | None:
-        """Of those that run, the one that gives its slot to ``sequence`` if no other is free."""
+        """The running sequence that gives its slot to ``sequence`` if no slot is free."""
         return None if self.limits.static else who_yields(sequence, self.running, self.counters, self._rank)
 
     def _fits(self, sequence: Sequence) -> bool:
@@ -257,8 +257,10 @@ class Scheduler:
         return owed + len(self.running) <= self.pages.available
 
     def _charge(self, sequence: Sequence) -> None:
-        """Charges what is to be computed of a new sequence: not what is cached, which costs no run of the target, and
-        not again what is computed anew after a preemption, which was no wish of the tenant's."""
+        """Charges the tenant once for the tokens of a new sequence that the target has to compute.
+
+        Cached tokens are free, and so are tokens computed again after a preemption.
+        """
         if not sequence.admitted:
             sequence.admitted, request = True, sequence.request
             sequence.reused = min(sequence.cached, len(request.prompt))
@@ -270,7 +272,7 @@ class Scheduler:
         return -sequence.level, self.counters.rank(sequence.request.tenant), sequence.number
 
     def _make_room(self, sequence: Sequence, rows: int) -> bool:
-        """Has pages for so many rows more, preempting the last in the order; whether it is not that one itself."""
+        """Allocates pages for ``rows`` rows, preempting the last in the order; False if that is ``sequence``."""
         if self._holdings.room(sequence) >= rows:
             return True
         while sequence in self.running:
@@ -289,7 +291,10 @@ class Scheduler:
         self.waiting.add(sequence, self._clock())
 
     def check(self, others: Iterable[Sequence] = ()) -> None:
-        """`AssertionError` unless every page is held by exactly the sequences that use it, and none for nothing."""
+        """Raises `AssertionError` if a page is not held by exactly its users, or a sequence has spare pages.
+
+        ``others`` are further sequences with pages.
+        """
         held = [*self.running, *others]
         self.pages.check([*(sequence.pages for sequence in held), *self.pins.held])
         spare = [s.number for s in held if len(s.pages) > self._holdings.needed(len(s.tokens))]

@@ -1,4 +1,4 @@
-"""The queue: whose turn is next by priority, by what tenants were served, and by arrival; and whose slot it gets."""
+"""The queue: the order of waiting sequences, and which running sequence gives up its slot."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ Rank = tuple[int, tuple[float, int], int]
 
 
 class Waiting:
-    """Sequences that are to run, in order of priority, then of their tenants' counters (`TokenCounters.rank`), then of
-    arrival.
+    """Waiting sequences, ordered by priority, then by their tenants' counters (`TokenCounters.rank`), then by arrival.
 
-    A priority ages: for every ``aging_s`` seconds in which requests of it waited and none was taken, it counts one
-    level more, until one is taken. It is the priority that ages, and not each request: old requests of a tenant that
-    asks for too much would otherwise go before new ones of others, which is what the counters are there to prevent. So
-    of any two priorities the lower one is served at least once in every ``aging_s`` times their distance, and within
-    it everyone's turn comes by the counters. What is taken keeps the level it was taken at, also where it is preempted
-    later.
+    A priority ages: it gains a level for every ``aging_s`` seconds in which its requests waited and none of them was
+    taken; the next one taken resets it. Priorities age, and not single requests: otherwise old requests of a greedy
+    tenant would go before new requests of others, which the counters prevent. So the lower of two priorities is served
+    at least once every ``aging_s`` times their distance, in the order of the counters. A sequence keeps the level at
+    which it was taken, even if it is preempted later.
     """
 
     def __init__(self, counters: TokenCounters, aging_s: float) -> None:
@@ -38,37 +36,37 @@ class Waiting:
         return (sequence for line in self._lines.values() for _, _, sequence in line)
 
     def add(self, sequence: Sequence, now: float) -> None:
-        """Queues ``sequence``, at ``now`` seconds of a clock that only rises."""
+        """Queues ``sequence`` at ``now`` seconds on a monotonic clock."""
         self._since.setdefault(sequence.request.priority, now)
         line = self._lines.setdefault(_line(sequence), [])
         heapq.heappush(line, (-sequence.level, sequence.number, sequence))
         self._count += 1
 
     def first(self, now: float) -> Sequence | None:
-        """The one whose turn it is."""
+        """The next sequence to run; None if the queue is empty."""
         if not self._count:
             return None
         return min((line[0][2] for line in self._lines.values()), key=lambda head: self._rank(head, now))
 
     def ahead(self, sequence: Sequence, now: float) -> int:
-        """How many go before ``sequence`` as things are."""
+        """Number of sequences ahead of ``sequence`` at ``now``."""
         rank = self._rank(sequence, now)
         return sum(self._rank(other, now) < rank for other in self)
 
     def before(self, sequence: Sequence, now: float) -> list[Sequence]:
-        """Those that go before ``sequence`` as things are, in order."""
+        """The sequences ahead of ``sequence`` at ``now``, in order."""
         own = self._rank(sequence, now)
         ranked = sorted((rank, other.number, other) for other in self if (rank := self._rank(other, now)) < own)
         return [other for _, _, other in ranked]
 
     def take(self, sequence: Sequence, now: float) -> None:
-        """Takes ``sequence`` out to run, at the level that it has come to."""
+        """Takes ``sequence`` out to run, at the level that its priority has reached."""
         sequence.level = self._level(sequence, now)
         self._since[sequence.request.priority] = now
         self.remove(sequence)
 
     def remove(self, sequence: Sequence) -> bool:
-        """Takes ``sequence`` out; whether it was there."""
+        """Removes ``sequence``; False if the queue does not hold it."""
         line = self._lines.get(_line(sequence), [])
         entry = next((entry for entry in line if entry[2] is sequence), None)
         if entry is None:
@@ -93,17 +91,17 @@ class Waiting:
 def who_yields(
     sequence: Sequence, running: Seq[Sequence], counters: TokenCounters, rank: Callable[[Sequence], Rank]
 ) -> Sequence | None:
-    """Of those ``running``, which have all slots, the one that has to give its own to ``sequence``; None for nobody.
+    """The ``running`` sequence that gives its slot to ``sequence`` if no slot is free; None for none.
 
-    It is the last by ``rank`` of the tenants that have their share of the slots without it, behind ``sequence`` in that
-    order, and nobody where the tenant of ``sequence`` would have more than its share. So nobody waits for the long
-    answers of one that came first with many requests, and slots do not go to and fro between tenants with their shares.
+    It is the last by ``rank`` among tenants that keep their share of the slots without it, and ranks behind
+    ``sequence``. It is None if the tenant of ``sequence`` would exceed its share. So no tenant waits for the long
+    answers of a tenant that came first, and slots do not move back and forth between tenants with their shares.
     """
     held, slots = Counter(other.request.tenant for other in running), len(running)
     tenant = sequence.request.tenant
     if held[tenant] + 1 > counters.due(tenant, slots):
         return None
-    above = {other for other, has in held.items() if has - 1 >= counters.due(other, slots)}
+    above = {other for other, slots_held in held.items() if slots_held - 1 >= counters.due(other, slots)}
     last = max((other for other in running if other.request.tenant in above), key=rank, default=None)
     return last if last is not None and rank(last) > rank(sequence) else None
 

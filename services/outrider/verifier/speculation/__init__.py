@@ -1,4 +1,4 @@
-"""Drafters at work: who is asked, what is bought of their trees, and what each drafter is worth.
+"""Drafters at work: which drafters are asked, which of their guesses are bought, and what each drafter is worth.
 
-In come plans, trees and outcomes; out go the guesses that a step verifies. Only the engine calls it.
+Takes in plans, trees and outcomes; gives out the guesses that a step verifies. Only the engine calls this room.
 """

@@ -1,4 +1,4 @@
-"""Which sequences a drafter is asked for that steps wait for: those whose other guesses bring less."""
+"""Chooses the sequences that a local drafter is asked for: those whose other guesses bring less."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 READING = 32
-"""From so many tokens on, taking in what was decided takes a drafter longer than guessing does."""
+"""From so many unread tokens on, reading takes a drafter longer than guessing does."""
 _GLANCE, _LEARN, _MOST, _FEW = 6, 1 / 32, 3.0, 1.0
 
 
@@ -15,9 +15,9 @@ class Ready(NamedTuple):
     """What a step has without the drafter.
 
     Attributes:
-        tokens: that the step will decide, of all sequences.
-        seconds: of the step.
-        brought: tokens that the guesses at hand will bring, by sequence that the drafter may be asked for.
+        tokens: tokens that the step will decide, over all sequences.
+        seconds: expected time of the step.
+        brought: expected tokens of the guesses at hand, for each sequence that the drafter may be asked for.
     """
 
     tokens: float
@@ -26,17 +26,17 @@ class Ready(NamedTuple):
 
 
 class Asking:
-    """Compares, step by step, what the guesses at hand will bring with what the drafter's would bring.
+    """Compares, in each step, the tokens that the guesses at hand bring with those that the drafter would add.
 
-    The drafter's guesses bring as many tokens more as they brought lately, and add the seconds that they added lately.
-    The drafter is asked where the step then brings more tokens a second. A drafter that would not even pay beside no
-    other guesses is on trial: it is asked for each sequence that has less than one token to come; `Worth` judges it.
+    The drafter's guesses are expected to add the tokens and the seconds that they added lately. The drafter is asked
+    where that raises the step's tokens a second. A drafter that would not pay even without other guesses is on trial:
+    it is asked for each sequence whose guesses bring less than one token, and `Worth` judges it.
 
-    A drafter has to read a prompt before it guesses. It does so when its guesses would have saved as much time, since
-    the sequence began, as reading takes.
+    A drafter reads a prompt before it guesses. It is asked to read once its guesses would have saved, since the
+    sequence began, as much time as reading takes.
 
     Args:
-        read_s: seconds for a token that is read, until it is known how long that takes.
+        read_s: seconds to read a token, until measurements replace it.
     """
 
     def __init__(self, read_s: float) -> None:
@@ -49,9 +49,9 @@ class Asking:
         """The sequences that the drafter is asked for.
 
         Args:
-            size: of the step, as in `Worth`.
+            size: size of the step, as in `Worth`.
             ready: what the step has without the drafter.
-            unread: tokens that the drafter would have to read, by sequence.
+            unread: tokens that the drafter has not read, by sequence.
         """
         self._ready = ready.brought
         more, adds = self._more.value, self._added.get(size, _Mean())
@@ -68,30 +68,30 @@ class Asking:
         return self._missed[number] >= unread * self._read_s
 
     def read(self, tokens: int, seconds: float) -> None:
-        """Takes in how long the drafter took to read so many tokens."""
+        """Learns how many seconds the drafter took to read ``tokens`` tokens."""
         self._read_s += (seconds / tokens - self._read_s) / 4
 
     def came(self, number: int, accepted: int) -> None:
-        """Takes in how many guesses came true in a step of a sequence that the drafter was asked for."""
+        """Learns how many guesses a step accepted for a sequence that the drafter was asked for."""
         self._missed.pop(number, None)
         self._more.see(accepted - self._ready.get(number, 0.0))
 
     def took(self, size: int, seconds: float) -> None:
-        """Takes in how much longer a step took for the drafter, without reading.
+        """Learns how many seconds the drafter added to a step in which it read no long prompt.
 
-        Something else held up what is far above the usual.
+        A value far above the usual has another cause: it counts as `_MOST` times the usual.
         """
         usual = self._added.setdefault(size, _Mean())
         most = _MOST * usual.value if usual.seen >= _GLANCE and usual.value > 0 else inf
         usual.see(min(seconds, most))
 
     def close(self, number: int) -> None:
-        """The sequence ended."""
+        """Forgets a sequence that ended."""
         self._missed.pop(number, None)
 
 
 class _Mean:
-    """The mean of what was seen lately."""
+    """A running mean of recent values."""
 
     def __init__(self) -> None:
         self.value, self.seen = 0.0, 0

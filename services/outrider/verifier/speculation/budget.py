@@ -1,7 +1,7 @@
-"""How many guesses a step buys: those whose expected tokens are worth the time they add.
+"""Chooses the guesses that a step buys: those that bring more tokens than their rows cost.
 
-The step over n rows takes t(n), measured at start. Over all running sequences the candidate guesses are ranked by
-the probability that they are right; the first B are bought, with B the one that maximizes expected tokens over time.
+A step over n rows takes t(n) seconds, measured at start. The guesses of all running sequences are ranked by their
+probability of being right. The first B are bought, where B maximizes expected tokens over time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from outrider.verifier.scheduling.cost_curve import CostCurve
 
 @dataclass(slots=True)
 class _Track:
-    """What is known of one kind of step: logarithms of its level and of what guesses add, and how sure they are.
+    """The estimate for one kind of step: logarithms of its pace and of what guesses add, with their covariance.
 
-    A Kalman filter (Kalman 1960) of two states, seen one at a time in plain steps and as their sum in others.
+    A Kalman filter (Kalman 1960) of two states. A plain step shows the first state, a step with guesses their sum.
     """
 
     level: float = 0.0
@@ -31,13 +31,13 @@ class _Track:
     seen: int = 0
 
     def age(self, now: int) -> None:
-        """The machine's speed drifts from step to step, whoever makes them; what guesses add hardly does."""
+        """Widens the variances: the machine's speed drifts with every step, what guesses add hardly does."""
         steps, self.seen = min(now - self.seen, _LONG), now
         self.variance += _DRIFT * steps
         self.doubt += _WANDER * steps
 
     def learn(self, guessing: bool, seen: float) -> None:
-        """Takes in a factor's logarithm; one that is far off counts as one at the edge of what is likely."""
+        """Updates the estimate with a factor's logarithm; an outlier is clipped to the edge of what is likely."""
         level, surcharge = self.variance + guessing * self.shared, self.shared + guessing * self.doubt
         spread = level + guessing * surcharge + _NOISE
         edge = _LIKELY * math.sqrt(spread)
@@ -50,11 +50,11 @@ class _Track:
 
 
 class Pace:
-    """How much longer steps really take than the curve says, with guesses and without, by what kind of step they are.
+    """Measured seconds of steps over the seconds of the cost curve, with and without guesses, by kind of step.
 
-    The curve is measured over one sequence on a machine at rest. Trees of many sequences cost more than as many rows of
-    one, and drafting takes cores away; what a step with guesses takes beyond a plain one has to be paid by the guesses.
-    A machine that gets slower, or quicker, does so for both: either kind of step tells of the other as well.
+    The curve is measured over one sequence on an idle machine. Trees of many sequences cost more than as many rows of
+    one sequence, and drafting takes cores away. The guesses have to pay for what a step with guesses takes beyond a
+    plain step. A machine that slows down slows both, so each measurement updates both.
     """
 
     def __init__(self) -> None:
@@ -62,27 +62,24 @@ class Pace:
         self._steps = 0
 
     def __call__(self, kind: Hashable, guessing: bool) -> float:
-        """Factor on the curve's seconds: as for the other steps of the kind while only those are known."""
+        """Factor on the curve's seconds; 1 for a kind without measurements."""
         track = self._tracks.get(kind)
         return 1.0 if track is None else math.exp(track.level + guessing * track.surcharge)
 
     def surcharge(self, kind: Hashable) -> float:
-        """Factor on the seconds of a step with guesses, beside one without."""
+        """Seconds of a step with guesses over those of a step without."""
         track = self._tracks.get(kind)
         return 1.0 if track is None else math.exp(track.surcharge)
 
     def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
-        """Takes in a step that was expected to take ``expected`` seconds and took ``seconds``.
-
-        Single steps that something else held up count for little.
-        """
+        """Learns from a step that took ``seconds`` where the curve says ``expected``; outliers are clipped."""
         self._steps += 1
         track = self._tracks.setdefault(kind, _Track(seen=self._steps))
         track.age(self._steps)
         track.learn(guessing, math.log(max(seconds / expected, _LEAST_SEEN)))
 
     def fade(self, kind: Hashable) -> None:
-        """Takes in a step whose guesses were not worth buying: after a while they are tried again."""
+        """Lowers the surcharge after a step that bought no guesses, so that guesses are tried again after a while."""
         if (track := self._tracks.get(kind)) is not None:
             track.surcharge *= 1 - _FADE
 
@@ -97,10 +94,10 @@ _CENTRES = [1 / (1 + math.exp(-odds - 0.5)) for odds in range(-8, 8)]
 
 @dataclass(slots=True)
 class Calibrator:
-    """Turns a drafter's confidence into how often such guesses came true.
+    """Turns a drafter's confidence into the share of such guesses that the target agreed with.
 
-    Confidences fall into bins by their odds; each bin starts from its own centre and learns from what the target said,
-    older outcomes counting less.
+    Confidences fall into bins by their odds. Each bin starts at its own centre and learns from the target's decisions;
+    older outcomes count less.
     """
 
     _hits: list[float] = field(default_factory=lambda: [_PRIOR * centre for centre in _CENTRES])
@@ -112,7 +109,7 @@ class Calibrator:
         return self._rates[bisect_left(EDGES, confidence)]
 
     def learn(self, confidence: float, right: bool) -> None:
-        """Takes in one outcome of a guess whose parent was right."""
+        """Learns whether a guess was right whose parent was right."""
         index = bisect_left(EDGES, confidence)
         self._hits[index] = hits = self._hits[index] * _KEEP + right
         self._trials[index] = trials = self._trials[index] * _KEEP + 1
@@ -132,13 +129,13 @@ def buy(
     """The guesses worth verifying in a step.
 
     Args:
-        candidates: each decoding sequence's guesses.
-        caps: most guesses each may have.
-        rows: rows the step has without guesses.
+        candidates: the guesses of each decoding sequence.
+        caps: most guesses of each sequence.
+        rows: rows of the step without guesses.
         limit: most guesses in the step.
         cost: seconds of a step by rows.
-        surcharge: factor on the seconds of a step with guesses, beside one without.
-        tenants: whose each sequence is, where what a tenant buys is capped.
+        surcharge: seconds of a step with guesses over those of a step without.
+        tenants: tenant of each sequence; None for no cap on a tenant's guesses.
         tenant_cap: most guesses of one tenant.
 
     Returns:

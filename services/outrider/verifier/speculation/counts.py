@@ -1,4 +1,4 @@
-"""What came of guesses, counted since start."""
+"""Counters of guesses since start: drafted, bought, accepted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Counts:
     """Running totals since start.
 
     Attributes:
-        drafted: guesses that a step could have bought, by drafter and depth; 1 is the token behind the next.
-        bought: guesses verified.
-        accepted: of those, how many came true.
-        unusable: trees of ids that the target does not have, or not drawn as the rule needs it, by drafter.
-        exposed: seconds for which steps waited for a drafter of the verifier's own.
-        predicted: seconds that steps of decoding alone were expected to take.
-        real: seconds that they took.
+        drafted: guesses that a step could have bought, by drafter and depth; depth 1 is the token behind the next.
+        bought: guesses verified, by drafter and depth.
+        accepted: guesses accepted, by drafter and depth.
+        unusable: refused trees, by drafter: ids unknown to the target, or not drawn as the rule of acceptance needs.
+        exposed: seconds for which steps waited for each local drafter.
+        predicted: expected seconds of steps that computed no prompts.
+        real: measured seconds of the same steps.
     """
 
     drafted: Counter[tuple[str, int]] = field(default_factory=Counter)

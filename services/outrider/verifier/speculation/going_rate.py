@@ -1,4 +1,4 @@
-"""What guesses have to bring so that they pay: told to those drafters that can do with it."""
+"""The tokens that a guess has to bring to pay for itself, passed on to drafters that take prices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _LEARN = 1 / 16
 
 
 class GoingRate:
-    """Tokens a second and seconds a row of late, by the kind of step.
+    """Recent tokens a second and seconds a row, by kind of step.
 
-    A row pays where it brings more tokens than steps decide in the time that it takes, and so does drafting.
+    A row, or drafting, pays where it brings more tokens than steps decide in the time that it takes.
 
     Args:
-        drafters: of which those are told that take prices.
+        drafters: the local drafters; each `PricedDrafter` among them gets the prices.
     """
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
@@ -24,13 +24,13 @@ class GoingRate:
         self._row: dict[Hashable, float] = {}
 
     def learn(self, kind: Hashable, tokens: int, seconds: float, row: float) -> None:
-        """Takes in a step, and tells the drafters what those of its kind cost by now.
+        """Learns from a step, and passes the new prices of its kind to the drafters.
 
         Args:
-            kind: of step, in which such a drafter was asked.
-            tokens: that it decided.
-            seconds: that it took, with what it waited for drafters.
-            row: seconds that one more guess would have added to it.
+            kind: kind of a step that asked such a drafter.
+            tokens: tokens that the step decided.
+            seconds: time of the step, waiting for drafters included.
+            row: seconds that one more guess would have added.
         """
         self._tokens[kind] = second = _nearer(self._tokens.get(kind), tokens / seconds)
         self._row[kind] = row = _nearer(self._row.get(kind), row)
@@ -38,5 +38,5 @@ class GoingRate:
             drafter.price(row * second, second)
 
 
-def _nearer(known: float | None, seen: float) -> float:
-    return seen if known is None else known + _LEARN * (seen - known)
+def _nearer(mean: float | None, value: float) -> float:
+    return value if mean is None else mean + _LEARN * (value - mean)

@@ -1,4 +1,4 @@
-"""What the verifier guesses: its own drafters, trees from elsewhere, and the guesses that each step verifies."""
+"""The verifier's guesses: local drafters, trees of remote drafters, and the guesses that each step verifies."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _READ = 64
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """What speculation has to know of the target.
+    """The target as speculation sees it.
 
     Attributes:
-        rule: by which guesses are accepted.
+        rule: rule of acceptance.
         vocabulary: number of the target's ids.
         hidden: the target's last hidden state, float32 [hidden_size], of a sequence at a row of the last step.
     """
@@ -44,19 +44,19 @@ class TargetView:
 
 
 class Guessing:
-    """Trees in, guesses to verify out; learns from the target's decisions. Called from the engine's thread.
+    """Takes in trees, gives out guesses to verify, and learns from the target's decisions. For the engine's thread.
 
     Args:
-        target: what the guesses are for.
+        target: the target that verifies the guesses.
         scheduler: limits guesses and holds pages for them.
         cost: seconds of a step by rows.
-        drafters: that run inside the verifier.
+        drafters: the local drafters.
         worth: decides which drafters are asked.
-        clock: seconds for which steps wait for drafters.
+        clock: seconds, to measure how long steps wait for drafters.
 
     Attributes:
-        quiet: names of the drafters that are not asked at present.
-        waited: seconds for which the last step waited for the verifier's own drafters.
+        quiet: names of the paused drafters.
+        waited: seconds for which the last step waited for local drafters.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Guessing:
 
     @property
     def counts(self) -> Counts:
-        """What came of guesses since start."""
+        """Counters of guesses since start."""
         return self._returns.counts
 
     def open(self, sequence: Sequence) -> Opening:
-        """Starts the verifier's own drafters for a sequence; what drafters elsewhere have to know."""
+        """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
         request = sequence.request
         most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._market.weighs(sequence)
@@ -97,9 +97,10 @@ class Guessing:
         return opening
 
     def follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
-        """Moves on behind ``tokens``, decided after ``length`` others; the newest at ``row`` of the last step.
+        """Passes ``tokens``, decided after ``length`` others, to the local drafters.
 
-        Trees stay as they are until guesses are bought: most are replaced before that.
+        The newest token is at ``row`` of the last step. Trees are cut only when guesses are bought: most are replaced
+        before that.
         """
         for drafter in self._admitted[sequence.number]:
             drafter.follow(sequence.number, length, tokens)
@@ -107,12 +108,12 @@ class Guessing:
                 drafter.seeing.see(sequence.number, self._target.hidden(sequence, row))
 
     def close(self, sequence: Sequence) -> None:
-        """Ends the sequence."""
+        """Ends the sequence at its local drafters."""
         for drafter in self._admitted.pop(sequence.number, ()):
             drafter.close(sequence)
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
-        """Takes in a tree for a sequence, in place of the last one from the same source."""
+        """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         remote = tree.drafter not in self._local
         if remote:
             self._remote.hear(tree.drafter)
@@ -129,7 +130,7 @@ class Guessing:
             _note_taken(sequence, tree, source, behind, agrees)
 
     def draft(self, plan: Plan, sequences: Mapping[int, Sequence]) -> None:
-        """Asks the verifier's own drafters that pay in a step like ``plan``; sequences by number."""
+        """Asks the local drafters that pay in a step like ``plan``; ``sequences`` are by number."""
         self.waited = 0.0
         self._choose_drafters(plan)
         for drafter in self._local.values():
@@ -154,14 +155,14 @@ class Guessing:
         return [self._market.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
 
     def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
-        """Takes in which of the bought guesses came true."""
+        """Learns which of a sequence's bought guesses were accepted."""
         for drafter in self._admitted[sequence.number]:
             drafter.came(sequence.number, len(accepted.rows) - 1)
         self._returns.learn(guesses, accepted.rows)
         self._market.learn(guesses, accepted.rows, sequence.request.sampling.greedy)
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
-        """Takes in how long a step of ``rows`` rows took."""
+        """Learns how many seconds a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
             sequences, remote = len(plan.decoding), self._remote.active(plan.decoding)
             size, guesses = self._size, rows - sequences
@@ -171,7 +172,7 @@ class Guessing:
         self._returns.clear()
 
     def _choose_drafters(self, plan: Plan) -> None:
-        """Pauses and resumes drafters for steps like ``plan``, in which sequences that prefill will soon decode."""
+        """Pauses and resumes drafters for steps like ``plan``; prefilling sequences count, as they will soon decode."""
         if running := len(plan.decoding) + len(plan.prefilling):
             self._size = running.bit_length()
             quiet = self._worth.quiet(self._size, self._local.keys() | self._remote.names)
@@ -193,7 +194,7 @@ class Guessing:
         if not plan.decoding:
             return frozenset()
         trees = self._market.buy(plan, self._returns.pace.surcharge(self._size)).trees
-        brought = {each.number: sum(tree.values) for each, tree in zip(plan.decoding, trees, strict=True)}
+        brought = {sequence.number: sum(tree.values) for sequence, tree in zip(plan.decoding, trees, strict=True)}
         guesses = sum(map(len, trees))
         seconds = self._cost(plan.rows + guesses) - self._cost(plan.rows) + self._cost(len(plan.decoding))
         seconds *= self._returns.pace(self._size, guesses > 0)
@@ -207,7 +208,7 @@ class Guessing:
         return 0.0 if drafter is None else drafter.usual
 
     def _usable(self, sequence: Sequence, tree: DraftTree) -> bool:
-        """Whether all guesses are ids of the target, drawn as the rule of acceptance needs it."""
+        """Whether all guesses are ids of the target and were drawn as the rule of acceptance needs."""
         if min(tree.tokens) < 0 or max(tree.tokens) >= self._target.vocabulary:
             return False
         replacement = self._target.rule.replacement
@@ -216,7 +217,7 @@ class Guessing:
 
 
 def _note_taken(sequence: Sequence, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
-    """Writes into the time line that a tree was offered."""
+    """Notes the offered tree in the time line."""
     if (to := timeline()) is not None:
         grown = Grown.of(sequence.number, tree.length, tree.parents)
         to.note(Taken(perf_counter(), to.instance, grown, source, behind, kept))

@@ -1,4 +1,4 @@
-"""The verifier's own drafters: what each of them has to be told, and for how long steps wait for it."""
+"""Local drafters: the calls that each one needs, and for how long steps wait for it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.speculation.asking import READING, Asking
 
 OWN = "local:"
-"""Begins the sources of trees of the verifier's own drafters."""
+"""Prefix of the sources of local drafters' trees."""
 _INSTALMENTS = 32
 
 
 class LocalDrafter:
-    """One of them, which costs nothing where it is paused or nobody asks for it.
+    """One local drafter, which costs nothing while it is paused or no sequence wants it.
 
     Attributes:
-        name: of the drafter.
-        source: by which its trees are known.
-        seeing: it, where it guesses from the target's hidden states.
-        priced: whether it is told what guesses have to bring.
-        asking: for which sequences it is asked, where steps wait for it; None where it is asked for all.
-        paused: whether it is not asked at present.
-        waited: seconds for which the step waited for it; None where it was not asked.
-        usual: for which steps wait for it.
-        sequences: those it may guess for.
-        alone: seconds that the step would take without it.
+        name: name of the drafter.
+        source: source of its trees.
+        seeing: the drafter, if it guesses from the target's hidden states.
+        priced: whether the drafter takes prices of guesses.
+        asking: chooses the sequences that the drafter is asked for; None to ask for all.
+        paused: whether the drafter is paused.
+        waited: seconds for which the step waited for the drafter; None if the step did not ask it.
+        usual: seconds for which steps usually wait for the drafter.
+        sequences: numbers of the sequences that the drafter may guess for.
+        alone: seconds that the step would take without the drafter.
     """
 
     def __init__(self, drafter: Drafter, read_s: float) -> None:
@@ -56,7 +56,7 @@ class LocalDrafter:
 
     @property
     def able(self) -> bool:
-        """Whether there is anything that it may guess."""
+        """Whether the drafter is not paused and has sequences."""
         return bool(self.sequences) and not self.paused
 
     def open(self, number: int, opening: Opening) -> None:
@@ -65,14 +65,14 @@ class LocalDrafter:
         self._drafter.open(number, opening)
 
     def follow(self, number: int, length: int, tokens: list[int]) -> None:
-        """Moves on behind ``tokens``, decided after ``length`` others; one that is paused is told when it is asked."""
+        """Passes ``tokens``, decided after ``length`` others, to the drafter; to a paused one when it is next asked."""
         if number in self._behind or (self.paused and self.seeing is None):
             self._behind.setdefault(number, length)
         else:
             self._drafter.commit(number, length, tokens)
 
     def close(self, sequence: Sequence) -> None:
-        """Ends a sequence, behind its last token."""
+        """Passes the last tokens of a sequence to the drafter and ends the sequence."""
         number = sequence.number
         self.sequences.discard(number)
         self._read.pop(number, None)
@@ -83,11 +83,11 @@ class LocalDrafter:
         self._drafter.close(number)
 
     def unread(self, sequence: Sequence) -> int:
-        """Tokens of a sequence that it has not been asked to read."""
+        """Tokens of a sequence that the drafter has not read."""
         return len(sequence.tokens) - self._read.get(sequence.number, 0)
 
     def draft(self, running: Mapping[int, Sequence], wanted: Set[int]) -> Seq[tuple[int, DraftTree]]:
-        """Its guesses for the sequences ``wanted``; those ``running`` by number."""
+        """The drafter's guesses for the sequences ``wanted``; ``running`` maps numbers to sequences."""
         for number, length in self._behind.items():
             self._drafter.commit(number, length, running[number].tokens[length:])
         self._behind.clear()
@@ -102,18 +102,18 @@ class LocalDrafter:
         return self._drafter.draft()
 
     def came(self, number: int, accepted: int) -> None:
-        """Takes in how many guesses of a sequence came true in a step, whoever made them."""
+        """Learns how many guesses of any drafter a step accepted for a sequence."""
         if self.asking is not None and number in self._wanted and not self._reading:
             self.asking.came(number, accepted)
 
     def skip(self) -> None:
-        """Is not asked in this step."""
+        """Notes that this step does not ask the drafter."""
         self.waited, self._wanted = None, frozenset()
 
     def wait(self, seconds: float, prompts: bool) -> None:
-        """Takes in how long a step waited for it, and whether that computed prompts.
+        """Learns how many seconds a step waited for the drafter, and whether the step computed ``prompts``.
 
-        Time for prompts, the target's or the drafter's own, is not charged at once.
+        Time for prompts, the target's or the drafter's own, is charged in instalments (`owe`).
         """
         self._reads = self._reading > 0
         if prompts or self._reads:
@@ -127,7 +127,7 @@ class LocalDrafter:
             self._finish()
 
     def _finish(self) -> None:
-        """Learns how long reading takes, where all is read; a long prompt takes several calls."""
+        """Learns how long reading takes, once the drafter has read everything; a long prompt takes several calls."""
         if isinstance(self._drafter, ReadingDrafter) and self._drafter.reading:
             return
         if self.asking is not None:
@@ -135,12 +135,12 @@ class LocalDrafter:
         self._reading, self._reading_s = 0, 0.0
 
     def took(self, size: int, seconds: float) -> None:
-        """Takes in how long a step took that computed no prompts."""
+        """Learns how many seconds a step without prompts took."""
         if self.asking is not None and self._wanted and not self._reads:
             self.asking.took(size, seconds - self.alone)
 
     def owe(self) -> float:
-        """This step's share of the seconds for which steps waited that computed prompts."""
+        """This step's instalment of the seconds that steps with prompts waited for the drafter."""
         owed = self._owed / _INSTALMENTS
         self._owed -= owed
         return owed

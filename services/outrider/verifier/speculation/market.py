@@ -1,4 +1,4 @@
-"""What a step buys of the guesses at hand, and how sure drafters' guesses have been so far."""
+"""Buys guesses for a step, and keeps how often each drafter's guesses were right."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Market:
         return bought
 
     def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
-        """As much of a bought tree as there are pages for."""
+        """The part of a bought tree that finds pages."""
         if not tree:
             return tree
         room = self._scheduler.room_for_guesses(sequence, len(tree))
         return tree if room == len(tree) else tree.take(range(room))
 
     def weighs(self, sequence: Sequence) -> bool:
-        """Whether the rule weighs a sequence's guesses by the law that they were drawn from."""
+        """Whether the rule of acceptance needs the distributions that the sequence's guesses were drawn from."""
         return self._rule.needs_proposals and not sequence.request.sampling.greedy
 
     def learn(self, guesses: MergedTree, rows: Seq[int], greedy: bool) -> None:
-        """Takes in which guesses came true: those on ``rows``, which count from 1, of a greedy sequence or another."""
+        """Learns which guesses of a ``greedy`` or sampled sequence were accepted: those on ``rows``, counted from 1."""
         for node, parent in enumerate(guesses.parents):
             if parent + 1 in rows:
                 calibrator = self._calibrators[guesses.drafters[node], greedy]
@@ -83,7 +83,7 @@ class Market:
         return self._usual_wait(tree.drafter)
 
     def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
-        """What a sequence may buy whose guesses the rule weighs, or a grammar prunes."""
+        """The guesses that a sequence may buy if the rule weighs them or a grammar prunes them."""
         _age(sequence)
         if not depth or not sequence.trees:
             return NO_GUESSES
@@ -105,6 +105,6 @@ def _drop(sequence: Sequence, dead: DraftTree) -> None:
 
 
 def _age(sequence: Sequence) -> None:
-    """Cuts a sequence's trees to what still agrees with its tokens."""
+    """Cuts a sequence's trees to the parts that agree with its tokens."""
     trees = {source: tree.after(sequence.tokens[tree.length :]) for source, tree in sequence.trees.items()}
     sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}

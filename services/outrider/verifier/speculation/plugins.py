@@ -1,4 +1,4 @@
-"""The drafters that run inside the verifier and the rule of acceptance, made as the settings say."""
+"""Loads the local drafters and the rule of acceptance that the settings name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel
     """The drafters of ``settings.drafters``, in its order.
 
     Args:
-        settings: of the verifier.
-        vocabulary: the target's fingerprint.
+        settings: settings of the verifier.
+        vocabulary: fingerprint of the target's vocabulary.
         model: the target.
 
     Raises:
-        ConfigError: a drafter is not there, cannot serve this target, or is given options without being asked for.
+        ConfigError: a drafter is unknown, cannot serve this target, or has options but is not in ``drafters``.
     """
     names = _names(settings)
     if unasked := sorted(settings.options.keys() - set(names)):
@@ -37,14 +37,14 @@ def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel
 
 
 def _names(settings: VerifierSettings) -> list[str]:
-    """What is asked for, ``auto`` as what it stands for, each once."""
+    """The drafters of the settings, ``auto`` spelled out, without repetitions."""
     beside = settings.device == "cpu" and (settings.model == "pocket" or "model" in settings.options)
     auto = [*_AUTO, "model"] if beside else _AUTO
-    return list(dict.fromkeys(name for asked in settings.drafters for name in (auto if asked == "auto" else [asked])))
+    return list(dict.fromkeys(name for entry in settings.drafters for name in (auto if entry == "auto" else [entry])))
 
 
 def make_rule(settings: VerifierSettings) -> Acceptance:
-    """The rule of acceptance; `ConfigError` when it is not there or its options are wrong."""
+    """The rule of acceptance; `ConfigError` if it is unknown or its options are wrong."""
     try:
         rule: Acceptance = plugins.load(_RULES, settings.acceptance)(settings.acceptance_options)
     except AcceptanceError as error:
@@ -73,14 +73,14 @@ def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaMo
 
 
 def _directory(name: str, options: dict[str, Any], shipped: bool) -> Path | None:
-    """The drafter's own model: its option ``model``, which is taken out of ``options``."""
-    asked = options.pop("model", "pocket" if shipped else None)
-    if asked is None:
+    """The directory of the drafter's model: its option ``model``, which is removed from ``options``."""
+    model = options.pop("model", "pocket" if shipped else None)
+    if model is None:
         return None
-    if not isinstance(asked, str):
-        raise ConfigError(f"options.{name}.model must be a directory, not {asked!r}")
-    if asked != "pocket" or name not in _SHIPPED:
-        return Path(asked)
+    if not isinstance(model, str):
+        raise ConfigError(f"options.{name}.model must be a directory, not {model!r}")
+    if model != "pocket" or name not in _SHIPPED:
+        return Path(model)
     try:
         pocket.verify(_SHIPPED[name])
     except pocket.ManifestError as error:

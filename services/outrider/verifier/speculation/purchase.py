@@ -1,4 +1,4 @@
-"""What a step buys of the trees of its sequences."""
+"""Merges the trees of each sequence and chooses the guesses that a step buys."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.speculation.budget import Calibrator, buy
 
 Calibrators = Mapping[tuple[str, bool], Calibrator]
-"""By the drafter's name and whether the sequence is greedy; there is one for every drafter."""
+"""Calibrators by the drafter's name and whether the sequence is greedy."""
 
 
 class Prospect(NamedTuple):
     """What one decoding sequence may buy.
 
     Attributes:
-        tokens: of the sequence so far.
-        trees: that hang from it, or from where it was before; of guesses that several have, the first one's counts.
-        depth: deeper guesses are left out.
+        tokens: tokens of the sequence so far.
+        trees: trees behind the sequence or behind an earlier end of it; the first tree with a guess gets the credit.
+        depth: depth of the deepest guesses that may be bought.
         cap: most guesses.
-        greedy: whether it is decided greedily.
-        tenant: whose it is.
-        ready: what it may buy instead of the trees, as it stands.
+        greedy: whether the sequence is decided greedily.
+        tenant: tenant of the request.
+        ready: a merged tree to buy from, in place of ``trees``.
     """
 
     tokens: list[int]
@@ -41,12 +41,12 @@ class Terms(NamedTuple):
     """What guesses cost.
 
     Attributes:
-        rows: rows the step has without guesses.
+        rows: rows of the step without guesses.
         limit: most guesses in the step.
-        least: value below which a guess is not looked at.
+        least: value below which a guess is left out.
         cost: seconds of a step by rows.
-        surcharge: factor on the seconds of a step with guesses, beside one without.
-        tenant_cap: most guesses of one tenant, 0 for any number.
+        surcharge: seconds of a step with guesses over those of a step without.
+        tenant_cap: most guesses of one tenant; 0 for no cap.
     """
 
     rows: int
@@ -61,9 +61,9 @@ class Purchased(NamedTuple):
     """What a step verifies.
 
     Attributes:
-        trees: each sequence's guesses.
-        drafted: how many could have been bought, by drafter and depth.
-        dead: trees that do not agree with what was decided since, with the index of their sequence.
+        trees: guesses of each sequence.
+        drafted: number of guesses that could have been bought, by drafter and depth.
+        dead: trees that contradict the tokens decided since, each with the index of its sequence.
     """
 
     trees: list[MergedTree]
@@ -72,13 +72,13 @@ class Purchased(NamedTuple):
 
 
 class Purchase:
-    """Chooses what a step verifies; see `outrider.verifier.speculation.budget`."""
+    """Chooses the guesses that a step verifies; see `outrider.verifier.speculation.budget`."""
 
     def __init__(self, calibrators: Calibrators) -> None:
         self._calibrators = calibrators
 
     def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
-        """For all sequences that decode in the step."""
+        """Buys for all sequences that decode in the step."""
         drafted: Counter[tuple[str, int]] = Counter()
         dead: list[tuple[int, DraftTree]] = []
         candidates = []
@@ -101,7 +101,7 @@ class Purchase:
 
 
 def _live(prospect: Prospect) -> Iterator[tuple[int, DraftTree]]:
-    """By their places, what is left of trees since they were made."""
+    """The part of each tree that agrees with the tokens so far, with the index of the tree."""
     for place, tree in enumerate(prospect.trees):
         if (left := tree.after(prospect.tokens[tree.length :])) is not None:
             yield place, left

@@ -1,4 +1,4 @@
-"""Drafters in other processes, as far as the engine hears of them."""
+"""Remote drafters, as the engine sees them: by their trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REMEMBERED_S = 5.0
 
 
 class RemoteDrafters:
-    """Remembers who offered trees lately. ``clock`` gives seconds."""
+    """Remembers the drafters that offered trees lately. ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class RemoteDrafters:
 
     @property
     def names(self) -> Set[str]:
-        """The drafters that offered a tree and are not forgotten."""
+        """The drafters that offered a tree since `active` last forgot silent ones."""
         return self._heard.keys()
 
     def hear(self, drafter: str) -> None:
@@ -27,7 +27,7 @@ class RemoteDrafters:
         self._heard[drafter] = self._clock()
 
     def active(self, sequences: Seq[Sequence]) -> Set[str]:
-        """The drafters that offered a tree in the last seconds and that some of ``sequences`` admits."""
+        """The drafters that offered a tree in the last 5 seconds and that one of ``sequences`` admits."""
         now = self._clock()
         self._heard = {name: heard for name, heard in self._heard.items() if now - heard < _REMEMBERED_S}
-        return {name for name in self._heard if any(each.request.admits(name) for each in sequences)}
+        return {name for name in self._heard if any(sequence.request.admits(name) for sequence in sequences)}

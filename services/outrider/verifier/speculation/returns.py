@@ -1,4 +1,4 @@
-"""What guesses brought and cost in each step, for whoever decides which drafters are asked."""
+"""What guesses brought and cost in each step, from which `Worth` decides which drafters are asked."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Returns:
 
     Args:
         cost: seconds of a step by rows.
-        worth: takes in what each drafter brought and cost.
-        drafters: the verifier's own, by name.
-        made: the same, as plug-ins.
+        worth: judges drafters by what they brought and cost.
+        drafters: the local drafters, by name.
+        made: the same drafters, as plug-ins.
 
     Attributes:
-        pace: how much longer steps take than ``cost`` says.
-        counts: what came of guesses since start.
+        pace: measured seconds of steps over those of ``cost``.
+        counts: counters of guesses since start.
     """
 
     def __init__(self, cost: CostCurve, worth: Worth, drafters: Mapping[str, LocalDrafter], made: Seq[Drafter]) -> None:
@@ -37,7 +37,7 @@ class Returns:
         self._accepted: Counter[str] = Counter()
 
     def learn(self, guesses: MergedTree, rows: Seq[int]) -> None:
-        """Takes in which of a sequence's bought guesses came true: those on ``rows``, which count from 1.
+        """Counts a sequence's bought guesses, and the accepted ones among them: those on ``rows``, counted from 1.
 
         A guess counts for the cheapest drafter that made it.
         """
@@ -53,15 +53,15 @@ class Returns:
     def step(
         self, size: int, sequences: int, guesses: int, seconds: float, waited: float, remote: Set[str], offered: bool
     ) -> None:
-        """Takes in a step that computed no prompts, before `settle`.
+        """Learns the pace from a step that computed no prompts. Called before `settle`.
 
         Args:
-            size: of the step, as in `Worth`.
-            sequences: that decoded.
-            guesses: verified.
-            seconds: that the step took.
-            waited: seconds of those for which the step waited for the verifier's own drafters.
-            remote: drafters in other processes that may have slowed the step.
+            size: size of the step, as in `Worth`.
+            sequences: number of sequences that decoded.
+            guesses: number of guesses verified.
+            seconds: time of the step.
+            waited: the part of ``seconds`` that the step waited for local drafters.
+            remote: remote drafters that may have slowed the step.
             offered: whether there were guesses to buy.
         """
         expected, pace = self._cost(sequences + guesses), self.pace
@@ -75,8 +75,10 @@ class Returns:
             drafter.took(size, seconds)
 
     def settle(self, size: int, sequences: int, guesses: int, seconds: float, waited: float, asked: Set[str]) -> None:
-        """Judges drafters by what they did in the step: those in ``asked``, which run in other processes, by all that
-        the step took longer. Other arguments as in `step`."""
+        """Passes to `Worth` what each drafter brought and cost in the step.
+
+        The remote drafters in ``asked`` share all the time by which the step was late. Other arguments as in `step`.
+        """
         cost, expected, alone = self._cost, self._cost(sequences + guesses), self.pace(size, False)
         pace = self.pace(size, True) if guesses and not asked else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
@@ -94,6 +96,6 @@ class Returns:
         self._worth.step(size, yields, Prices(plain / sequences, row, seconds), bool(asked))
 
     def clear(self) -> None:
-        """Ends the step: `learn` counts for the next one from now on."""
+        """Ends the step: `learn` counts for the next step from now on."""
         self._bought.clear()
         self._accepted.clear()

@@ -1,13 +1,13 @@
-"""Which drafters are asked: all but those that lose time.
+"""Decides which drafters are asked: all except those that lose time.
 
 Each step settles an account with each drafter, in seconds: accepted guesses save plain decoding, bought guesses
-cost rows, and the step waits for drafting. A drafter is paused for the time that steps wait, and not for guesses that
-bring less than their rows cost: those are not bought. A drafter that loses more than `REGRET` of the time is paused
-until its loss is `REGRET` of the time since, and is then tried again. So a drafter that costs microseconds is always
-asked, and one that costs half a step is tried seldom where it does not pay.
+cost rows, and the step waits for drafting. Only waiting pauses a drafter: guesses that bring less than their rows cost
+are not bought. A drafter that loses more than `REGRET` of the time is paused until its loss is `REGRET` of the time
+since, and is then tried again. So a drafter that costs microseconds is always asked, and an unprofitable drafter that
+costs half a step is tried seldom.
 
-A drafter in another process also takes cores and memory from the steps. While one is asked, short windows of plain
-decoding show what a step takes without it. What a window loses is bounded in the same way.
+A remote drafter also takes cores and memory from the steps. While remote drafters are asked, short windows of plain
+decoding measure steps without them. The loss of a window is bounded in the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from math import sqrt
 from typing import NamedTuple
 
 REGRET = 0.01
-"""Share of the time that trials of one drafter may lose, and that a drafter may lose for good."""
+"""Share of the time that trials of one drafter may lose, and that a drafter may lose without being paused."""
 _GLANCE, _TRIAL, _FADE, _SURE = 6, 48, 1 - 1 / 96, 1.5
 _FIRST, _WINDOW, _SETTLING, _LEAST_SHARE = 24, 16, 4, 0.05
 
@@ -28,10 +28,10 @@ class Yield(NamedTuple):
     """What one drafter did in a step.
 
     Attributes:
-        bought: guesses of the drafter that were verified.
-        accepted: guesses among those that came true, and that no cheaper drafter had made.
-        drafting: seconds that the step took longer for the drafter.
-        opening: share of the seconds that earlier steps took longer for the drafter because of prompts.
+        bought: verified guesses that count for the drafter: no cheaper drafter made them.
+        accepted: the accepted guesses among those bought.
+        drafting: seconds that the drafter added to the step.
+        opening: this step's instalment of the seconds that the drafter added to earlier steps because of prompts.
     """
 
     bought: int = 0
@@ -41,10 +41,10 @@ class Yield(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What a step's parts are worth, in seconds.
+    """Seconds that a step's parts cost.
 
     Attributes:
-        token: a plain step's time for each token.
+        token: time of a plain step for each token.
         row: time that a guess adds to a step.
         step: time of the step.
     """
@@ -56,7 +56,7 @@ class Prices(NamedTuple):
 
 @dataclass(slots=True)
 class _Account:
-    """What one drafter earned in the last steps of one size; older steps count less."""
+    """What one drafter earned in recent steps of one size; older steps count less."""
 
     lost: float = 0.0
     brought: float = 0.0
@@ -68,7 +68,7 @@ class _Account:
     resumes: float = 0.0
 
     def enter(self, done: Yield, prices: Prices) -> None:
-        """Takes in a step. Drafting counts for thrice the usual at most: something else held up the rest."""
+        """Adds a step. Drafting counts for at most three times the usual; anything above has another cause."""
         drafting = min(done.drafting, 3 * self.usual) if self.usual > 0 else done.drafting
         self.usual += (drafting - self.usual) / 8 if self.usual else drafting
         brought, waited = done.accepted * prices.token - done.bought * prices.row, drafting + done.opening
@@ -81,12 +81,12 @@ class _Account:
 
     @property
     def earned(self) -> float:
-        """Seconds: what guesses brought, less what steps waited."""
+        """Seconds that guesses brought, less the seconds that steps waited."""
         return max(self.brought, 0.0) - self.waited
 
     @property
     def loses(self) -> bool:
-        """Whether the drafter loses more than `REGRET` of the time; a short trial has to be clear about it."""
+        """Whether the drafter loses more than `REGRET` of the time; a short trial needs a clear margin."""
         if self.steps < _GLANCE:
             return False
         number = (1 - _FADE**self.steps) / (1 - _FADE)
@@ -95,7 +95,7 @@ class _Account:
         return self.earned + _SURE * doubt < -REGRET * self.time
 
     def pause(self, clock: float) -> None:
-        """Ends the trial until its loss is `REGRET` of the time."""
+        """Ends the trial, until its loss is `REGRET` of the time."""
         self.resumes = clock + max(self.lost, -self.earned) / REGRET
         self.lost = self.brought = self.waited = self.squares = self.time = 0.0
         self.steps = 0
@@ -106,10 +106,10 @@ class _Ledger:
     """The accounts of steps of one size, and the windows of plain decoding between them.
 
     Attributes:
-        plain: steps that are left of a window.
-        steps: steps that drafters in other processes were asked in.
-        window_at: the clock's time from which the next window may begin.
-        window_s: seconds that the steps of the window have taken.
+        plain: steps left in the current window; 0 outside windows.
+        steps: steps in which remote drafters were asked.
+        window_at: time on the clock from which the next window may begin.
+        window_s: seconds of the window's steps so far.
     """
 
     accounts: dict[str, _Account] = field(default_factory=lambda: defaultdict(_Account))
@@ -122,14 +122,14 @@ class _Ledger:
         return frozenset(name for name, account in self.accounts.items() if account.resumes > clock)
 
     def step(self, done: Mapping[str, Yield], prices: Prices, clock: float) -> None:
-        for name, each in done.items():
+        for name, contribution in done.items():
             account = self.accounts[name]
-            account.enter(each, prices)
+            account.enter(contribution, prices)
             if account.loses:
                 account.pause(clock)
 
     def window(self, others: bool, seconds: float, clock: float) -> None:
-        """Counts a step of a window, or begins one where drafters of ``others`` are asked and a window is due."""
+        """Counts a step of the window, or begins a window if ``others`` (remote drafters) are asked and one is due."""
         if self.plain:
             self.plain -= 1
             self.window_s += seconds
@@ -141,15 +141,15 @@ class _Ledger:
                 self.plain, self.window_s = _WINDOW, 0.0
 
     def _share(self) -> float:
-        """What all drafters together earn, of the time of steps."""
-        return sum(each.earned / each.time for each in self.accounts.values() if each.time)
+        """Share of the time of steps that all drafters together earn."""
+        return sum(account.earned / account.time for account in self.accounts.values() if account.time)
 
 
 class Worth:
-    """Decides which drafters are asked, for steps of each size: the bits of the number of sequences that decode.
+    """Decides which drafters are asked in steps of each size: the bit length of the number of sequences.
 
     Attributes:
-        chooses: whether a drafter that steps wait for is asked for some sequences and not for others (`Asking`).
+        chooses: whether `Asking` chooses the sequences that a local drafter is asked for.
     """
 
     chooses = True
@@ -159,24 +159,21 @@ class Worth:
         self._clock = 0.0
 
     def quiet(self, size: int, drafters: Set[str]) -> frozenset[str]:
-        """The drafters that are not asked at present: in a window all ``drafters``, else those that are paused."""
+        """The drafters that are not asked: all ``drafters`` in a window of plain decoding, else the paused ones."""
         if size not in self._ledgers:
             return frozenset()
         ledger = self._ledgers[size]
         return ledger.paused(self._clock) | (drafters if ledger.plain else set())
 
     def is_plain(self, size: int, others: Set[str]) -> bool:
-        """Whether no drafter of ``others``, which run in other processes, is asked, nor was a moment ago."""
+        """Whether no remote drafter of ``others`` is asked, or was asked a few steps ago."""
         ledger = self._ledgers[size]
         if ledger.plain:
             return ledger.plain <= _WINDOW - _SETTLING
         return others <= ledger.paused(self._clock)
 
     def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
-        """Takes in what the drafters asked did in a step of decoding.
-
-        ``others`` says whether one of them runs in another process.
-        """
+        """Learns what the drafters did in a step without prompts; ``others`` says whether a remote one was asked."""
         ledger = self._ledgers[size]
         self._clock += prices.step
         if not ledger.plain:
@@ -185,9 +182,9 @@ class Worth:
 
 
 class Always(Worth):
-    """Has every drafter asked at every step, for every sequence."""
+    """Asks every drafter at every step for every sequence."""
 
     chooses = False
 
     def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
-        """Takes nothing in."""
+        """Learns nothing."""
