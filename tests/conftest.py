@@ -18,8 +18,11 @@ from tests.gateway.calls import save_calling
 from tests.gateway.stack import Stack, save_model, stack
 from tests.gateway.streaming import Gateway
 from tests.latch import FEW, Latch
+from tests.processes import ALWAYS
 from tests.reading import reading
 
+SHARED = ("calling", "guessing", "shared", "streaming")
+"""Fixtures of meshes that live as long as the session."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
@@ -87,7 +90,7 @@ def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port)
         made.add_model("tokenizer")
-        made.add_model("verifier", drafters='["suffix", "ngram"]', asking="always")
+        made.add_model("verifier", drafters='["suffix", "ngram"]', program=ALWAYS)
         made.wait_ready()
         yield made
 
@@ -99,6 +102,17 @@ def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
         yield made
+
+
+@pytest.fixture(autouse=True)
+def processes_live(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test at once, with its last words, where a process of a mesh that tests share has ended by itself."""
+    meshes = [request.getfixturevalue(name) for name in SHARED if name in request.fixturenames]
+    for mesh in meshes:
+        mesh.check()
+    yield
+    for mesh in meshes:
+        mesh.check()
 
 
 @pytest.fixture

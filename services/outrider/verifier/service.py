@@ -21,7 +21,6 @@ from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.verifier.decode.outcome import Outcome, Queued
 from outrider.verifier.logits.deep_threads import deep_stacks
 from outrider.verifier.logits.grammar_compiler import Compiler
@@ -33,12 +32,12 @@ from outrider.verifier.requests.conversion import lease_seconds, request_from_pr
 from outrider.verifier.requests.parameters import check
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.rpc.cores import Cores
-from outrider.verifier.rpc.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.frame_log import Entry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.scheduling.refusals import queued
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
+from outrider.verifier.target import PARTS, Parts, Target
 from outrider.wire.frames import encode_frame, token_subject
 
 _MEASURED_EVERY_S = 0.1
@@ -50,15 +49,19 @@ _log = get_logger("verifier")
 
 
 class VerifierService(Service, pb_grpc.VerifierServicer):
-    """Holds the target model. Everything it says is decided in the engine's thread."""
+    """Holds the target model. Everything it says is decided in the engine's thread.
+
+    ``parts`` are what the verifier is made of.
+    """
 
     kind: ClassVar[str] = "verifier"
     local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
+    parts: ClassVar[Parts] = PARTS
 
     def __init__(self, settings: VerifierSettings) -> None:
         self._settings = settings
-        self._log = FrameLog()
+        self._log = self.parts.log()
         self._metrics = Metrics()
         self._leases = Leases(self._on_expired)
         self._draining = False
@@ -71,11 +74,11 @@ class VerifierService(Service, pb_grpc.VerifierServicer):
         """Loads the model, measures its steps and starts to decide."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(0.0005)
-        self._target = await asyncio.to_thread(Target.load, self._settings)
+        self._target = await asyncio.to_thread(Target.load, self._settings, self.parts)
         self._engine = self._target.engine
         self._metrics.rule(self._target.runner.rule)
         self._compiler = Compiler(self._target.grammars)
-        self._thread = EngineThread(self._engine, self._from_engine, self._engine_failed)
+        self._thread = self.parts.thread(self._engine, self._from_engine, self._engine_failed)
         self._news = Newsroom(mesh.bus, mesh.tasks, mesh.instance, self._thread, self._target.pages)
         self._drafting = RemoteDrafting(
             mesh.instance,

@@ -16,19 +16,44 @@ from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
+from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.grammar import Grammars
 from outrider.verifier.requests.conversion import Served
+from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.speculation.plugins import make_drafters, make_rule
-from outrider.verifier.speculation.worth import Always, Worth
+from outrider.verifier.speculation.worth import Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
 _LEAST_ROOM = 128
 
 _log = get_logger("verifier")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a verifier is made of. A subclass of `VerifierService` names other parts, for measurements and tests.
+
+    Attributes:
+        worth: decides which drafters are asked.
+        scheduler: shares slots, rows and pages among sequences.
+        engine: runs the steps.
+        thread: calls the engine.
+        log: keeps the frames of requests.
+    """
+
+    worth: Callable[[], Worth] = Worth
+    scheduler: Callable[[Limits, PageTable, bytes], Scheduler] = Scheduler
+    engine: type[Engine] = Engine
+    thread: type[EngineThread] = EngineThread
+    log: Callable[[], FrameLog] = FrameLog
+
+
+PARTS = Parts()
+"""The parts of a verifier that serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +83,7 @@ class Target:
     engine: Engine
 
     @classmethod
-    def load(cls, settings: VerifierSettings) -> Target:
+    def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
         """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
         if settings.threads:
             torch.set_num_threads(settings.threads)
@@ -75,12 +100,19 @@ class Target:
                 quantization=None if settings.quantization == "none" else settings.quantization,
                 graphs=settings.cuda_graphs,
             )
-            return cls.over(model, tokenizer, directory, settings)
+            return cls.over(model, tokenizer, directory, settings, parts)
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
 
     @classmethod
-    def over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
+    def over(
+        cls,
+        model: LlamaModel,
+        tokenizer: Tokenizer,
+        directory: Path,
+        settings: VerifierSettings,
+        parts: Parts = PARTS,
+    ) -> Target:
         """An engine over a model that is loaded, the tokenizer of which is ``tokenizer``, both from ``directory``."""
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
@@ -91,8 +123,7 @@ class Target:
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
-        scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
-        worth = Always() if settings.asking == "always" else Worth()
+        scheduler = parts.scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
         return cls(
             directory=directory,
             name=settings.served_name or ("pocket" if settings.model == "pocket" else directory.name),
@@ -105,7 +136,7 @@ class Target:
             served=served,
             pages=pages,
             runner=runner,
-            engine=Engine(runner, scheduler, cost, Answers(tokenizer), drafters, worth),
+            engine=parts.engine(runner, scheduler, cost, Answers(tokenizer), drafters, parts.worth()),
         )
 
 
@@ -133,9 +164,8 @@ def _limits(settings: VerifierSettings, context_length: int) -> Limits:
         context_length,
         settings.max_tenant_guesses,
         settings.max_rows,
-        settings.batching == "static",
-        settings.priority_aging_s,
-        int(settings.pages * settings.pinned_share),
+        aging_s=settings.priority_aging_s,
+        pinned=int(settings.pages * settings.pinned_share),
     )
 
 

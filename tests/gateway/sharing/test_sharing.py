@@ -195,7 +195,7 @@ async def test_a_kept_answer_is_told_again_and_says_so(caching: str, shared: Sta
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens"]
     assert (again["outrider"]["steps"], other["outrider"]["steps"]) == (0, 20)
     streamed = Streamed(caching, **{name: body[name] for name in ("prompt", "temperature", "max_tokens")})
-    streamed._body["ignore_eos"] = False
+    streamed.body["ignore_eos"] = False
     await streamed.run()
     assert streamed.tokens == first["outrider"]["tokens"]
     assert streamed.last["steps"] == 0

@@ -17,6 +17,7 @@ class UpOptions:
         counts: processes of each kind but proposers.
         prefills: verifiers beside those, which compute prompts for them.
         proposers: processes of that kind; None leaves it to `outrider.cli.processes.placement`.
+        programs: ``KIND=MODULE``: the module that processes of a kind run, in place of ``outrider.KIND``.
     """
 
     host: str | None = None
@@ -30,5 +31,6 @@ class UpOptions:
     nats_store: Path | None = None
     config: Path | None = None
     sets: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
     log_dir: Path | None = None
     verbose: bool = False

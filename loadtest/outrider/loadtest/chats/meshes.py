@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from outrider.loadtest.meshes import local_mesh
@@ -17,18 +15,18 @@ SHIPPED = Path("pocket")
 
 
 class Mode(NamedTuple):
-    """A way of guessing: ``speculation`` of the requests, whether there is a draft model, settings of the mesh."""
+    """A way of guessing: ``speculation`` of the requests, whether there is a draft model, the verifiers' program."""
 
     speculation: Any
     drafts: bool = True
-    settings: Mapping[str, str] = MappingProxyType({})
+    program: str | None = None
 
 
 MODES = {
     "off": Mode("off", drafts=False),
     "control": Mode("off", drafts=False),
     "on": Mode({}),
-    "always": Mode({}, settings={"verifier.asking": "always"}),
+    "always": Mode({}, program=local_mesh.ALWAYS),
     **{name: Mode({"drafters": [name]}) for name in ("model", "ngram", "suffix")},
 }
 """``control`` is ``off`` a second time, ``on`` is as shipped."""
@@ -43,5 +41,11 @@ def given(options: argparse.Namespace, mode: str) -> dict[str, Any]:
     """What `local_mesh.running` is given for ``mode``."""
     model = None if options.model == SHIPPED else options.model
     draft = options.draft if MODES[mode].drafts else None
-    settings = dict(each.split("=", 1) for each in options.set) | dict(MODES[mode].settings)
-    return {"settings": settings, "proposers": None, "model": model, "draft": draft}
+    settings = dict(each.split("=", 1) for each in options.set)
+    return {
+        "settings": settings,
+        "proposers": None,
+        "model": model,
+        "draft": draft,
+        "program": MODES[mode].program,
+    }
