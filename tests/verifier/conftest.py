@@ -13,21 +13,20 @@ from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.decode.answer import Answers
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.runner import Runner
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.speculation.worth import Always, Worth
 
 from tests.toy_model import save_toy
-from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine
+from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine, WatchedRunner
 
 
 @pytest.fixture
 def make_engine(tmp_path: Path) -> MakeEngine:
     """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism.
 
-    Drafters are asked for ever unless they are to be ``judged``.
+    Drafters are asked for ever unless they are to be ``judged``, or ``worth`` decides. ``clock`` tells deadlines,
+    ``stopwatch`` what steps take.
     """
 
     def make(
@@ -45,9 +44,11 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         static: bool = False,
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
+        stopwatch: Callable[[], float] = time.perf_counter,
         judged: bool = False,
+        worth: Worth | None = None,
         pinned: int = 0,
-    ) -> Engine:
+    ) -> CheckedEngine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
             save_toy(directory, vocabulary)
@@ -55,7 +56,8 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         context = model.config.context_length
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
-        runner, answers = Runner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
-        return CheckedEngine(runner, scheduler, cost, answers, drafters, Worth() if judged else Always())
+        runner, answers = WatchedRunner(model, pages, 8, rule), Answers(Tokenizer.load(directory))
+        chosen = worth or (Worth() if judged else Always())
+        return CheckedEngine(runner, scheduler, cost, answers, drafters, chosen, stopwatch)
 
     return make

@@ -24,7 +24,7 @@ from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.frames import Frame
 
 from tests.toy_model import save_toy
-from tests.verifier.inside import Inside, inside
+from tests.verifier.inside import inside
 from tests.waiting import eventually
 
 LENGTH, PATIENCE_S = 60, 60.0
@@ -114,7 +114,7 @@ async def test_a_stream_that_is_taken_up_at_a_verifier_without_the_request_is_su
     ):
         member = await reader.member("ghostly")
         whole = await alone(reader, member)
-        verifier.service._log.open("haunted")
+        verifier.log.open("haunted")
         stream = reader.stream("haunted", member)
         await stream.attach(nothing_logged, member)
         assert await read(stream) == whole
@@ -131,7 +131,7 @@ async def test_a_stream_leaves_a_verifier_whose_engine_gives_no_sign_of_life(sha
         with stuck.hold():
             opening = asyncio.create_task(stream.open())
             await stuck.posted(1)
-            stuck.service._thread.post(lambda: park(stuck, "left"))
+            stuck.park("left")
         await opening
         async with inside(shared_nats, model, "well"):
             await reader.member("well")
@@ -148,11 +148,11 @@ async def test_a_verifier_that_has_the_request_already_is_followed_at_once(share
         with verifier.hold():
             opening = asyncio.create_task(first.open())
             await verifier.posted(1)
-            verifier.service._thread.post(lambda: park(verifier, "twice"))
+            verifier.park("twice")
         await opening
         await second.open()
         await eventually(lambda: second._follower is not None)
-        verifier.service._thread.post(lambda: verifier.engine.resume(verifier.sequence("twice").number))
+        verifier.resume("twice")
         assert await read(second) == whole
         await first.close(cancel=False)
 
@@ -187,8 +187,3 @@ async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answ
             with pytest.raises(Unavailable, match=r"did not answer within 0\.1 s") as told:
                 await reader.verifiers.submit(stream.job)
             assert told.value.retry_after
-
-
-def park(verifier: Inside, name: str) -> None:
-    """Has a request stay with the engine and not move."""
-    verifier.engine.scheduler.park(verifier.sequence(name))

@@ -33,7 +33,7 @@ from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 
-from tests.verifier.engines import MakeEngine
+from tests.verifier.engines import CheckedEngine, MakeEngine
 from tests.waiting import eventually
 
 PROMPT = [index * 7 % 50 for index in range(45)]
@@ -65,8 +65,8 @@ class Shelf:
         return [self.pages[each] for each in wanted.hashes[wanted.here :] if each in self.pages]
 
 
-def attach(engine: Engine, shelf: Shelf) -> CachedPages:
-    cache = engine.cache = CachedPages(engine._runner.pool, engine.scheduler, shelf)
+def attach(engine: CheckedEngine, shelf: Shelf) -> CachedPages:
+    cache = engine.cache = CachedPages(engine.runner.pool, engine.scheduler, shelf)
     return cache
 
 
@@ -248,7 +248,7 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
     engine = make_engine(prefill_rows=16)
     engine.submit(request("before", prompt=PROMPT[:20]))
     finish(engine)
-    cache = engine.cache = HandedPages(NoCache(), engine._runner.pool)
+    cache = engine.cache = HandedPages(NoCache(), engine.runner.pool)
     handed: list[Handed | None] = []
     engine.submit(replace(request("a"), max_tokens=1, handed=True))
     cache.expect("a", 1, handed.append)

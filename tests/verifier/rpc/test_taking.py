@@ -11,7 +11,6 @@ import grpc
 import pytest
 from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, from_rpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.outcome import Queued
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame, decode_frame
 
@@ -66,17 +65,15 @@ async def test_a_call_that_is_cancelled_before_the_engine_takes_its_request_leav
 
 
 async def test_a_call_that_is_cancelled_once_the_engine_has_its_request_leaves_it_with_its_lease(
-    verifier: Inside, monkeypatch: pytest.MonkeyPatch
+    verifier: Inside,
 ) -> None:
-    taken, told, submit = threading.Event(), threading.Event(), verifier.engine.submit
+    taken, told = threading.Event(), threading.Event()
 
-    def slow(request: Request) -> Queued:
-        place = submit(request)
+    def slow() -> None:
         taken.set()
         told.wait(PATIENCE_S)
-        return place
 
-    monkeypatch.setattr(verifier.engine, "submit", slow)
+    verifier.engine.taken = slow
     call = verifier.stub.Submit(asked("late", lease_ms=1))
     await asyncio.to_thread(taken.wait, PATIENCE_S)
     call.cancel()
@@ -96,15 +93,15 @@ async def test_whenever_a_call_is_cancelled_its_request_ends_or_never_was(verifi
         assert await end(verifier, name) in (Finish.CANCELLED, Finish.LENGTH, None)
 
 
-async def test_a_request_that_the_engine_fails_to_take_leaves_nothing(
-    verifier: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(request: Request) -> Queued:
-        raise ValueError("no such thing")
+async def test_a_request_that_the_engine_fails_to_take_leaves_nothing(verifier: Inside) -> None:
+    def fail(request: Request) -> None:
+        if not failed:
+            failed.append(request)
+            raise ValueError("no such thing")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(verifier.engine, "submit", fail)
-        assert isinstance(await refused(verifier.stub.Submit(asked("failed"))), Internal)
+    failed: list[Request] = []
+    verifier.engine.taking = fail
+    assert isinstance(await refused(verifier.stub.Submit(asked("failed"))), Internal)
     assert await end(verifier, "failed") is None
     await verifier.stub.Submit(asked("failed"))
     assert await end(verifier, "failed") is Finish.LENGTH
@@ -145,20 +142,20 @@ async def test_who_follows_a_request_that_waits_hears_that_the_engine_holds_it(v
     with verifier.hold():
         submitted = verifier.stub.Submit(asked("parked"))
         await verifier.posted(1)
-        verifier.service._thread.post(lambda: verifier.engine.scheduler.park(verifier.sequence("parked")))
+        verifier.park("parked")
     await submitted
     told: list[pb.FollowResponse] = []
     async for response in heard(verifier, "parked", heartbeat_ms=5):
         told.append(response)
         if len(told) == 3:
-            verifier.service._thread.post(lambda: verifier.engine.resume(verifier.sequence("parked").number))
+            verifier.resume("parked")
     assert [(each.held, each.frame) for each in told[:3]] == [(True, b"")] * 3
     frames = [decode_frame(each.frame) for each in told if not each.held]
     assert sum(len(frame.tokens) for frame in frames) == LENGTH
 
 
 async def test_followers_of_a_log_whose_request_the_engine_does_not_hold_are_told_so(verifier: Inside) -> None:
-    verifier.service._log.open("ghost")
+    verifier.log.open("ghost")
     for _ in range(2):
         call = verifier.stub.Follow(pb.FollowRequest(request_id="ghost", heartbeat_ms=5))
         assert isinstance(await refused(call.read()), NotFound)
@@ -170,7 +167,7 @@ async def test_an_engine_that_does_not_answer_gives_no_heartbeat(verifier: Insid
     with verifier.hold():
         submitted = verifier.stub.Submit(asked("mute"))
         await verifier.posted(1)
-        verifier.service._thread.post(lambda: verifier.engine.scheduler.park(verifier.sequence("mute")))
+        verifier.park("mute")
     await submitted
     with verifier.hold():
         call = verifier.stub.Follow(pb.FollowRequest(request_id="mute", heartbeat_ms=5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from math import inf
 
@@ -33,7 +33,8 @@ _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no
 class Engine:
     """All running sequences and the target that decides them. Called from one thread.
 
-    Drafting and verifying only return values; `_commit` alone changes what a sequence is.
+    Drafting and verifying only return values; `_commit` alone changes what a sequence is. ``clock`` tells the seconds
+    by which steps and drafters are timed.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class Engine:
         answers: Answers,
         drafters: Seq[Drafter] = (),
         worth: Worth | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._runner, self._answers = runner, answers
+        self._runner, self._answers, self._clock = runner, answers, clock
         view = TargetView(runner.rule, runner.model.config.vocab_size, runner.hidden)
-        self.guessing = Guessing(view, scheduler, cost, drafters, worth or Worth())
+        self.guessing = Guessing(view, scheduler, cost, drafters, worth or Worth(), clock)
         self.scheduler, self.estimate = scheduler, Estimate(cost)
         self.cache: PageCache = NoCache()
         self._sequences: dict[int, Sequence] = {}
@@ -143,7 +145,7 @@ class Engine:
 
     def step(self) -> Outcome:
         """Moves every running sequence, and tells what happened since the last step."""
-        began, self._ended = self._ended or time.perf_counter(), 0.0
+        began, self._ended = self._ended or self._clock(), 0.0
         said_before = self.tally.tokens
         self._expire()
         plan = self.scheduler.plan()
@@ -156,7 +158,7 @@ class Engine:
         for work, drawn in self._run(works):
             self._commit(work, drawn)
         self._count(works)
-        ended = time.perf_counter()
+        ended = self._clock()
         self._time(plan, works, self.tally.tokens - said_before, ended - began)
         if event is not None:
             event.note(began, ended, self.guessing.waited)

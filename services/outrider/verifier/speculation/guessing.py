@@ -57,10 +57,16 @@ class Guessing:
     """Trees in, guesses to verify out; learns from what the target said. Called from the engine's thread."""
 
     def __init__(
-        self, target: TargetView, scheduler: Scheduler, cost: CostCurve, drafters: Seq[Drafter], worth: Worth
+        self,
+        target: TargetView,
+        scheduler: Scheduler,
+        cost: CostCurve,
+        drafters: Seq[Drafter],
+        worth: Worth,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._target, self._scheduler, self._cost = target, scheduler, cost
-        owned = [OwnDrafter(drafter, cost(_READ) / _READ) for drafter in drafters]
+        self._target, self._scheduler, self._cost, self._clock = target, scheduler, cost, clock
+        owned = [OwnDrafter(drafter, worth.asking(cost(_READ) / _READ)) for drafter in drafters]
         self._own = {own.name: own for own in sorted(owned, key=attrgetter("priced"))}
         self._asked: dict[int, list[OwnDrafter]] = {}
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
@@ -125,7 +131,7 @@ class Guessing:
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence, in place of the last one from the same source."""
         if tree.drafter not in self._own:
-            self._others[tree.drafter] = perf_counter()
+            self._others[tree.drafter] = self._clock()
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
             return
@@ -146,11 +152,11 @@ class Guessing:
             own.skip()
             if not own.able or not (wanted := self._wanted(own, plan, sequences)):
                 continue
-            began = perf_counter()
+            began = self._clock()
             for number, tree in own.draft(sequences, wanted):
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, own.source)
-            waited = perf_counter() - began
+            waited = self._clock() - began
             own.wait(waited, bool(plan.prefilling))
             self._waited += waited
             self.counts.exposed[own.name] += waited
@@ -286,7 +292,7 @@ class Guessing:
 
     def _asked_elsewhere(self, plan: Plan) -> Set[str]:
         """Drafters in other processes that have been heard of lately and that some sequence admits."""
-        now = perf_counter()
+        now = self._clock()
         self._others = {name: heard for name, heard in self._others.items() if now - heard < _REMEMBERED_S}
         return {name for name in self._others if any(each.request.admits(name) for each in plan.decoding)}
 
