@@ -27,7 +27,7 @@ def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_request_to_a_mesh_of_its_own_is_drawn_step_by_step(tmp_path: Path) -> None:
     picture, events = tmp_path / "pictures" / "steps.svg", tmp_path / "timeline.jsonl"
-    asked = ("--proposers", "1", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
+    asked = ("--proposers", "0", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
     done = outrider("trace-steps", "def parse_args(", *asked, "--events", str(events))
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}): (\d+) tokens", picture.read_text())

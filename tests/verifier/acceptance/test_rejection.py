@@ -102,19 +102,19 @@ def test_guesses_without_replacement_that_are_taken_for_some_with_it_break_the_l
 
 
 @either_way
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_decision_needs_other_dice_than_the_guesses(shared: bool, replacement: bool) -> None:
+@pytest.mark.parametrize("same_dice", [False, True])
+def test_the_decision_needs_other_dice_than_the_guesses(same_dice: bool, replacement: bool) -> None:
     draws, logits = 4_000, torch.tensor([[1.0, 0.3, 0.0, -1.0], [0.0, 0.8, -0.5, 0.7]]).repeat_interleave(4_000, 1)
     target, draft = (row.view(4, draws).mT for row in logits)
     rolls = log_exponentials(5, torch.arange(draws), 4)
-    others = rolls if shared else log_exponentials(own_seed(5), torch.arange(draws), 4)
+    others = rolls if same_dice else log_exponentials(own_seed(5), torch.arange(draws), 4)
     told = proposals_module.propose(draft, others, 2, replacement)
     q = proposals_module.dense([proposal for _, proposal in told], 4, draft)
     p = target.double().softmax(-1)
     law = outcomes(p, q, torch.tensor([tokens for tokens, _ in told]), replacement)
     counts = torch.bincount((law.log() - rolls).argmax(-1), minlength=4)
     chi = float(((counts - p[0] * draws) ** 2 / (p[0] * draws)).sum())
-    assert (chi > 40) if shared else (chi < 16)  # 3 degrees of freedom: 16 is 1 in 1,000
+    assert (chi > 40) if same_dice else (chi < 16)  # 3 degrees of freedom: 16 is 1 in 1,000
 
 
 def test_a_token_that_is_drawn_again_is_a_guess_again() -> None:
@@ -194,7 +194,7 @@ def law_statistic(
 def test_three_tokens_have_the_targets_joint_distribution(
     make_engine: MakeEngine, draft: ModelDrafter, replacement: bool, truncation: Truncation
 ) -> None:
-    statistic, most = law_statistic(make_engine, draft, replacement, truncation, 1_500)
+    statistic, most = law_statistic(make_engine, draft, replacement, truncation)
     assert statistic < most
 
 
@@ -204,31 +204,18 @@ def likeliest_first(told: Told) -> Told:
     return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(told, chances, strict=True)]
 
 
-def only_unsure(told: Told) -> Told:
-    """Guesses up to the first that the drafter holds likeliest."""
-    return [([*itertools.takewhile(lambda token: token != q.tokens[0], tokens)], q) for tokens, q in told]  # noqa: B023
-
-
 def of_another_q(told: Told) -> Told:
     """Guesses that are said to come from the reversed distribution."""
     return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in told]
 
 
-@pytest.mark.parametrize(
-    ("replacement", "wrong", "draws"),
-    [
-        (False, likeliest_first, 500),
-        (False, of_another_q, 500),
-        (True, likeliest_first, 500),
-        (True, only_unsure, 5_000),
-        (True, of_another_q, 500),
-    ],
-)
+@pytest.mark.parametrize("wrong", [likeliest_first, of_another_q])
+@either_way
 def test_a_drafter_that_does_not_tell_what_it_drew_from_breaks_the_law(
-    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Told], Told], replacement: bool, draws: int
+    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Told], Told], replacement: bool
 ) -> None:
     draft.tell = wrong
-    statistic, most = law_statistic(make_engine, draft, replacement, draws=draws)
+    statistic, most = law_statistic(make_engine, draft, replacement, draws=500)
     assert statistic > most
 
 
