@@ -19,7 +19,6 @@ ALLOWED = {
     "tests/gateway/routing/test_page_news.py": "what a reader of pages knows of verifiers has no public name",
     "tests/gateway/streams/test_casualties.py": "the time that a request has alone is no argument",
     "tests/gateway/streams/test_lost_requests.py": "a stream does not tell whether it follows its verifier",
-    "tests/interpreting.py": "the names are Triton's",
     "tests/kernels/race_sample/test_race_cpu.py": "the levels of the native library have no public names",
     "tests/mesh/test_bus.py": "the connection of nats-py has no public name",
     "tests/mesh/test_lanes.py": "limits of lanes are no arguments",
