@@ -30,7 +30,7 @@ run: setup
 
 test: dev
 ifeq ($(ARGS),)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 else
 	$(BIN)/pytest $(ARGS)
 endif

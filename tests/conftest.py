@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,8 +19,13 @@ from tests.gateway.calls import save_calling
 from tests.gateway.stack import Stack, save_model, stack
 from tests.gateway.streaming import Gateway
 from tests.latch import FEW, Latch
+from tests.processes import ALWAYS
 from tests.reading import reading
 
+SHARED = ("calling", "guessing", "shared", "streaming")
+"""Fixtures of meshes that live as long as the session."""
+GROUPED = ("shared", "guessing", "streaming", "calling")
+"""The same in the order in which they choose the worker of a file that uses several."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
@@ -36,6 +42,16 @@ settings.load_profile("same")
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
 """By itself it shows the local variables of every frame, which takes a second a traceback."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups tests for `--dist loadgroup`: a file is one worker's, and so are files that share a mesh."""
+    files = defaultdict(set)
+    for item in items:
+        files[item.path].update(name for name in SHARED if name in getattr(item, "fixturenames", ()))
+    for item in items:
+        mesh = next((name for name in GROUPED if name in files[item.path]), str(item.path))
+        item.add_marker(pytest.mark.xdist_group(mesh))
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +103,7 @@ def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port)
         made.add_model("tokenizer")
-        made.add_model("verifier", drafters='["suffix", "ngram"]', asking="always")
+        made.add_model("verifier", drafters='["suffix", "ngram"]', program=ALWAYS)
         made.wait_ready()
         yield made
 
@@ -99,6 +115,18 @@ def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
         yield made
+
+
+@pytest.fixture(autouse=True)
+def processes_live(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test at once, with its last words, where a process of a mesh that tests share has ended by itself."""
+    values = [request.getfixturevalue(name) for name in SHARED if name in request.fixturenames]
+    meshes = [value for value in values if isinstance(value, Stack)]
+    for mesh in meshes:
+        mesh.check()
+    yield
+    for mesh in meshes:
+        mesh.check()
 
 
 @pytest.fixture

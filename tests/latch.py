@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
 from math import inf
 from pathlib import Path
 
@@ -19,7 +21,7 @@ FEW = 25
 """Tokens, where a test needs some and not many."""
 
 PROGRAM = (sys.executable, "-P", __file__)
-"""What to run in place of ``python -m outrider.verifier``."""
+"""What to run in place of ``python -m MODULE``, with ``MODULE:SERVICE`` as its first argument."""
 
 
 class Latch:
@@ -57,19 +59,19 @@ def main() -> None:
     """The verifier. A step leaves out the sequences that stand still; calls, prompts and deadlines go on."""
     from outrider.mesh.service import run
     from outrider.verifier.scheduling.scheduler import Plan, Scheduler
-    from outrider.verifier.service import VerifierService
 
-    file, plan = Path(os.environ[_FILE]), Scheduler.plan
+    file, module, name = Path(os.environ[_FILE]), *sys.argv.pop(1).split(":")
+    service = getattr(import_module(module), name)
 
-    def latched(self: Scheduler) -> Plan:
-        made, (most, pace_s) = plan(self), _read(file)
-        moving = [sequence for sequence in made.decoding if sequence.generated < most]
-        time.sleep(_PAUSE_S if made.decoding and not moving else pace_s)
-        made.decoding = moving
-        return made
+    class LatchedScheduler(Scheduler):
+        def plan(self) -> Plan:
+            made, (most, pace_s) = super().plan(), _read(file)
+            moving = [sequence for sequence in made.decoding if sequence.generated < most]
+            time.sleep(_PAUSE_S if made.decoding and not moving else pace_s)
+            made.decoding = moving
+            return made
 
-    Scheduler.plan = latched  # type: ignore[method-assign]
-    run(VerifierService)
+    run(type("Latched", (service,), {"parts": replace(service.parts, scheduler=LatchedScheduler)}))
 
 
 def _read(file: Path) -> tuple[float, float]:

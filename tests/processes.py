@@ -16,23 +16,37 @@ from tests import latch as latched
 
 _STOP_S = 60.0
 _READY_S = 240.0
+_LAST_LINES = 40
+SERVING = "outrider.verifier.service:VerifierService"
+ALWAYS = "outrider.verifier.bench.always:AlwaysAsking"
+"""Programs of a verifier: the one that serves, and one that asks every drafter at every step."""
+STATIC = "outrider.verifier.bench.static:StaticBatching"
 
 
 class ServiceProcess:
-    """``python -m outrider.<kind>`` with settings as flags; its log goes to ``log``. A ``latch`` is a verifier's."""
+    """``python -m outrider.<kind>`` with settings as flags; its log goes to ``log``.
 
-    def __init__(self, kind: str, log: Path, *, latch: latched.Latch | None = None, **settings: object) -> None:
+    Args:
+        latch: of a verifier.
+        program: ``MODULE:SERVICE`` to run in place of the service that serves.
+    """
+
+    def __init__(
+        self, kind: str, log: Path, *, latch: latched.Latch | None = None, program: str = "", **settings: object
+    ) -> None:
         self.kind = kind
         self.log = log
         self.settings = settings
         flags = [f"--{key.replace('_', '-')}={value}" for key, value in settings.items()]
-        program = latched.PROGRAM if latch else (sys.executable, "-m", f"outrider.{kind}")
-        self._command = [*program, *flags]
+        module = program.partition(":")[0] or f"outrider.{kind}"
+        started = (*latched.PROGRAM, program or SERVING) if latch else (sys.executable, "-m", module)
+        self._command, self._ended_by_us = [*started, *flags], False
         self._environment = {"OMP_NUM_THREADS": "1"} | (latch.environment if latch else {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts it; it is ready when the registry or `wait_ready` says so."""
+        self._ended_by_us = False
         self._began_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=os.environ | self._environment)
@@ -48,20 +62,32 @@ class ServiceProcess:
         """Whether it runs."""
         return self._process is not None and self._process.poll() is None
 
+    def check(self) -> None:
+        """Fails with its last words where it has ended and nobody had asked for that."""
+        started = self._process is not None
+        assert not started or self.alive or self._ended_by_us, f"{self.kind} ended: {self.last_words()}"
+
+    def last_words(self) -> str:
+        """The last lines of its log, of its latest run."""
+        said = self.log.read_bytes()[self._began_at :].decode(errors="replace")
+        return "\n".join(said.splitlines()[-_LAST_LINES:])
+
     def wait_ready(self) -> None:
         """Returns when its log says that it is ready; fails when it ends instead."""
         deadline = time.monotonic() + _READY_S
         while b'"event": "ready"' not in self.log.read_bytes()[self._began_at :]:
-            assert self.alive, f"{self.kind} ended: {self.log.read_text()}"
+            assert self.alive, f"{self.kind} ended: {self.last_words()}"
             assert time.monotonic() < deadline, f"{self.kind} did not become ready"
             time.sleep(0.05)
 
     def terminate(self) -> None:
         """Asks it to drain and end."""
+        self._ended_by_us = True
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Takes it away as a crash would."""
+        self._ended_by_us = True
         self._signal(signal.SIGKILL)
         self.wait()
 

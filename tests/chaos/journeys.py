@@ -71,7 +71,7 @@ class Journeys:
         self.all: list[Journey] = []
         self.asked, self.returned, self.progressed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._serves, self._hung_s = serves, hung_s
-        self._outages: list[list[float]] = []
+        self.outages: list[list[float]] = []
         self._reading: dict[int, tuple[Journey, asyncio.Task[object]]] = {}
 
     def begin(self, number: int) -> Journey:
@@ -100,13 +100,13 @@ class Journeys:
                 self._end_hung(now)
             elif outage is None:
                 outage = [now, now]
-                self._outages.append(outage)
+                self.outages.append(outage)
             else:
                 outage[1] = now
             await asyncio.sleep(_LOOK_S)
 
     def _end_hung(self, now: float) -> None:
-        last = self._outages[-1][1] if self._outages else 0.0
+        last = self.outages[-1][1] if self.outages else 0.0
         for journey, task in self._reading.values():
             if not journey.outcome and now - max(journey.progress, last) > self._hung_s:
                 journey.outcome, journey.why = "hung", f"nothing for {now - journey.progress:.0f} s{journey.heard(now)}"
@@ -114,4 +114,4 @@ class Journeys:
 
     def served(self, began: float, ended: float) -> bool:
         """Whether a verifier served all the time between the two."""
-        return not any(start <= ended and stop >= began for start, stop in self._outages)
+        return not any(start <= ended and stop >= began for start, stop in self.outages)

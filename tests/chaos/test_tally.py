@@ -49,8 +49,8 @@ async def test_a_post_may_be_refused_only_while_no_verifier_served() -> None:
     kept = Journeys(lambda: serves, HUNG_S)
     watch = asyncio.create_task(kept.watch())
     serves = False
-    await eventually(lambda: kept._outages)
-    start = kept._outages[0][0]
+    await eventually(lambda: kept.outages)
+    start = kept.outages[0][0]
     serves = True
     await eventually(lambda: kept.served(asyncio.get_running_loop().time(), asyncio.get_running_loop().time()))
     watch.cancel()

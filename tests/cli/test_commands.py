@@ -4,8 +4,6 @@ import socket
 import subprocess
 import sys
 
-import pytest
-
 from tests.cli.commands import outrider
 
 
@@ -31,23 +29,10 @@ def test_a_nats_that_is_not_there_is_given_up_after_the_time_that_was_set(unused
     assert f"NATS at {url} was not reached within 1 s" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--set", "verifier.page_sise=8"], "did you mean page_size?"),
-        (["--set", "verifer.pages=8"], "did you mean verifier?"),
-        (["--set", "verifier.pages"], "SERVICE.KEY=VALUE"),
-        (["--set", "verifier.pages=few"], "pages"),
-        (["--set", "verifier.option.model.model=x"], "did you mean options?"),
-        (["--set", "verifier.options.model=x"], "expected `key=value`"),
-        (["--set", "mesh.log_level=loud"], "debug, info, warning, error"),
-        (["--set", "verifier.instance=a"], "sets it itself"),
-    ],
-)
-def test_a_setting_that_is_wrong_stops_everything_before_it_starts(arguments, sentence):
-    done = outrider("up", "--port", "0", *arguments)
+def test_a_setting_that_is_wrong_is_one_sentence_and_exit_code_2():
+    done = outrider("up", "--port", "0", "--set", "verifier.page_sise=8")
     assert done.returncode == 2
-    assert sentence in done.stderr
+    assert "did you mean page_size?" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

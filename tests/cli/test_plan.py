@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -193,3 +194,33 @@ def test_verifiers_have_all_cores_and_leave_the_proposers_theirs_while_one_works
     wanted = {"threads": str(alone), "threads_beside": str(beside)}
     assert all(wanted.items() <= each.items() for each in verifier)
     assert [each["threads"] for each in proposer] == [str(proposing)] * proposers
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("verifer.pages=8", "did you mean verifier?"),
+        ("verifier.pages", "SERVICE.KEY=VALUE"),
+        ("verifier.pages=few", "pages"),
+        ("verifier.option.model.model=x", "did you mean options?"),
+        ("verifier.options.model=x", "expected `key=value`"),
+        ("mesh.log_level=loud", "debug, info, warning, error"),
+        ("verifier.instance=a", "sets it itself"),
+    ],
+)
+def test_a_setting_that_is_wrong_stops_everything_before_it_starts(given: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        make_plan(UpOptions(port=0, sets=[given], log_dir=tmp_path))
+
+
+def test_a_program_runs_in_place_of_a_service(tmp_path: Path) -> None:
+    plan = make_plan(UpOptions(port=0, programs=["verifier=outrider.verifier.bench.always"], log_dir=tmp_path))
+    modules = {spec.kind: spec.command[2] for spec in plan.services}
+    assert modules["verifier"] == "outrider.verifier.bench.always"
+    assert modules["gateway"] == "outrider.gateway"
+
+
+@pytest.mark.parametrize("given", ["verifer=module", "verifier", "verifier="])
+def test_a_program_of_no_service_is_refused(given: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"--program {given}: it is written KIND=MODULE, where KIND is one of"):
+        make_plan(UpOptions(port=0, programs=[given], log_dir=tmp_path))

@@ -14,6 +14,7 @@ from outrider.mesh.telemetry.timeline import Taken, read_events
 
 from tests.gateway.stack import stack
 from tests.latch import FEW
+from tests.processes import ALWAYS
 from tests.waiting import eventually
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
@@ -26,10 +27,8 @@ def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_request_to_a_mesh_of_its_own_is_drawn_step_by_step(tmp_path: Path) -> None:
     picture, events = tmp_path / "pictures" / "steps.svg", tmp_path / "timeline.jsonl"
-    asked = ("--proposers", "1", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
-    done = outrider(
-        "trace-steps", "def parse_args(", *asked, "--events", str(events), "--set", "verifier.asking=always"
-    )
+    asked = ("--proposers", "0", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
+    done = outrider("trace-steps", "def parse_args(", *asked, "--events", str(events))
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}): (\d+) tokens", picture.read_text())
     assert drawn
@@ -46,7 +45,7 @@ async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers
     with stack(directory, tmp_path) as mesh:
         mesh.add("gateway", port=mesh.port, grpc_port=mesh.grpc_port, nats_door="false")
         mesh.add_model("tokenizer")
-        mesh.add_model("verifier", asking="always", timeline=events)
+        mesh.add_model("verifier", program=ALWAYS, timeline=events)
         mesh.add("proposer", model=directory, target=directory, timeline=events).wait_ready()
         mesh.wait_ready()
         asked = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))

@@ -19,6 +19,8 @@ from outrider.models import pocket
 from outrider_client import grpc as over_grpc
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
+ALWAYS = ("--program", "verifier=outrider.verifier.bench.always")
+"""Drafters are asked, whatever guesses cost on the machine that the tests run on."""
 READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
 PROMPT = "def parse_args("
 
@@ -63,8 +65,7 @@ class Up:
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory):
     counts = ("--proposers", "1", "--kvcaches", "1", "--gateways", "2")
-    asked = ("--set", "verifier.asking=always")  # whatever guesses cost on the machine that the tests run on
-    up = Up(*counts, *asked, "--log-dir", str(tmp_path_factory.mktemp("logs")))
+    up = Up(*counts, *ALWAYS, "--log-dir", str(tmp_path_factory.mktemp("logs")))
     up.wait_for("Ctrl-C drains")
     yield up
     up.kill()
@@ -191,8 +192,9 @@ def test_sigterm_drains_and_leaves_no_process_behind(mesh):
 
 def test_one_s_own_draft_model_guesses_inside_the_verifier(tmp_path):
     draft, probes = pocket.directory("draft"), hold_port()
-    sets = ["verifier.asking=always", "verifier.options.model.children=3", f"verifier.metrics_port={probes}"]
-    up = Up("--draft", str(draft), *(part for each in sets for part in ("--set", each)), "--log-dir", str(tmp_path))
+    sets = ["verifier.options.model.children=3", f"verifier.metrics_port={probes}"]
+    options = [*ALWAYS, *(part for each in sets for part in ("--set", each))]
+    up = Up("--draft", str(draft), *options, "--log-dir", str(tmp_path))
     try:
         up.wait_for("The draft model runs inside the verifier: .*; --proposers 1 gives it a process of its own")
         url = up.wait_for(r"serves at (\S+)")[0][1]

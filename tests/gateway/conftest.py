@@ -15,6 +15,7 @@ from outrider.wire.tenants import BUCKET
 from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
 from tests.latch import FEW, Latch
+from tests.processes import ALWAYS
 from tests.reading import reading
 
 
@@ -40,7 +41,7 @@ def shared_halted(shared: Stack) -> Iterator[Latch]:
 def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A mesh with a good guesser, the target over again, and two cheap ones, all of which are asked at every step."""
     options = json.dumps({"model": {"model": str(directory)}})
-    drafters = {"drafters": '["model", "suffix", "ngram"]', "asking": "always", "options": options}
+    drafters = {"drafters": '["model", "suffix", "ngram"]', "program": ALWAYS, "options": options}
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false")
         made.add_model("tokenizer")

@@ -79,8 +79,14 @@ class Stack:
         """Returns when a completion would succeed."""
         deadline = time.monotonic() + _READY_S
         while not self.ready():
+            self.check()
             assert time.monotonic() < deadline, "the gateway did not become ready"
             time.sleep(0.1)
+
+    def check(self) -> None:
+        """Fails with the last words of a process that has ended by itself."""
+        for process in self.processes:
+            process.check()
 
     def ready(self) -> bool:
         """What /readyz says."""
@@ -122,7 +128,7 @@ class Streamed:
 
     def __init__(self, url: str, **body: Any) -> None:
         self._url = url
-        self._body = {"model": MODEL, "stream": True, "return_tokens": True, "ignore_eos": True, **body}
+        self.body = {"model": MODEL, "stream": True, "return_tokens": True, "ignore_eos": True, **body}
         self.tokens: list[int] = []
         self.logprobs: list[float | None] = []
         self.text = ""
@@ -134,7 +140,7 @@ class Streamed:
 
     async def run(self) -> None:
         """Reads to the end; fails on a token that is repeated, missing or out of order, and on an error frame."""
-        body = self._body | {"stream_options": {"include_usage": True}}
+        body = self.body | {"stream_options": {"include_usage": True}}
         async with (
             httpx.AsyncClient(timeout=240, headers=self.headers) as client,
             client.stream("POST", f"{self._url}/v1/completions", json=body) as response,

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from outrider.kernels import huge_pages
 from outrider.kernels.huge_pages import ALONE, CHUNK, HUGE, LINE, Arena, mapped
 from outrider.kernels.pool import KvPool
 
@@ -57,9 +56,8 @@ def test_a_mapping_goes_back_with_its_last_tensor(size: int) -> None:
 
 @pytest.mark.parametrize("huge", [HUGE, 1 << 28])
 @pytest.mark.parametrize("size", [3, HUGE, 5 * HUGE + 1])
-def test_whole_huge_pages_are_mapped(size: int, huge: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huge_pages, "HUGE", huge)  # newer kernels align mappings to 2 MiB by themselves
-    memory = mapped(size)
+def test_whole_huge_pages_are_mapped(size: int, huge: int) -> None:
+    memory = mapped(size, huge)  # newer kernels align mappings to 2 MiB by themselves
     around, _ = mapping_at(memory.data_ptr())
     address = memory.data_ptr()
     assert address % huge == 0

@@ -66,18 +66,11 @@ async def test_a_process_is_found_serves_and_leaves_with_code_0(start: Start, re
     await registry.wait_for("tiny", lambda members: not members, timeout=1)
 
 
-async def test_a_killed_process_is_gone_within_three_seconds(start: Start, registry: Registry) -> None:
-    """Three tries: a machine too busy to run the broker for a second makes the registry, rightly, patient."""
-    loop = asyncio.get_running_loop()
-    taken: list[float] = []
-    while len(taken) < 3 and min(taken, default=9) > 3:
-        tiny = start()
-        await registry.wait_for("tiny", bool, timeout=30)
-        tiny.signal(SIGKILL)
-        began = loop.time()
-        await registry.wait_for("tiny", lambda members: not members, timeout=20)
-        taken.append(loop.time() - began)
-    assert min(taken) <= 3
+async def test_a_killed_process_is_gone_from_the_registry(start: Start, registry: Registry) -> None:
+    tiny = start()
+    await registry.wait_for("tiny", bool, timeout=30)
+    tiny.signal(SIGKILL)
+    await registry.wait_for("tiny", lambda members: not members, timeout=20)
 
 
 async def test_readiness_follows_the_service_while_it_loads(start: Start) -> None:

@@ -8,10 +8,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from outrider.mesh import registry as registry_module
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
-from outrider.mesh.registry import ANNOUNCE, Member, Registry, State
+from outrider.mesh.registry import ANNOUNCE, Member, Registry, State, Times
 from outrider.mesh.tasks import Tasks
 
 from tests.broker import Broker
@@ -39,22 +38,19 @@ class Peer:
 Join = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def half_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything happens twice as fast; the true times are held by the lifecycle's tests."""
-    for name in ("ANNOUNCE_EVERY_S", "SILENCE_S", "DEAF_S", "GRACE_S"):
-        monkeypatch.setattr(registry_module, name, getattr(registry_module, name) / 2)
+TIMES = Times(*(seconds / 2 for seconds in Times()))
+"""Everything happens twice as fast; the true times are held by the lifecycle's tests."""
 
 
 @pytest.fixture
 async def join(broker: Broker) -> AsyncIterator[Join]:
     async with AsyncExitStack() as stack:
 
-        async def start(kind: str, instance: str, **status: Any) -> Peer:
+        async def start(kind: str, instance: str, times: Times = TIMES, **status: Any) -> Peer:
             tasks = Tasks()
             bus = Bus()
             await bus.connect(broker.url, instance, wait_s=10)
-            registry = Registry(bus, kind, instance, lambda: status, tasks)
+            registry = Registry(bus, kind, instance, lambda: status, tasks, times)
             registry.address = f"host:{len(instance)}"
             await registry.start()
             registry.set_state(State.READY)
@@ -82,9 +78,8 @@ async def test_members_see_each_other_whatever_the_order_they_came_in(join: Join
     assert names(first.registry.members("verifier")) == ["v1"]
 
 
-async def test_a_newcomer_asks_and_is_told_at_once(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "ANNOUNCE_EVERY_S", 3600)
-    await join("verifier", "v1")
+async def test_a_newcomer_asks_and_is_told_at_once(join: Join) -> None:
+    await join("verifier", "v1", TIMES._replace(announce_every_s=3600))
     newcomer = await join("gateway", "g1")
     await wait_for_names(newcomer, "verifier", "v1")
 
@@ -103,11 +98,9 @@ async def test_a_process_that_is_starting_is_no_member(join: Join, broker: Broke
     await bus.close()
 
 
-async def test_a_member_that_drains_says_so_and_one_that_leaves_is_gone_at_once(
-    join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry_module, "SILENCE_S", 3600)
-    watcher, leaver = await join("gateway", "g1"), await join("verifier", "v1")
+async def test_a_member_that_drains_says_so_and_one_that_leaves_is_gone_at_once(join: Join) -> None:
+    patient = TIMES._replace(silence_s=3600)
+    watcher, leaver = await join("gateway", "g1", patient), await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
     leaver.registry.set_state(State.DRAINING)
     await watcher.registry.wait_for("verifier", lambda found: found[0].state == State.DRAINING, timeout=10)

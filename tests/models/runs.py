@@ -15,7 +15,7 @@ PAGE_SIZE = 8
 
 def step(model: LlamaModel, pool: KvPool, parts: Sequence[tuple[Tensor, SequenceRows]]) -> list[Tensor]:
     """One forward over all parts; the logits of each."""
-    batch = RaggedBatch.build([rows for _, rows in parts], pool.page_size, model.device)
+    batch = RaggedBatch.build([rows for _, rows in parts], pool.page_size, pool.data.device)
     logits = model.logits(model.forward(torch.cat([ids for ids, _ in parts]), batch, pool))
     return list(logits.split([len(ids) for ids, _ in parts]))
 

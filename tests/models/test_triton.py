@@ -35,9 +35,11 @@ def load(directory: Path, determinism: str) -> LlamaModel:
     return LlamaModel.load(directory, dtype="float32", device=DEVICE.type, determinism=determinism)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("family", ["llama 3", "qwen 3"])
-def test_it_says_what_it_says_in_plain_torch(family: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    save(family, tmp_path, layers=2)
+@pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1)])
+def test_it_says_what_it_says_in_plain_torch(
+    family: str, layers: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    save(family, tmp_path, layers=layers)
     expected = whole(LlamaModel.load(tmp_path, dtype="float32"), tokens(_LENGTH))
     request.getfixturevalue("on_triton")
     model = load(tmp_path, "fast")

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.mesh import plugins
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
-from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.proposer.loop import DrafterThread
-from outrider.proposer.service import ProposerService
+from outrider.proposer.service import drafter_context
 from outrider.proposer.settings import ProposerSettings
 
 from tests.toy_model import save_toy
@@ -47,15 +45,6 @@ def test_a_prompt_of_many_rounds_is_read_to_its_end_without_another_word(directo
 
 
 @pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
-def test_the_draft_model_is_loaded_in_the_dtype_that_is_set(
-    directory: Path, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contexts: list[DrafterContext] = []
-
-    def make(context: DrafterContext) -> RandomDrafter:
-        contexts.append(context)
-        return RandomDrafter(context)
-
-    monkeypatch.setattr(plugins, "load", lambda group, name: make)
-    ProposerService(ProposerSettings(model=str(directory), dtype=dtype))._load()
-    assert [context.dtype for context in contexts] == [dtype]
+def test_the_draft_model_is_loaded_in_the_dtype_that_is_set(directory: Path, dtype: Any) -> None:
+    context = drafter_context(ProposerSettings(model=str(directory), dtype=dtype))
+    assert (context.model, context.dtype) == (directory, dtype)

@@ -8,7 +8,12 @@ from outrider.models.speculation import DraftTree, Opening
 
 
 class EverythingDrafter:
-    """Guesses every token of a toy vocabulary at every depth: each step's walk goes all the way down."""
+    """Guesses every token of a toy vocabulary at every depth: each step's walk goes all the way down.
+
+    Attributes:
+        guesses: tokens of its trees; a test may change some.
+        parents: of these.
+    """
 
     name = "everything"
     context_length = 10**6
@@ -23,7 +28,7 @@ class EverythingDrafter:
                 tokens.extend(range(vocabulary))
                 parents.extend([parent] * vocabulary)
             above = list(range(start, len(tokens)))
-        self._tokens, self._parents = tokens, parents
+        self.guesses, self.parents = tokens, parents
         self._lengths: dict[int, int] = {}
 
     def open(self, session: int, opening: Opening) -> None:
@@ -36,9 +41,9 @@ class EverythingDrafter:
         self._lengths.pop(session, None)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        sure = [0.9] * len(self._tokens)
+        sure = [0.9] * len(self.guesses)
         return [
-            (session, DraftTree(length, self._tokens, self._parents, sure, self.name))
+            (session, DraftTree(length, self.guesses, self.parents, sure, self.name))
             for session, length in self._lengths.items()
         ]
 

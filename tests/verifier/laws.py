@@ -9,13 +9,14 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation
 from outrider.models.sampling import Sampling
-from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Request
+
+from tests.verifier.engines import CheckedEngine
 
 VOCABULARY, PROMPT, DRAWS, TEMPERATURE = 4, [1, 2, 0], 2_500, 1.3
 
 
-def exact_law(engine: Engine, truncation: Truncation) -> dict[tuple[int, ...], float]:
+def exact_law(engine: CheckedEngine, truncation: Truncation) -> dict[tuple[int, ...], float]:
     """Probability of every three tokens, from the target's own logits one sequence at a time."""
     model = engine.runner.model
     sampling = Sampling(TEMPERATURE, truncation)
@@ -31,7 +32,7 @@ def exact_law(engine: Engine, truncation: Truncation) -> dict[tuple[int, ...], f
     return law
 
 
-def answers(engine: Engine, requests: list[Request]) -> Counter[tuple[int, ...]]:
+def answers(engine: CheckedEngine, requests: list[Request]) -> Counter[tuple[int, ...]]:
     """What the verifier says to all, 64 of them at a time: every step looks through all that wait."""
     counts = Counter[tuple[int, ...]]()
     for start in range(0, len(requests), 64):

@@ -28,7 +28,7 @@ from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 
-from tests.processes import ServiceProcess, running
+from tests.processes import ALWAYS, ServiceProcess, running
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 
@@ -58,7 +58,7 @@ class Mesh:
                 page_size=8,
                 metrics_port=self.ports["judge"],
                 drafters='["ngram"]',
-                asking="always",
+                program=ALWAYS,
                 **common,
             ),
             ServiceProcess(

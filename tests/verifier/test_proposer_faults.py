@@ -19,7 +19,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.wire.frames import decode_frame
 from outrider.wire.ids import pack_ids
 
-from tests.processes import ServiceProcess, running
+from tests.processes import ALWAYS, ServiceProcess, running
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 
@@ -46,7 +46,7 @@ def mesh(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     own, relayed = hold_port(), hold_port()
     proposer = {"port": own, "advertise": f"127.0.0.1:{relayed}", "instance": "far", **common}
     with ExitStack() as stack:
-        verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", "asking": "always", **common}
+        verifier = {"instance": "steady", "page_size": 8, "drafters": "[]", "program": ALWAYS, **common}
         verifier |= {"threads": 3, "threads_beside": 2, "metrics_port": (probes := hold_port())}
         stack.enter_context(running("verifier", logs / "verifier.log", **verifier))
         yield Mesh(stack.enter_context(running("proposer", logs / "proposer.log", **proposer)), own, relayed, probes)

@@ -58,6 +58,10 @@ def up(
     ] = None,
     config: Config = None,
     sets: Sets = None,
+    programs: Annotated[
+        list[str] | None,
+        typer.Option("--program", metavar="KIND=MODULE", help="Run MODULE in place of a service, to measure."),
+    ] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
 ) -> None:
@@ -80,6 +84,7 @@ def up(
                 nats_store=nats_store,
                 config=config,
                 sets=sets or [],
+                programs=programs or [],
                 log_dir=log_dir,
                 verbose=verbose,
             )

@@ -17,7 +17,7 @@ ALONE = CHUNK // 4
 LINE = 64
 
 
-def mapped(size: int) -> Tensor:
+def mapped(size: int, huge: int = HUGE) -> Tensor:
     """Zeros that begin with a page, which is a huge one if Linux has any (``madvise`` or ``always``), else a small one.
 
     They are this process's own, take memory from when they are first touched, a page at a time, and give it back with
@@ -25,6 +25,7 @@ def mapped(size: int) -> Tensor:
 
     Args:
         size: bytes.
+        huge: bytes of a huge page.
 
     Returns:
         uint8 [size].
@@ -33,14 +34,14 @@ def mapped(size: int) -> Tensor:
         MemoryError: the system refuses so much.
     """
     try:
-        room = mmap.mmap(-1, _up(size, HUGE) + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        room = mmap.mmap(-1, _up(size, huge) + huge, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"{size} bytes of memory cannot be had: {error.strerror}") from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without huge pages
             room.madvise(mmap.MADV_HUGEPAGE)
     memory = torch.frombuffer(room, dtype=torch.uint8)
-    return memory[-memory.data_ptr() % HUGE :][:size]
+    return memory[-memory.data_ptr() % huge :][:size]
 
 
 class Arena:

@@ -22,7 +22,8 @@ _MOSTS = (256, 64, 32, 16)
 _LEASTS = (1, 2, 4, 8, 16, 32)
 _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
 _ROUNDS = 2
-_TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
+TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
+"""Tilings of attention that are tried, the cheapest first."""
 
 
 class NotInvariant(Exception):
@@ -108,13 +109,13 @@ def _agrees(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
     return torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[order]), whole[order])
 
 
-def invariant_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
+def invariant_tiling(heads: int, kv_heads: int, head_dim: int, tilings: Sequence[Tiling] = TILINGS) -> Tiling:
     """The cheapest tiling under which attention of this shape has the same bits for a chunk, single rows and trees.
 
     Raises:
         NotInvariant: where none of those tried has.
     """
-    for tiling in _TILINGS:
+    for tiling in tilings:
         if all(_holds(tiling, heads, kv_heads, head_dim, context) for context in (0, 9, 60, 121, 300)):
             return tiling
     raise NotInvariant(

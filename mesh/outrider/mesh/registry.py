@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from outrider.mesh.bus import Bus, Message
@@ -18,13 +18,6 @@ from outrider.mesh.telemetry import get_logger
 ANNOUNCE = "outrider.registry.announce"
 ASK = "outrider.registry.ask"
 
-ANNOUNCE_EVERY_S = 0.7
-SILENCE_S = 2.2
-"""A member not heard for so long is gone."""
-DEAF_S = 1.5
-"""Not hearing ourselves for so long means that we, or the broker, are at fault: nobody's silence counts."""
-GRACE_S = 3.0
-"""What members are given to be heard again when we hear ourselves again."""
 _TICK_S = 0.2
 
 _log = get_logger("registry")
@@ -59,6 +52,25 @@ class _Record(msgspec.Struct):
     silent_at: float
 
 
+class Times(NamedTuple):
+    """By what a registry tells who is there, in seconds.
+
+    Attributes:
+        announce_every_s: between announcements.
+        silence_s: a member that is not heard for so long is gone.
+        deaf_s: a process that does not hear itself for so long is at fault, or the broker is: no silence counts.
+        grace_s: what members are given to be heard again when the process hears itself again.
+        news_s: within which every member has announced itself to a process that has just started.
+    """
+
+    announce_every_s: float = 0.7
+    silence_s: float = 2.2
+    deaf_s: float = 1.5
+    grace_s: float = 3.0
+    news_s: float = 2.2
+
+
+TIMES = Times()
 Members = list[Member]
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Announcement)
@@ -78,8 +90,9 @@ class Registry:
         instance: str,
         status: Callable[[], dict[str, Any]] = dict,
         tasks: Tasks | None = None,
+        times: Times = TIMES,
     ) -> None:
-        self._bus = bus
+        self._bus, self._times = bus, times
         self._kind, self._instance = kind, instance
         self.address = ""
         self._status = status
@@ -108,7 +121,7 @@ class Registry:
     @property
     def news_due_s(self) -> float:
         """Seconds until every member has had time to announce itself to this process; 0 from then on."""
-        return max(self._listens_since + SILENCE_S - time.monotonic(), 0.0)
+        return max(self._listens_since + self._times.news_s - time.monotonic(), 0.0)
 
     def set_state(self, state: State) -> None:
         """Tells everybody at once where this process stands."""
@@ -163,7 +176,7 @@ class Registry:
         while True:
             if self._bus.connected:
                 self._announce()
-            await asyncio.sleep(ANNOUNCE_EVERY_S)
+            await asyncio.sleep(self._times.announce_every_s)
 
     def _on_announce(self, message: Message) -> None:
         try:
@@ -179,7 +192,7 @@ class Registry:
         if known is not None and known.announcement.began > heard.began:
             return
         if member.state in (State.READY, State.DRAINING):
-            self._records[key] = _Record(heard, time.monotonic() + SILENCE_S)
+            self._records[key] = _Record(heard, time.monotonic() + self._times.silence_s)
         else:
             self._records.pop(key, None)
         self._tell(known.announcement.member if known else None, self._records.get(key))
@@ -203,13 +216,13 @@ class Registry:
             self._expire(time.monotonic())
 
     def _expire(self, now: float) -> None:
-        if now - self._heard_self > DEAF_S:
+        if now - self._heard_self > self._times.deaf_s:
             self._deaf = True
             return
         if self._deaf:
             self._deaf = False
             for record in self._records.values():
-                record.silent_at = now + GRACE_S
+                record.silent_at = now + self._times.grace_s
         for key in [key for key, record in self._records.items() if record.silent_at < now]:
             gone = self._records.pop(key)
             self._tell(gone.announcement.member, None)

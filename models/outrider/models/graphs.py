@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,7 +25,6 @@ Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
 
 ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 _LEAST = 16
-_MOST_GRAPHS = 96
 
 
 class CudaCapture:
@@ -76,10 +75,17 @@ class _Step:
 
 
 class GraphForward:
-    """Runs steps of up to `ROWS` rows as graphs from the second of their size on, and others as they come."""
+    """Runs steps of few rows as graphs from the second of their size on, and others as they come.
 
-    def __init__(self, eager: EagerForward, capture: Capture) -> None:
-        self._eager, self._capture = eager, capture
+    Args:
+        eager: runs a step as it comes.
+        capture: makes a graph of a step.
+        rows: sizes of graphs, ascending; steps of more rows run as they come.
+        most: graphs that are kept.
+    """
+
+    def __init__(self, eager: EagerForward, capture: Capture, rows: Sequence[int] = ROWS, most: int = 96) -> None:
+        self._eager, self._capture, self._rows, self._most = eager, capture, rows, most
         self.kv_dtype = eager.kv_dtype
         self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
 
@@ -87,7 +93,7 @@ class GraphForward:
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """See `outrider.models.llama.Forward`."""
         plan = self._eager.plan(batch, pool)
-        size = _size(plan, pool) if isinstance(plan, TritonPlan) else None
+        size = _size(plan, pool, self._rows) if isinstance(plan, TritonPlan) else None
         if size is None or not isinstance(plan, TritonPlan):
             return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
         if size not in self._steps:
@@ -105,16 +111,16 @@ class GraphForward:
         """As the latest; of too many, the one that was not used for longest goes."""
         self._steps[size] = step
         self._steps.move_to_end(size)
-        if len(self._steps) > _MOST_GRAPHS:
+        if len(self._steps) > self._most:
             self._steps.popitem(last=False)
 
 
-def _size(plan: TritonPlan, pool: KvPool) -> _Size | None:
-    """The size of which a step is; None where it is too large for any."""
-    if plan.size is None or plan.size[0].rows > ROWS[-1]:
+def _size(plan: TritonPlan, pool: KvPool, sizes: Sequence[int]) -> _Size | None:
+    """The size, of those in rows, of which a step is; None where it is too large for any."""
+    if plan.size is None or plan.size[0].rows > sizes[-1]:
         return None
     room, program = plan.size
-    rows = ROWS[bisect_left(ROWS, room.rows)]
+    rows = sizes[bisect_left(sizes, room.rows)]
     return _Size(Room(rows, _power(room.items), _power(room.pages)), program, id(pool))
 
 

@@ -43,6 +43,30 @@ _SHOWN_S = 1e-4
 _log = get_logger("proposer")
 
 
+def drafter_context(settings: ProposerSettings) -> DrafterContext:
+    """What the drafter is made for.
+
+    Raises:
+        ModelError: the target's or the draft model's configuration is not supported.
+        TextError: the target has no tokenizer that can be read.
+        pocket.ManifestError: the shipped model is not as it was shipped.
+    """
+    model, target = _directory(settings.model, "draft"), _directory(settings.target or settings.model, "target")
+    if settings.model == "pocket":
+        pocket.verify(model)
+    vocabulary = Tokenizer.load(target).fingerprint
+    config = ModelConfig.load(target if (target / "config.json").is_file() else model)
+    return DrafterContext(
+        vocabulary,
+        config.vocab_size,
+        config.context_length,
+        model,
+        settings.device,
+        settings.dtype,
+        settings.options,
+    )
+
+
 class _Stream:
     """One verifier's stream: its sessions' numbers here, and the trees that wait to be sent, latest only."""
 
@@ -77,29 +101,14 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._started = True
 
     def _load(self) -> None:
-        settings = self._settings
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        model, target = _directory(settings.model, "draft"), _directory(settings.target or settings.model, "target")
+        if self._settings.threads:
+            torch.set_num_threads(self._settings.threads)
         try:
-            if settings.model == "pocket":
-                pocket.verify(model)
-            vocabulary = Tokenizer.load(target).fingerprint
-            config = ModelConfig.load(target if (target / "config.json").is_file() else model)
-            self._drafter: Drafter = plugins.load("outrider.drafters", settings.drafter)(
-                DrafterContext(
-                    vocabulary,
-                    config.vocab_size,
-                    config.context_length,
-                    model,
-                    settings.device,
-                    settings.dtype,
-                    settings.options,
-                )
-            )
+            context = drafter_context(self._settings)
+            self._drafter: Drafter = plugins.load("outrider.drafters", self._settings.drafter)(context)
         except (DrafterError, ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
-        self._vocabulary = vocabulary
+        self._vocabulary = context.vocabulary
 
     def status(self) -> dict[str, Any]:
         """What the registry tells of this proposer."""

@@ -29,7 +29,7 @@ from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.verifier.rpc.submissions import Submissions
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
+from outrider.verifier.target import PARTS, Parts, Target
 
 _SWITCH_S = 0.0005
 """The engine's thread gives way to the event loop after this long."""
@@ -40,6 +40,8 @@ _log = get_logger("verifier")
 class VerifierService(Service):
     """Holds the target model. The engine's thread decides every token.
 
+    ``parts`` are what the verifier is made of.
+
     Attributes:
         inbox: of the engine's thread.
         log: frames of running and lately finished requests.
@@ -48,6 +50,7 @@ class VerifierService(Service):
     kind: ClassVar[str] = "verifier"
     local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
+    parts: ClassVar[Parts] = PARTS
     methods: ClassVar[type[Methods]] = Methods
 
     def __init__(self, settings: VerifierSettings) -> None:
@@ -65,7 +68,7 @@ class VerifierService(Service):
         """Loads the model, measures its steps and starts to decide."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(_SWITCH_S)
-        self._target = target = await asyncio.to_thread(Target.load, self._settings)
+        self._target = target = await asyncio.to_thread(Target.load, self._settings, self.parts)
         metrics = Metrics()
         metrics.rule(target.runner.rule)
         self._exchange = Exchange(mesh, self._settings, target, self.inbox)

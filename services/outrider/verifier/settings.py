@@ -90,10 +90,6 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             "the fewer, the less a long prompt holds up the others",
         ),
     ] = 320
-    batching: Annotated[
-        Literal["continuous", "static"],
-        Meta(description="continuous: requests join and leave at every step; static: in batches, to compare with"),
-    ] = "continuous"
     priority_aging_s: Annotated[
         float, Meta(gt=0, description="seconds for which a priority has to be passed over to count one level more")
     ] = 10.0
@@ -118,10 +114,6 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             "auto is ngram and suffix, and on a CPU also model: the shipped one, or that of options.model"
         ),
     ] = field(default_factory=lambda: ["auto"])
-    asking: Annotated[
-        Literal["paying", "always"],
-        Meta(description="paying: drafters are asked unless they lose time; always: at every step, for tests"),
-    ] = "paying"
     options: Annotated[
         dict[str, dict[str, Any]],
         Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),

@@ -27,13 +27,32 @@ from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.speculation.guessing import Guessing, TargetView
 from outrider.verifier.speculation.plugins import make_drafters, make_rule
-from outrider.verifier.speculation.worth import Always, Worth
+from outrider.verifier.speculation.worth import Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
 _LEAST_ROOM = 128
 
 _log = get_logger("verifier")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a verifier is made of. A subclass of `VerifierService` names other parts, for measurements and tests.
+
+    Attributes:
+        worth: decides which drafters are asked.
+        scheduler: shares slots, rows and pages among sequences.
+        engine: runs the steps.
+    """
+
+    worth: Callable[[], Worth] = Worth
+    scheduler: Callable[[Limits, PageTable, bytes], Scheduler] = Scheduler
+    engine: type[Engine] = Engine
+
+
+PARTS = Parts()
+"""The parts of a verifier that serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +84,10 @@ class Target:
     cost: CostCurve
     estimate: Estimate
     guessing: Guessing
+    parts: Parts = PARTS
 
     @classmethod
-    def load(cls, settings: VerifierSettings) -> Target:
+    def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
         """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
         if (lost := notice()) is not None:
             _log.warning(lost)
@@ -86,12 +106,19 @@ class Target:
                 quantization=None if settings.quantization == "none" else settings.quantization,
                 graphs=settings.cuda_graphs,
             )
-            return cls.over(model, tokenizer, directory, settings)
+            return cls.over(model, tokenizer, directory, settings, parts)
         except (ModelError, TextError, pocket.ManifestError) as error:
             raise ConfigError(str(error)) from None
 
     @classmethod
-    def over(cls, model: LlamaModel, tokenizer: Tokenizer, directory: Path, settings: VerifierSettings) -> Target:
+    def over(
+        cls,
+        model: LlamaModel,
+        tokenizer: Tokenizer,
+        directory: Path,
+        settings: VerifierSettings,
+        parts: Parts = PARTS,
+    ) -> Target:
         """The target over a model that is loaded, whose tokenizer is ``tokenizer``, both from ``directory``."""
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
@@ -102,9 +129,8 @@ class Target:
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
-        scheduler = Scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
+        scheduler = parts.scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
         view = TargetView(runner.rule, config.vocab_size, runner.hidden)
-        worth = Always() if settings.asking == "always" else Worth()
         return cls(
             directory=directory,
             name=settings.served_name or ("pocket" if settings.model == "pocket" else directory.name),
@@ -120,13 +146,14 @@ class Target:
             scheduler=scheduler,
             cost=cost,
             estimate=Estimate(cost),
-            guessing=Guessing(view, scheduler, cost, drafters, worth),
+            guessing=Guessing(view, scheduler, cost, drafters, parts.worth()),
+            parts=parts,
         )
 
     def engine(self, cache: PageCache | None = None) -> Engine:
         """An engine that decides with all of this, and reports its pages to ``cache``; there may be one."""
         answers = Answers(self.tokenizer)
-        return Engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
+        return self.parts.engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
 
 
 def _room(model: LlamaModel, settings: VerifierSettings) -> int:
@@ -153,9 +180,8 @@ def _limits(settings: VerifierSettings, context_length: int) -> Limits:
         context_length,
         settings.max_tenant_guesses,
         settings.max_rows,
-        settings.batching == "static",
-        settings.priority_aging_s,
-        int(settings.pages * settings.pinned_share),
+        aging_s=settings.priority_aging_s,
+        pinned=int(settings.pages * settings.pinned_share),
     )
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from outrider.gateway.generation.record import Key
 from outrider.gateway.generation.verifier_records import VerifierRecords
-from outrider.mesh.registry import Registry
+from outrider.mesh.registry import Registry, Times
 from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
@@ -87,18 +87,15 @@ async def test_a_reader_finds_the_stream_when_the_broker_is_back(
     await close_channels()
 
 
-async def test_a_verifier_that_was_not_heard_of_yet_is_waited_for(
-    streaming: Stack, other: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_verifier_that_was_not_heard_of_yet_is_waited_for(streaming: Stack, other: Gateway) -> None:
     _, begun = await _orphan(streaming, other)
     streaming.broker.start()
     await eventually(lambda: other.count("ledger_failing") == 0)
-    async with reading(streaming.broker.url) as fresh:
-        monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 600)
-        found = await VerifierRecords(fresh).find(Key("default", begun.request))
-        assert found is not None
-        monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 0)
-        assert await VerifierRecords(fresh).find(Key("default", "unheard-of")) is None
+    async with reading(streaming.broker.url, Times(news_s=600)) as fresh:
+        assert await VerifierRecords(fresh).find(Key("default", begun.request)) is not None
+    async with reading(streaming.broker.url, Times(news_s=0)) as informed:
+        await informed.wait_for("verifier", bool, 10)
+        assert await VerifierRecords(informed).find(Key("default", "unheard-of")) is None
 
 
 async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, one: Gateway, other: Gateway) -> None:

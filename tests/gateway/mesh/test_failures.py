@@ -19,7 +19,7 @@ from tests.latch import FEW
 from tests.processes import ServiceProcess, running
 from tests.waiting import eventually
 
-LENGTH = 500
+LENGTH = 200
 _SEEDS = range(4)
 
 

@@ -14,6 +14,7 @@ from outrider.mesh.addresses import hold_port
 from tests.gateway.raw import Raw
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
 from tests.latch import FEW
+from tests.processes import ALWAYS
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -61,7 +62,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
         made.add("gateway", port=made.port, most_deaths=2, place_s=240)
         made.add_model("tokenizer")
-        for process in [made.add_model("verifier", drafters='["deadly"]', asking="always") for _ in range(3)]:
+        for process in [made.add_model("verifier", drafters='["deadly"]', program=ALWAYS) for _ in range(3)]:
             process.wait_ready()
         made.wait_ready()
         yield made

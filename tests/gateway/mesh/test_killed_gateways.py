@@ -20,7 +20,7 @@ from tests.gateway.streaming import Gateway
 pytestmark = pytest.mark.timeout(1800)  # whichever test comes first waits for a mesh to start
 
 ROUNDS, READERS = int(os.environ.get("ROUNDS", 2)), int(os.environ.get("READERS", 8))
-LENGTH = 400
+LENGTH = 200
 
 
 def question(number: int) -> Question:

@@ -11,7 +11,7 @@ from outrider.gateway.errors import UnknownModel
 from outrider.gateway.requests.models import Models
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest, Unavailable
-from outrider.mesh.registry import Registry, State
+from outrider.mesh.registry import Registry, State, Times
 
 from tests.broker import Broker
 from tests.waiting import eventually
@@ -28,8 +28,14 @@ async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
 
 
 @pytest.fixture
-async def reader(own_bus: Bus) -> AsyncIterator[Registry]:
-    registry = Registry(own_bus, "gateway", "reader")
+def times() -> Times:
+    """By what the reader tells who is there."""
+    return Times()
+
+
+@pytest.fixture
+async def reader(own_bus: Bus, times: Times) -> AsyncIterator[Registry]:
+    registry = Registry(own_bus, "gateway", "reader", times=times)
     await registry.start()
     yield registry
     registry.leave()
@@ -82,11 +88,11 @@ async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Regi
 
 
 @pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize("times", [Times(news_s=600)], ids=["just started"])
 async def test_a_gateway_that_has_just_started_waits_for_members_that_it_has_not_heard_of(
-    reader: Registry, announce: Announce, monkeypatch: pytest.MonkeyPatch, others: bool
+    reader: Registry, announce: Announce, others: bool
 ) -> None:
     models = Models(reader, Counter[str]().__getitem__)
-    monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 600)
     for kind in ("tokenizer", "verifier") if others else ():
         await announce(kind, f"other-{kind}", model="other")
     found = asyncio.create_task(models.wait_for("m", lambda _: True, 0))
@@ -96,13 +102,11 @@ async def test_a_gateway_that_has_just_started_waits_for_members_that_it_has_not
     assert (await found).name == "m"
 
 
-async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(
-    reader: Registry, announce: Announce, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
+async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(reader: Registry, announce: Announce) -> None:
     models = Models(reader, Counter[str]().__getitem__)
     for kind in ("tokenizer", "verifier"):
         await announce(kind, f"other-{kind}", model="other")
-    monkeypatch.setattr("outrider.mesh.registry.SILENCE_S", 0)
     with pytest.raises(UnknownModel):
         await models.wait_for("m", lambda _: True, 600)
 

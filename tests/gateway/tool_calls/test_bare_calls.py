@@ -21,6 +21,7 @@ from outrider.wire.ids import pack_ids
 
 from tests.gateway.calls import BARE_HEAD, END, TOOLS, save_bare
 from tests.gateway.stack import MODEL, Stack, events, stack
+from tests.processes import ALWAYS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,7 +35,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false")
         made.add_model("tokenizer")
-        made.add_model("verifier", drafters='["suffix", "ngram"]', asking="always")
+        made.add_model("verifier", drafters='["suffix", "ngram"]', program=ALWAYS)
         made.wait_ready()
         yield made
 

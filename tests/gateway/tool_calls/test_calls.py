@@ -11,14 +11,17 @@ from outrider.gateway.doors.schema.structure import json_schema
 from outrider.gateway.requests.calling import Callee, Calling
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.gateway.tool_calls.reading import Piece, Reading
+from outrider.models.speculation import NO_GUESSES
 from outrider.models.text import Tokenizer
 from outrider.tokenizer.service import call_style
+from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.logits.grammar import Grammars
 from outrider.wire.calls import CallStyle, Mark
 from outrider.wire.frames import Finish, Frame
 
 from tests.gateway.calls import HERMES, LLAMA, PAINT, save_calling
 from tests.models.text.makers import CHATML, byte_level, write
+from tests.verifier.masks import bits
 
 EOS = 0
 PAINTED = '<tool_call>\n{"name": "paint", "arguments": {"colour": "red", "coats": 2}}\n</tool_call>'
@@ -61,8 +64,10 @@ def _allows(directory: Path, calling: Calling, said: str | list[str], text: Any 
     compiled = Grammars(directory / "tokenizer.json", tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
     parts = [said] if isinstance(said, str) else said
     tokens = [EOS, *(token for part in parts for token in tokenizer.encode(part, parse_special=True))]
-    mask = compiled.guide(tokens, 1, frozenset({EOS}))._mask()
-    return mask is not None and (not ends or bool(mask[EOS // 8] >> EOS % 8 & 1))
+    batch = EditBatch(tokenizer.vocabulary_size)
+    compiled.guide(tokens, 1, frozenset({EOS})).edit(batch, 0, NO_GUESSES)
+    [allowed] = bits(batch, 1, tokenizer.vocabulary_size)
+    return allowed is None or (allowed[EOS] if ends else any(allowed))
 
 
 @pytest.mark.parametrize("said", ["", "hello", "a < b", "{}", PAINTED, f"hello\n{PAINTED}", f"{PAINTED}\n{WAITED}"])

@@ -178,7 +178,7 @@ def _bounds(logits, drawn, temperature, bounds, scores, count, block: tl.constex
     word = tl.load(drawn + places, inside, other=0).to(tl.uint32)
     by = tl.load(temperature)
     factor = 1.0 / by
-    tl.store(bounds + places, triton._bound(logit, factor * triton._LESS, factor * triton._MORE, word), inside)
+    tl.store(bounds + places, triton.upper_bound(logit, factor * triton.LESS, factor * triton.MORE, word), inside)
     tl.store(scores + places, tl.math.div_rn(logit, by) - triton.log_exponential(word), inside)
 
 

@@ -125,12 +125,12 @@ def test_edits_after_stories_are_held_to_those_of_a_fresh_mesh(tmp_path, capsys)
     assert not msgspec.json.decode((tmp_path / "stories.json").read_bytes())["bars"][0]["met"]
 
 
-def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_setting() -> None:
+def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_program() -> None:
     options = argparse.Namespace(model=Path("/m"), draft=Path("/d"), set=["verifier.pages=9"])
-    shared, pages = {"proposers": None, "model": Path("/m")}, {"verifier.pages": "9"}
+    shared, pages = {"proposers": None, "model": Path("/m"), "program": None}, {"verifier.pages": "9"}
     assert modes.given(options, "off") == {**shared, "draft": None, "settings": pages}
     assert modes.given(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
-    assert modes.given(options, "always")["settings"] == {**pages, "verifier.asking": "always"}
+    assert modes.given(options, "always")["program"] == "outrider.verifier.bench.always"
     options.model = Path("pocket")
     assert modes.given(options, "on")["model"] is None
 

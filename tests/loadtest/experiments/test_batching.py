@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from outrider.loadtest.experiments import batching
-from outrider.loadtest.experiments.batching import Mix, Pass, counted, main, shown, summarize
+from outrider.loadtest.experiments.batching import COUNTERS, Mix, Pass, counted, main, one_pass, shown, summarize
 
 MIX = Mix(slots=32, requests=640, short=8, long=512, among=32, prompt=4)
 
@@ -23,7 +22,7 @@ def test_a_pass_is_what_the_verifier_counted_while_requests_waited() -> None:
 
 def test_a_pass_in_which_nobody_waited_shows_nothing() -> None:
     with pytest.raises(SystemExit, match="no requests had to wait"):
-        counted("static", 32, dict.fromkeys(batching._COUNTERS, 0.0))
+        counted("static", 32, dict.fromkeys(COUNTERS, 0.0))
 
 
 def test_a_report_has_the_medians_and_their_ratio() -> None:
@@ -51,6 +50,6 @@ def test_a_number_below_one_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.slow
 def test_every_slot_is_used_while_requests_wait() -> None:
     mix = Mix(slots=2, requests=24, short=8, long=64, among=4, prompt=4)
-    done = batching._pass(mix, "continuous", 0, "strict")
+    done = one_pass(mix, "continuous", 0, "strict")
     assert 0 < done.tokens <= sum(mix.lengths(0))
     assert done.batch_use > 0.9

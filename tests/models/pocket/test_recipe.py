@@ -51,6 +51,19 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "train.bin", folder / "heldout.bin"
 
 
+class Dying:
+    """A bound task whose loss may be asked for so many times with gradients."""
+
+    def __init__(self, bound: Bound, calls: int) -> None:
+        self.module, self.bound, self.left = bound.module, bound, calls
+
+    def loss(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.left -= torch.is_grad_enabled()
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return self.bound.loss(tokens)
+
+
 @dataclass(frozen=True)
 class Interrupted(Plain):
     """A task that dies at a given call of its loss."""
@@ -58,18 +71,7 @@ class Interrupted(Plain):
     calls: int = 9
 
     def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
-        bound = super().build(device, dtype, seed)
-        plain, left = bound.loss, self.calls
-
-        def loss(tokens: torch.Tensor) -> torch.Tensor:
-            nonlocal left
-            left -= torch.is_grad_enabled()
-            if left < 0:
-                raise KeyboardInterrupt
-            return plain(tokens)
-
-        bound.loss = loss  # type: ignore[method-assign]
-        return bound
+        return Dying(super().build(device, dtype, seed), self.calls)
 
 
 def test_the_recipe_runs_end_to_end_and_ships_verifiable_folders(library: Path, tmp_path: Path) -> None:

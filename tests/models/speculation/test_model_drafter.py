@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
-from outrider.models import native
+from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.guess_tree import GuessTree
 from outrider.models.speculation.model_drafter import ModelDrafter
+from outrider.models.speculation.shape import Shape
 from outrider.models.text import Tokenizer
 
+from tests.kernels.choosing import kernels
 from tests.toy_model import save_toy
 
 VOCABULARY = 150
@@ -30,10 +33,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["native", "torch"])
-def directory(saved: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(saved: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """The model, grown by the compiled library and an operator at a time."""
-    monkeypatch.setattr(native, "choice", lambda: request.param)
-    return saved
+    with kernels(request.param):
+        yield saved
 
 
 def context(directory: Path, **options: object) -> DrafterContext:
@@ -106,7 +109,7 @@ def test_the_drafter_rolls_the_dice_of_the_token_it_guesses(directory: Path) -> 
     made, tokens = drafter(directory), [3, 1, 4, 1, 5]
     made.open(1, Opening(tokens, WARM, 31))
     tree = settle(made)[1]
-    model, path = made._model, best_path(tree)[:2]
+    model, path = LlamaModel.load(directory, dtype="float32"), best_path(tree)[:2]
     for depth, guess in enumerate(path):
         ids = tokens + path[:depth]
         batch = RaggedBatch.build([SequenceRows(len(ids), 0, [0], None)], 16)
@@ -187,13 +190,12 @@ def test_a_sequence_at_rest_is_left_alone_and_goes_on_from_what_is_known(directo
 @pytest.mark.parametrize(
     "sampling", [GREEDY, Sampling(0.8, Truncation(top_p=0.6), 3), Sampling(1.3, Truncation(min_p=0.1))]
 )
-def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling) -> None:
     dice, options = random.Random(4), {"rounds": 1, "least_value": 1e-9}
-    monkeypatch.setattr(native, "choice", lambda: "native")
-    ours = drafter(saved, **options)
-    monkeypatch.setattr(native, "choice", lambda: "torch")
-    theirs = drafter(saved, **options)
-    assert (ours._native is None, theirs._native is None) == (False, True)
+    with kernels("native"):
+        ours = drafter(saved, **options)
+    with kernels("torch"):
+        theirs = drafter(saved, **options)
     tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
     for made in (ours, theirs):
         made.open(1, Opening(tokens, sampling, 40))
@@ -271,7 +273,7 @@ def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
     settle(made)
     made.commit(1, 9, [4])
     assert made.draft() == []
-    assert made.free_pages == made._shape.pages
+    assert made.free_pages == Shape().pages
 
 
 def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from outrider.kernels.race_sample import Truncation
+from outrider.kernels.race_sample import Truncation, race
 from outrider.models.sampling import Sampling
-from outrider.verifier.acceptance.accept import Accepted, walk
-from outrider.verifier.decode import commits
-from outrider.verifier.decode import runner as runner_module
-from outrider.verifier.decode.engine import Engine
+from outrider.models.speculation import VerifiedTree
+from outrider.verifier.acceptance.accept import walk
 from outrider.verifier.requests.sequence import Request
-from torch import Tensor
 
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import MakeEngine
+from tests.verifier.engines import CheckedEngine, MakeEngine
 from tests.verifier.laws import DRAWS, PROMPT, TEMPERATURE, VOCABULARY, answers, chi_square, exact_law
 
 
-def drawn(engine: Engine, truncation: Truncation) -> Counter[tuple[int, ...]]:
+def drawn(engine: CheckedEngine, truncation: Truncation) -> Counter[tuple[int, ...]]:
     """What the verifier says for many seeds."""
     dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(DRAWS)]
     return answers(engine, [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)])
 
 
-def follows_the_law(engine: Engine, truncation: Truncation = Truncation()) -> bool:  # noqa: B008 - it is immutable
+def follows_the_law(engine: CheckedEngine, truncation: Truncation = Truncation()) -> bool:  # noqa: B008 - it is immutable
     statistic, degrees = chi_square(exact_law(engine, truncation), drawn(engine, truncation))
     return statistic < degrees + 5 * (2 * degrees) ** 0.5
 
@@ -41,43 +38,59 @@ def test_truncated_distributions_are_followed_too(make_engine: MakeEngine) -> No
     assert follows_the_law(engine, Truncation(top_k=3, top_p=0.9, min_p=0.02))
 
 
-def test_dice_used_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = runner_module.race
+class Judge:
+    """A rule that decides by the target's draws, which a test may change."""
 
-    def same_dice(logits: Tensor, seeds: list[int], positions: list[int], heats: list[float]) -> list[int] | None:
-        return right(logits, seeds, [len(PROMPT)] * len(positions), heats)
+    name = "judge"
+    lossy = needs_proposals = replacement = False
 
-    monkeypatch.setattr(runner_module, "race", same_dice)
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+    def decide(self, verified: VerifiedTree) -> list[int]:
+        return self.change(verified)
 
-
-def test_a_temperature_missing_at_guessed_nodes_breaks_the_law(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = runner_module.race
-
-    def half_warm(logits: Tensor, seeds: list[int], positions: list[int], heats: list[float]) -> list[int] | None:
-        warm = [1.0 if place > len(PROMPT) else heat for place, heat in zip(positions, heats, strict=True)]
-        return right(logits, seeds, positions, warm)
-
-    monkeypatch.setattr(runner_module, "race", half_warm)
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+    def change(self, verified: VerifiedTree) -> list[int]:
+        return verified.drawn
 
 
-def test_taking_the_drafters_word_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def credulous(guesses: list[int], parents: list[int], drawn: list[int]) -> Accepted:
-        if not guesses:
-            return walk(guesses, parents, drawn)
-        return Accepted([0, 1], [guesses[0], drawn[1]])
-
-    monkeypatch.setattr(commits, "walk", credulous)
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+def again(verified: VerifiedTree, positions: list[int], temperatures: list[float]) -> list[int]:
+    """The draws of a tree's rows at other positions, or at other temperatures."""
+    drawn = race(verified.logits, [verified.sampling.seed] * len(positions), positions, temperatures)
+    assert drawn is not None
+    return drawn
 
 
-def test_reading_the_row_before_breaks_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shifted(guesses: list[int], parents: list[int], drawn: list[int]) -> Accepted:
-        right = walk(guesses, parents, drawn)
-        return Accepted(right.rows, [*right.tokens[:-1], drawn[max(right.rows[-1] - 1, 0)]])
+class SameDice(Judge):
+    def change(self, verified: VerifiedTree) -> list[int]:
+        rows = len(verified.logits)
+        return again(verified, [len(PROMPT)] * rows, [TEMPERATURE] * rows)
 
-    monkeypatch.setattr(commits, "walk", shifted)
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)]))
+
+class HalfWarm(Judge):
+    """Forgets the temperature at guesses."""
+
+    def change(self, verified: VerifiedTree) -> list[int]:
+        positions = [verified.position, *(verified.position + depth for depth in verified.tree.depths)]
+        return again(verified, positions, [TEMPERATURE] + [1.0] * len(verified.tree))
+
+
+class Credulous(Judge):
+    """Takes the drafter's word for the first token."""
+
+    def change(self, verified: VerifiedTree) -> list[int]:
+        return [verified.tree.tokens[0], *verified.drawn[1:]]
+
+
+class Shifted(Judge):
+    """Takes the last token from the row before."""
+
+    def change(self, verified: VerifiedTree) -> list[int]:
+        drawn = verified.drawn
+        last = walk(verified.tree.tokens, verified.tree.parents, drawn).rows[-1]
+        return [*drawn[:last], drawn[max(last - 1, 0)], *drawn[last + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "follows"), [(Judge, True), (SameDice, False), (HalfWarm, False), (Credulous, False), (Shifted, False)]
+)
+def test_a_wrong_rule_breaks_the_law(make_engine: MakeEngine, rule: type[Judge], follows: bool) -> None:
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)], rule=rule())
+    assert follows_the_law(engine) is follows

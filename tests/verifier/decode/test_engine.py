@@ -13,7 +13,6 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.text import Tokenizer
-from outrider.verifier.decode.engine import Engine
 from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
@@ -151,26 +150,37 @@ def test_guesses_that_the_target_has_no_ids_for_are_dropped(
     make_engine: MakeEngine, plain: dict[str, list[int]], foreign: int
 ) -> None:
     drafter = EverythingDrafter(VOCABULARY, 1)
-    drafter._tokens[7] = foreign
+    drafter.guesses[7] = foreign
     engine = make_engine(VOCABULARY, [drafter])
     assert said(engine, requests(24)) == plain
     assert engine.guessing.counts.unusable[drafter.name] > 0
 
 
 class Broken:
-    """A rule that cannot be applied."""
+    """A grammar whose rule cannot be applied."""
+
+    failure = None
+
+    def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Broken:
+        return self
+
+    def prune(self, guesses: MergedTree) -> MergedTree:
+        return guesses
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         raise ArithmeticError
+
+
+def poison(name: str) -> Request:
+    """A request that no step survives."""
+    return Request(name, "t", [1, 2, 3], Sampling(), 24, grammar=Broken())  # type: ignore[arg-type]
 
 
 def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
     make_engine: MakeEngine, plain: dict[str, list[int]]
 ) -> None:
     engine = make_engine(VOCABULARY, [random_drafter()])
-    poison = Request("poison", "t", [1, 2, 3], Sampling(), 24)
-    started(engine, poison).rules.append(Broken())
-    frames = run(engine, requests(24))
+    frames = run(engine, [poison("poison"), *requests(24)])
     [last] = frames.pop("poison")
     assert last.finish is Finish.ERROR
     assert last.error == "the step failed: ArithmeticError"
@@ -178,20 +188,8 @@ def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
 
 
 def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: MakeEngine) -> None:
-    engine = make_engine(VOCABULARY)
-    for number in range(20):
-        request = Request(f"r{number}", "t", [1, 2, 3], Sampling(), 24)
-        started(engine, request).rules.append(Broken())
     with pytest.raises(ArithmeticError):
-        run(engine, [])
-
-
-def started(engine: Engine, request: Request) -> Sequence:
-    """Submits a request and returns its sequence."""
-    engine.submit(request)
-    sequence = engine.sequence(request.id)
-    assert sequence is not None
-    return sequence
+        run(make_engine(VOCABULARY), [poison(f"r{number}") for number in range(20)])
 
 
 class Watcher(EverythingDrafter):

@@ -14,15 +14,14 @@ from outrider.kernels.race_sample import Truncation
 from outrider.kernels.race_sample import edited as edited_logits
 from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.logits.edits import EditBatch, History, _Table
+from outrider.verifier.logits.edits import EditBatch, History
 from outrider.verifier.logits.likelihood import score
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish
 from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import MakeEngine, random_drafter, run, tokens, told
+from tests.verifier.engines import CheckedEngine, MakeEngine, random_drafter, run, tokens, told
 from tests.verifier.laws import DRAWS, TEMPERATURE, answers, chi_square
 
 VOCABULARY, PROMPT = 4, [2]
@@ -58,7 +57,7 @@ def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: Sa
     return row
 
 
-def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
+def exact_law(engine: CheckedEngine) -> dict[tuple[int, ...], float]:
     """Probability of every answer of up to three tokens, from the target's logits one sequence at a time."""
     model, sampling, law = engine.runner.model, Sampling(TEMPERATURE, TRUNCATION), Counter[tuple[int, ...]]()
     for answer in itertools.product(range(VOCABULARY), repeat=3):
@@ -74,10 +73,20 @@ def exact_law(engine: Engine) -> dict[tuple[int, ...], float]:
     return dict(law)
 
 
-def follows_the_law(engine: Engine) -> bool:
-    dice = [Sampling(TEMPERATURE, TRUNCATION, seed * 7919) for seed in range(DRAWS)]
+def follows_the_law(engine: CheckedEngine, rule: type[Rule] | None = None) -> bool:
+    """Whether answers have the law of the edited target; a ``rule`` makes the edits in the engine's place."""
     requests = [
-        Request(f"r{seed}", "t", PROMPT, each, 3, stop_ids=STOPS, asked=EDITS) for seed, each in enumerate(dice)
+        Request(
+            f"r{seed}",
+            "t",
+            PROMPT,
+            Sampling(TEMPERATURE, TRUNCATION, seed * 7919),
+            3,
+            stop_ids=STOPS,
+            asked=SamplingParameters() if rule else EDITS,
+            grammar=rule() if rule else None,  # type: ignore[arg-type]
+        )
+        for seed in range(DRAWS)
     ]
     statistic, degrees = chi_square(exact_law(engine), answers(engine, requests))
     return statistic < degrees + 5 * (2 * degrees) ** 0.5
@@ -90,30 +99,64 @@ def test_the_joint_law_is_that_of_the_edited_target(make_engine: MakeEngine, dep
     )
 
 
-def one_token_a_step(history: History, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-    flat = MergedTree(guesses.tokens, [-1] * len(guesses))
-    RIGHT(history, batch, row, flat)
+class Rule:
+    """Edits of a request that stand in its grammar's place, so that a test may do them wrongly."""
+
+    failure = None
+
+    def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Rule:
+        self.said = tokens
+        self.history = History(EDITS, self.tokens, prompt, stop_ids)
+        return self
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and answer, as the history reads them."""
+        return self.said
+
+    def prune(self, guesses: MergedTree) -> MergedTree:
+        return guesses
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        self.history.edit(batch, row, guesses)
 
 
-def missing_at_guesses(history: History, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-    RIGHT(history, batch, row, MergedTree())
+class OneTokenAStep(Rule):
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        self.history.edit(batch, row, MergedTree(guesses.tokens, [-1] * len(guesses)))
 
 
-RIGHT = History.edit
+class MissingAtGuesses(Rule):
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        self.history.edit(batch, row, MergedTree())
 
 
-@pytest.mark.parametrize("wrong", [one_token_a_step, missing_at_guesses])
-def test_edits_that_forget_the_nodes_own_path_break_the_law(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, wrong: object
+class CountedTwice(Rule):
+    """Reads each token of the answer twice."""
+
+    def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Rule:
+        self.twice, self.read = list(tokens), len(tokens)
+        return super().guide(tokens, prompt, stop_ids)
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.twice
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        self.twice.extend(token for token in self.said[self.read :] for _ in range(2))
+        self.read = len(self.said)
+        super().edit(batch, row, guesses)
+
+
+@pytest.mark.parametrize(
+    ("rule", "follows"),
+    [(Rule, True), (OneTokenAStep, False), (MissingAtGuesses, False), (CountedTwice, False)],
+)
+def test_edits_that_forget_the_nodes_own_path_or_count_twice_break_the_law(
+    make_engine: MakeEngine, rule: type[Rule], follows: bool
 ) -> None:
-    monkeypatch.setattr(History, "edit", wrong)
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)], guesses=2_000))
-
-
-def test_tokens_that_are_counted_twice_break_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = _Table.count
-    monkeypatch.setattr(_Table, "count", lambda table, said: right(table, said * 2))
-    assert not follows_the_law(make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)]))
+    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 2)], guesses=2_000)
+    assert follows_the_law(engine, rule) is follows
 
 
 def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:

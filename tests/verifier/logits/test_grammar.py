@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -22,7 +23,7 @@ from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.logits.edits import EditBatch
-from outrider.verifier.logits.grammar import Grammars, Guide
+from outrider.verifier.logits.grammar import Grammar, Grammars
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.wire.frames import Finish
@@ -31,6 +32,7 @@ from outrider.wire.sampling import SamplingParameters
 from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
 from tests.toy_model import save_toy
 from tests.verifier.engines import build_engine, run, told
+from tests.verifier.masks import bits
 
 EOS, WRONG = 0, 7
 SCHEMA = {
@@ -186,14 +188,32 @@ def test_a_structured_answer_goes_on_elsewhere_where_it_was_left(make: Make, wan
         assert (emitted + told(rest)[0], told(rest)[2]) == (ids, finish)
 
 
-def test_a_grammar_that_is_forgotten_at_guesses_is_seen(
-    make: Make, wanted: list[Request], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, right = make(), Guide.edit
+class Forgetful:
+    """A grammar that bans nothing behind guesses."""
+
+    failure = None
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+
+    def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Forgetful:
+        made = Forgetful(self.grammar)
+        made.inner = self.grammar.guide(tokens, prompt, stop_ids)
+        return made
+
+    def prune(self, guesses: MergedTree) -> MergedTree:
+        return self.inner.prune(guesses)
+
+    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        self.inner.edit(batch, row, MergedTree())
+
+
+def test_a_grammar_that_is_forgotten_at_guesses_is_seen(make: Make, wanted: list[Request]) -> None:
+    plain = make()
     alone = {request.id: told(run(plain, [request])[request.id]) for request in wanted}
-    monkeypatch.setattr(Guide, "edit", lambda guide, batch, row, guesses: right(guide, batch, row, MergedTree()))
     engine = make(Copier([ids for ids, _, _ in alone.values()]))
-    assert {name: told(frames) for name, frames in run(engine, wanted).items()} != alone
+    forgetful = [replace(each, grammar=Forgetful(each.grammar)) for each in wanted]
+    assert {name: told(frames) for name, frames in run(engine, forgetful).items()} != alone
 
 
 def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, directory: Path) -> None:
@@ -209,15 +229,11 @@ def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, direc
     assert ending.prune(tree).tokens == [a]
     batch = EditBatch(381)
     guide.edit(batch, 4, kept)
-    allowed = batch._allowed
-    assert sorted(allowed) == [4, 5, 6, 7, 8, 9]
-
-    def may(row: int, token: int) -> bool:
-        return bool(allowed[row][token // 8] >> token % 8 & 1)
-
-    assert [may(row, a) for row in range(4, 10)] == [True, False, False, False, True, False]
-    assert [may(row, b) for row in range(4, 10)] == [True, True, True, False, False, True]
-    assert [may(row, EOS) for row in range(4, 10)] == [False, False, False, True, False, False]
+    allowed = bits(batch, 10, 381)
+    assert allowed[:4] == [None] * 4
+    assert [row[a] for row in allowed[4:]] == [True, False, False, False, True, False]
+    assert [row[b] for row in allowed[4:]] == [True, True, True, False, False, True]
+    assert [row[EOS] for row in allowed[4:]] == [False, False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -297,23 +313,26 @@ def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_the
     guide = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
     first, second = EditBatch(381), EditBatch(381)
     guide.edit(first, 0, tree)
-    assert (sorted(first._allowed), first._hopeless) == ([0, 1, 3], [2])
+    assert [any(row) for row in bits(first, 4, 381)] == [True, True, False, True]
     tokens.append(a)
     assert len(guide.prune(tree)) == 0
     guide.edit(second, 0, MergedTree())
-    assert second._hopeless == [0]
     assert guide.failure is not None
     anew = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
     anew.edit(second, 1, MergedTree())
-    assert second._allowed[1][a // 8] >> a % 8 & 1
+    hopeless, may = bits(second, 2, 381)
+    assert not any(hopeless)
+    assert may[a]
 
 
-def test_guesses_are_as_many_as_there_is_time_for_their_masks(grammars: Grammars, directory: Path) -> None:
-    guide = grammars.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
+def test_guesses_are_as_many_as_there_is_time_for_their_masks(directory: Path) -> None:
+    seconds = itertools.count(step=0.04)
+    slow = Grammars(directory / "tokenizer.json", 381, frozenset({EOS}), clock=lambda: next(seconds))
+    guide = slow.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
     tree, a = MergedTree(), Tokenizer.load(directory).encode("a")[0]
     for depth in range(1, 9):
         tree.append(a, depth - 2, 0.5, depth, 0.5, "d")
     assert guide.prune(tree) is tree
-    guide._mask_s = 0.005
+    guide.edit(EditBatch(381), 0, MergedTree())
     kept = guide.prune(tree)
     assert (kept.tokens, kept.parents) == ([a] * 4, [-1, 0, 1, 2])

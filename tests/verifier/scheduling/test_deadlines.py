@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.outcome import Outcome
-from outrider.verifier.decode.runner import Drawn
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import TooLate
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.sampling import SamplingParameters
 
-from tests.verifier.engines import VOCABULARY, MakeEngine, request, watch
+from tests.verifier.engines import VOCABULARY, CheckedEngine, MakeEngine, request, watch
 
 FLAT = CostCurve([1, 1000], [0.001, 0.001])
 
@@ -25,25 +23,19 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+
 
 def finishes(outcome: Outcome) -> dict[str, Frame]:
     return {asked.id: frame for asked, frame in outcome.frames if frame.finish is not None}
 
 
-def timed(make_engine: MakeEngine, clock: Clock, step_s: float, running: int = 2) -> Engine:
-    """An engine whose steps take ``step_s`` on the clock, and are measured so."""
-    engine = make_engine(VOCABULARY, running=running, clock=clock, cost=CostCurve([1, 1000], [step_s, step_s]))
-    runs, measures = engine.runner.run, engine.estimate.step
-
-    def run(works: object) -> list[Drawn]:
-        clock.now += step_s
-        return runs(works)  # type: ignore[arg-type]
-
-    def measure(**taken: float) -> None:
-        measures(**taken | {"seconds": step_s})  # type: ignore[arg-type]
-
-    engine.runner.run = run  # type: ignore[assignment]
-    engine.estimate.step = measure  # type: ignore[assignment,method-assign]
+def timed(make_engine: MakeEngine, clock: Clock, step_s: float, running: int = 2) -> CheckedEngine:
+    """An engine whose steps take ``step_s`` on the clock."""
+    cost = CostCurve([1, 1000], [step_s, step_s])
+    engine = make_engine(VOCABULARY, running=running, clock=clock, timer=clock, cost=cost)
+    engine.runner.before = lambda: clock.spend(step_s)
     return engine
 
 

@@ -43,8 +43,8 @@ def test_the_lowest_priority_then_the_most_served_tenant_then_the_youngest_loses
     for each in wanted:
         engine.submit(each)
     engine.scheduler.counters.charge_input("much", 1000, 1.0)
-    with preemptions(engine) as lost:
-        run(engine, [])
+    lost = preemptions(engine)
+    run(engine, [])
     assert list(dict.fromkeys(name for name, _ in lost)) == ["low", "most", "young"]
 
 
@@ -73,8 +73,8 @@ def test_a_prompt_that_is_preempted_half_way_goes_on_and_does_not_pass_for_cache
     alone = make_engine(VOCABULARY)
     plain = {each.id: told(run(alone, [each])[each.id]) for each in wanted}
     engine = make_engine(VOCABULARY, pages=11, rows=65, prefill_rows=2)
-    with preemptions(engine) as lost:
-        frames = run(engine, wanted)
+    lost = preemptions(engine)
+    frames = run(engine, wanted)
     assert lost[0][0] == "low"
     assert not frames["low"][0].likelihoods or frames["low"][0].first_index == -60
     assert {name: told(each) for name, each in frames.items()} == plain
@@ -88,15 +88,15 @@ def test_whoever_loses_its_pages_to_a_prompt_does_not_run_in_that_step(make_engi
     alone = make_engine(VOCABULARY)
     plain = {each.id: told(run(alone, [each])[each.id]) for each in [*young, long]}
     engine = make_engine(VOCABULARY, pages=14, rows=65, prefill_rows=2)
-    with preemptions(engine) as lost:
-        frames: dict[str, list[Frame]] = defaultdict(list)
-        for each in young:
-            engine.submit(each)
-        for _ in range(10):
-            for asked, frame in engine.step().frames:
-                frames[asked.id].append(frame)
-        for name, more in run(engine, [long]).items():
-            frames[name] += more
+    lost = preemptions(engine)
+    frames: dict[str, list[Frame]] = defaultdict(list)
+    for each in young:
+        engine.submit(each)
+    for _ in range(10):
+        for asked, frame in engine.step().frames:
+            frames[asked.id].append(frame)
+    for name, more in run(engine, [long]).items():
+        frames[name] += more
     assert lost
     assert {name: told(each) for name, each in frames.items()} == plain
 
@@ -170,7 +170,6 @@ def test_nobody_loses_its_pages_over_and_over(
 ) -> None:
     now = 0.0
     engine = make_engine(VOCABULARY, pages=PAGES, rows=65, prefill_rows=5, aging_s=5.0, clock=lambda: now)
-    step = engine.step
 
     @settings(max_examples=12, deadline=None, derandomize=True)
     @given(
@@ -178,17 +177,16 @@ def test_nobody_loses_its_pages_over_and_over(
         st.floats(0, 30),
     )
     def hold(asked: list[tuple[int, int, int]], tick: float) -> None:
-        def ticking() -> Outcome:
+        def ticks() -> None:
             nonlocal now
             now += tick
-            return step()
 
-        engine.step = ticking  # type: ignore[method-assign]
+        engine.runner.before = ticks
         for number, (which, priority, tenant) in enumerate(asked):
             each = pool[f"q{which}"][0]
             engine.submit(replace(each, id=f"n{number}", priority=priority, tenant=f"t{tenant}"))
-        with preemptions(engine) as lost:
-            run(engine, [])
+        lost = preemptions(engine)
+        run(engine, [])
         assert engine.scheduler.pages.available == PAGES
         assert len(lost) == len(set(lost)), "none is preempted twice without new tokens in between"
 

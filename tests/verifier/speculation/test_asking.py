@@ -13,6 +13,7 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.speculation.asking import READING, Asking, Ready
 from outrider.verifier.speculation.local_drafter import LocalDrafter
+from outrider.verifier.speculation.worth import Worth
 from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
@@ -161,7 +162,7 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
 
 def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
     dear = Dear(3, 1)
-    own = LocalDrafter(dear, read_s=0.0)
+    own = LocalDrafter(dear, Asking(0.0))
     running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(), 9), n, None) for n in (0, 1)}
     for number in running:
         own.open(number, Opening([1], Sampling(), 9))
@@ -177,7 +178,7 @@ def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
 
 
 def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
-    own = LocalDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), Asking(1.0))
     prompt = [1] * (2 * READING)
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(), 9))
@@ -202,13 +203,31 @@ class Reader(Dear):
         return [] if self.left else super().draft()
 
 
-def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = LocalDrafter(Reader(3, 1), read_s=1.0)
-    assert own.asking is not None
-    learnt: list[tuple[str, float]] = []
-    monkeypatch.setattr(own.asking, "read", lambda tokens, seconds: learnt.append((f"read {tokens}", seconds)))
-    monkeypatch.setattr(own.asking, "took", lambda size, seconds: learnt.append(("took", seconds)))
-    monkeypatch.setattr(own.asking, "came", lambda number, accepted: learnt.append(("came", accepted)))
+class Learning(Asking):
+    """Notes what it is told, and learns nothing of it."""
+
+    def __init__(self, read_s: float) -> None:
+        super().__init__(read_s)
+        self.learnt: list[tuple[str, float]] = []
+
+    @property
+    def added(self) -> list[float]:
+        """Seconds that the drafter is said to add to steps."""
+        return [seconds for what, seconds in self.learnt if what == "took"]
+
+    def read(self, tokens: int, seconds: float) -> None:
+        self.learnt.append((f"read {tokens}", seconds))
+
+    def took(self, size: int, seconds: float) -> None:
+        self.learnt.append(("took", seconds))
+
+    def came(self, number: int, accepted: int) -> None:
+        self.learnt.append(("came", accepted))
+
+
+def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
+    learning = Learning(1.0)
+    own = LocalDrafter(Reader(3, 1), learning)
     prompt = [1] * 100
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(), 9))
@@ -218,20 +237,12 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them(monkeypatch: p
         own.wait(2.0, prompts=False)
         own.came(0, 1)
         own.took(ONE, 3.0)
-    assert learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]
+    assert learning.learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]
 
 
-def heard(own: LocalDrafter, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that a drafter is said to add to steps, from now on."""
-    added: list[float] = []
-    assert own.asking is not None
-    monkeypatch.setattr(own.asking, "took", lambda size, seconds: added.append(seconds))
-    return added
-
-
-def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = LocalDrafter(Dear(3, 1), read_s=1.0)
-    added = heard(own, monkeypatch)
+def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone() -> None:
+    learning = Learning(1.0)
+    own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1], Sampling(), 9))
     own.alone = 2.0
     own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(), 9), 0, None)}, {0})
@@ -239,33 +250,41 @@ def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone(monkeypatch
     own.took(ONE, 2.5)
     own.skip()
     own.took(ONE, 7.0)
-    assert added == [0.5]
+    assert learning.added == [0.5]
 
 
-def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    added: list[float] = []
-    monkeypatch.setattr(Asking, "took", lambda self, size, seconds: added.append(seconds))
-    engine = make_engine(3, [Dear(3, 1)], judged=True, cost=CostCurve([1, 2], [1000.0, 1000.0]))
+class Teaching(Worth):
+    """Has one `Learning` choose for all drafters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learning = Learning(0.1)
+
+    def asking(self, read_s: float) -> Asking:
+        return self.learning
+
+
+def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(make_engine: MakeEngine) -> None:
+    worth = Teaching()
+    engine = make_engine(3, [Dear(3, 1)], worth=worth, cost=CostCurve([1, 2], [1000.0, 1000.0]))
     run(engine, a=())
-    assert len(added) > 10
-    assert min(added) < -1.0, "steps were said to take 1000 s"
+    assert len(worth.learning.added) > 10
+    assert min(worth.learning.added) < -1.0, "steps were said to take 1000 s"
 
 
 @pytest.mark.parametrize(("tokens", "reads"), [(READING - 1, False), (READING, True)])
-def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = LocalDrafter(Dear(3, 1), read_s=1.0)
-    added = heard(own, monkeypatch)
+def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
+    learning = Learning(1.0)
+    own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1] * tokens, Sampling(), 9))
     own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(), 9), 0, None)}, {0})
     own.wait(0.5, prompts=False)
     own.took(ONE, 1.0)
-    assert (own.waited, bool(added)) == ((0.0, False) if reads else (0.5, True))
+    assert (own.waited, bool(learning.added)) == ((0.0, False) if reads else (0.5, True))
 
 
 def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
-    own = LocalDrafter(Dear(3, 1), read_s=1.0)
+    own = LocalDrafter(Dear(3, 1), Asking(1.0))
     own.open(0, Opening([1], Sampling(), 9))
     own.wait(8.0, prompts=True)
     first, *later = [own.owe() for _ in range(200)]

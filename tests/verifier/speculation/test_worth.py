@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 from outrider.models.sampling import Sampling
-from outrider.models.speculation import DraftTree, Opening
+from outrider.models.speculation import Drafter, DraftTree, Opening
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.runner import Drawn, Runner, Work
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
 from outrider.wire.sampling import Speculation
@@ -109,31 +107,21 @@ class Clock:
         self.now += seconds
 
 
-CLOCK = Clock()
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def step_s() -> float:
-    """Seconds that the target takes for a step."""
-    return 0.001
+def timed(make_engine: MakeEngine, clock: Clock) -> MakeEngine:
+    """Builds engines that judge their drafters by ``clock``, on which a step takes ``step_s``."""
 
+    def make(drafters: Sequence[Drafter], step_s: float = 0.001, **more: int) -> Engine:
+        engine = make_engine(50, drafters, judged=True, timer=clock, **more)
+        engine.runner.before = lambda: clock.spend(step_s)
+        return engine
 
-@pytest.fixture
-def make_engine(make_engine: MakeEngine) -> MakeEngine:
-    """Engines that read `CLOCK`."""
-    return partial(make_engine, timer=CLOCK)
-
-
-@pytest.fixture(autouse=True)
-def told_time(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
-    """Steps take their time on `CLOCK`."""
-    run = Runner.run
-
-    def spending(self: Runner, works: Sequence[Work]) -> list[Drawn]:
-        CLOCK.spend(step_s)
-        return run(self, works)
-
-    monkeypatch.setattr(Runner, "run", spending)
+    return make
 
 
 class Slow(EverythingDrafter):
@@ -143,9 +131,9 @@ class Slow(EverythingDrafter):
 
     pause = 0.002
 
-    def __init__(self, vocabulary: int, right: bool) -> None:
-        super().__init__(vocabulary if right else 0, 1)
-        self.calls = 0
+    def __init__(self, clock: Clock, right: bool) -> None:
+        super().__init__(50 if right else 0, 1)
+        self.clock, self.calls = clock, 0
         self.openings: list[Opening] = []
 
     def open(self, session: int, opening: Opening) -> None:
@@ -154,7 +142,7 @@ class Slow(EverythingDrafter):
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         self.calls += 1
-        CLOCK.spend(self.pause)
+        self.clock.spend(self.pause)
         return super().draft()
 
 
@@ -168,9 +156,11 @@ def answer(engine: Engine, names: Sequence[str]) -> dict[str, list[int]]:
     return said
 
 
-def test_the_engine_pauses_a_drafter_that_only_costs_time(make_engine: MakeEngine) -> None:
-    slow, names = Slow(50, right=False), ["a", "b", "c"]
-    engine = make_engine(50, [slow], judged=True)
+def test_the_engine_pauses_a_drafter_that_only_costs_time(
+    timed: MakeEngine, clock: Clock, make_engine: MakeEngine
+) -> None:
+    slow, names = Slow(clock, right=False), ["a", "b", "c"]
+    engine = timed([slow])
     said = answer(engine, names)
     assert engine.tally.steps > 600
     assert 5 < slow.calls < 60
@@ -178,11 +168,12 @@ def test_the_engine_pauses_a_drafter_that_only_costs_time(make_engine: MakeEngin
     assert said == answer(make_engine(50), names)
 
 
-@pytest.mark.parametrize("step_s", [0.004])
-def test_the_engine_goes_on_asking_a_drafter_that_saves_more_time_than_it_takes(make_engine: MakeEngine) -> None:
-    right = Slow(50, right=True)
+def test_the_engine_goes_on_asking_a_drafter_that_saves_more_time_than_it_takes(
+    timed: MakeEngine, clock: Clock
+) -> None:
+    right = Slow(clock, right=True)
     right.pause = 0.0002
-    engine = make_engine(50, [right], judged=True)
+    engine = timed([right], step_s=0.004)
     answer(engine, ["a", "b"])
     assert right.calls > 0.8 * engine.tally.steps
 
@@ -194,8 +185,8 @@ class Copyist(Slow):
 
     pause = 0.000005
 
-    def __init__(self) -> None:
-        super().__init__(50, right=True)
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, right=True)
         self.copies: set[int] = set()
 
     def open(self, session: int, opening: Opening) -> None:
@@ -207,11 +198,10 @@ class Copyist(Slow):
         return [(session, tree) for session, tree in super().draft() if session in self.copies]
 
 
-@pytest.mark.parametrize("step_s", [0.004])
-def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(make_engine: MakeEngine) -> None:
+def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(timed: MakeEngine, clock: Clock) -> None:
     steps = []
     for stories in (6, 0):
-        engine = make_engine(50, [Copyist()], judged=True)
+        engine = timed([Copyist(clock)], step_s=0.004)
         answer(engine, [f"story {number}" for number in range(stories)])
         before = engine.tally.steps
         engine.submit(Request("edit", "t", [7, 2, 3], Sampling(0.7, seed=5), 100))
@@ -221,17 +211,17 @@ def test_an_edit_behind_stories_is_guessed_at_as_in_a_fresh_verifier(make_engine
     assert steps[0] == steps[1] < 60
 
 
-def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(make_engine: MakeEngine) -> None:
-    cheap, dear = EverythingDrafter(50, 1), Slow(50, right=True)
-    engine = make_engine(50, [dear, cheap], judged=True)
+def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(timed: MakeEngine, clock: Clock) -> None:
+    cheap, dear = EverythingDrafter(50, 1), Slow(clock, right=True)
+    engine = timed([dear, cheap])
     answer(engine, ["a", "b", "c"])
     assert engine.guessing.quiet == {"slow"}
     assert engine.tally.accepted[cheap.name] > 100
 
 
-def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: MakeEngine) -> None:
-    slow = Slow(50, right=False)
-    engine = make_engine(50, [slow], judged=True)
+def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(timed: MakeEngine, clock: Clock) -> None:
+    slow = Slow(clock, right=False)
+    engine = timed([slow])
     engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, speculation=Speculation(drafters=("another",))))
     while engine.busy:
         engine.step()
@@ -239,9 +229,9 @@ def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(make_engine: M
     assert slow.openings == []
 
 
-def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(make_engine: MakeEngine) -> None:
-    slow = Slow(50, right=True)
-    engine = make_engine(50, [slow], judged=True)
+def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(timed: MakeEngine, clock: Clock) -> None:
+    slow = Slow(clock, right=True)
+    engine = timed([slow])
     engine.submit(Request("a", "red", [1, 2, 3], Sampling(), 6, emitted=[4, 5]))
     [opening] = slow.openings
     assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
@@ -252,8 +242,8 @@ class Told(Slow):
 
     name = "told"
 
-    def __init__(self) -> None:
-        super().__init__(50, right=False)
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, right=False)
         self.commits = 0
         self.texts: dict[int, list[int]] = {}
 
@@ -268,18 +258,19 @@ class Told(Slow):
         self.texts[session].extend(tokens)
 
 
-def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(make_engine: MakeEngine) -> None:
-    told = Told()
-    engine = make_engine(50, [told], judged=True)
+def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(
+    timed: MakeEngine, clock: Clock
+) -> None:
+    told = Told(clock)
+    engine = timed([told])
     said = answer(engine, ["a", "b", "c"])
     assert 3 <= told.commits < 0.3 * engine.tally.steps
     assert [text[3:] for text in told.texts.values()] == list(said.values())
 
 
-@pytest.mark.parametrize("step_s", [0.004])
-def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(make_engine: MakeEngine) -> None:
-    slow = Slow(50, right=False)
-    engine = make_engine(50, [slow], judged=True, running=8)
+def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(timed: MakeEngine, clock: Clock) -> None:
+    slow = Slow(clock, right=False)
+    engine = timed([slow], step_s=0.004, running=8)
     calls = []
     for batch in range(2):
         for number in range(8):

@@ -17,6 +17,7 @@ class UpOptions:
         counts: processes by kind, without proposers.
         prefills: further verifiers, which compute prompts for the verifiers in ``counts``.
         proposers: proposer processes; None leaves it to `outrider.cli.processes.placement`.
+        programs: ``KIND=MODULE``: the module that processes of a kind run, in place of ``outrider.KIND``.
     """
 
     host: str | None = None
@@ -30,5 +31,6 @@ class UpOptions:
     nats_store: Path | None = None
     config: Path | None = None
     sets: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
     log_dir: Path | None = None
     verbose: bool = False

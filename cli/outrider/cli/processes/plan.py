@@ -85,7 +85,7 @@ def make_plan(options: UpOptions) -> Plan:
     nats_url, nats = _nats(options, known, log_dir)
     if nats and known["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
-    processes = _all(counts, options)
+    processes, programs = _all(counts, options), _programs(options, known)
     threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], known)
     return Plan(
         host=host,
@@ -95,7 +95,7 @@ def make_plan(options: UpOptions) -> Plan:
         nats_wait_s=known["gateway"]["nats_wait_s"].value,
         broker=nats,
         services=[
-            _spec(kind, number, threads.get(kind, {}), options, flags, nats_url, log_dir)
+            _spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, nats_url, log_dir)
             for kind, count in processes.items()
             for number in range(1, count + 1)
         ],
@@ -214,10 +214,28 @@ def _nats_server() -> Path:
     return Path(str(binary.locate())).resolve()
 
 
+def _programs(options: UpOptions, known: Known) -> dict[str, str]:
+    """The module that processes of each kind run."""
+    programs = {kind: f"outrider.{kind}" for kind in known}
+    for text in options.programs:
+        kind, _, module = text.partition("=")
+        if kind not in known or not module:
+            raise ConfigError(f"--program {text}: it is written KIND=MODULE, where KIND is one of {', '.join(known)}")
+        programs[kind] = module
+    return programs
+
+
 def _spec(
-    kind: str, number: int, threads: Mapping[str, int], options: UpOptions, flags: Flags, nats_url: str, log_dir: Path
+    kind: str,
+    number: int,
+    program: str,
+    threads: Mapping[str, int],
+    options: UpOptions,
+    flags: Flags,
+    nats_url: str,
+    log_dir: Path,
 ) -> Spec:
-    command = [sys.executable, "-m", f"outrider.{kind}", f"--nats-url={nats_url}"]
+    command = [sys.executable, "-m", program, f"--nats-url={nats_url}"]
     if options.config:
         command.append(f"--config={options.config}")
     values = dict(flags.get(kind, {}))

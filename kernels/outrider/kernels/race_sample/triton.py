@@ -23,12 +23,12 @@ _FINISH = Config(warps=1, fused=False)
 
 _GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
 _NOBODY = tl.constexpr(2**31 - 1)
-_LESS, _MORE = tl.constexpr(1 - 1e-6), tl.constexpr(1 + 1e-6)
+LESS, MORE = tl.constexpr(1 - 1e-6), tl.constexpr(1 + 1e-6)
 _LN2_PER_BIT, _SLACK = tl.constexpr(-math.log(2) * 2.0**-23), tl.constexpr(math.log(2) * (127 + 32) + 1e-3)
 
 
 @triton.jit
-def _bound(logit, least_factor, most_factor, drawn):
+def upper_bound(logit, least_factor, most_factor, drawn):
     """At least ``logit / T - log E`` of each word, where the quotient lies between the products with the factors.
 
     ``E >= u``, and ``log2 u`` is at least what u's bits say as an integer.
@@ -92,7 +92,7 @@ def _race(
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
         factor = 1.0 if SCALED else 1.0 / temperature
-        bound = _bound(value, factor * _LESS, factor * _MORE, words(seed, position, block * BLOCK, BLOCK))
+        bound = upper_bound(value, factor * LESS, factor * MORE, words(seed, position, block * BLOCK, BLOCK))
         highest = tl.max(bound)
         best, entry = _winner(bound, highest, entries, values + row * stride, seed, position, temperature, SCALED)
         best = tl.where(highest < float("inf"), best, highest)

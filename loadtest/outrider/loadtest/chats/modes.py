@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from outrider.loadtest.meshes import local_mesh
@@ -17,18 +15,18 @@ SHIPPED = Path("pocket")
 
 
 class Mode(NamedTuple):
-    """``speculation`` of the requests, whether the mesh has a draft model, and settings of the mesh."""
+    """``speculation`` of the requests, whether the mesh has a draft model, and the program of its verifiers."""
 
     speculation: Any
     drafts: bool = True
-    settings: Mapping[str, str] = MappingProxyType({})
+    program: str | None = None
 
 
 MODES = {
     "off": Mode("off", drafts=False),
     "control": Mode("off", drafts=False),
     "on": Mode({}),
-    "always": Mode({}, settings={"verifier.asking": "always"}),
+    "always": Mode({}, program=local_mesh.ALWAYS),
     **{name: Mode({"drafters": [name]}) for name in ("model", "ngram", "suffix")},
 }
 """``control`` is a second ``off``; ``on`` is the default."""
@@ -43,5 +41,11 @@ def given(options: argparse.Namespace, mode: str) -> dict[str, Any]:
     """Arguments of `local_mesh.running` for ``mode``."""
     model = None if options.model == SHIPPED else options.model
     draft = options.draft if MODES[mode].drafts else None
-    settings = dict(text.split("=", 1) for text in options.set) | dict(MODES[mode].settings)
-    return {"settings": settings, "proposers": None, "model": model, "draft": draft}
+    settings = dict(text.split("=", 1) for text in options.set)
+    return {
+        "settings": settings,
+        "proposers": None,
+        "model": model,
+        "draft": draft,
+        "program": MODES[mode].program,
+    }

@@ -18,15 +18,18 @@ from statistics import median
 
 import httpx
 import msgspec
-from outrider.loadtest.meshes.local_mesh import LocalMesh, running
+from outrider.loadtest.meshes import local_mesh
+from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.report.bench_report import machine
 
-MODES = ("continuous", "static")
+MODES = {"continuous": None, "static": local_mesh.STATIC}
+"""Programs of the verifier, where it is not the one that serves."""
 _IN_FLIGHT = 4
 _PROMPT_ROWS = 256
 _VOCABULARY = 256
 """Prompts are random ids below this bound."""
-_COUNTERS = ("crowded_tokens", "crowded_seconds", "crowded_steps", "crowded_sequences", "preemptions")
+COUNTERS = ("crowded_tokens", "crowded_seconds", "crowded_steps", "crowded_sequences", "preemptions")
+"""Counters of the verifier that a pass compares."""
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for repeat in range(options.repeats):
         for mode in MODES if repeat % 2 == 0 else reversed(MODES):
             try:
-                passes.append(_pass(mix, mode, repeat, options.determinism))
+                passes.append(one_pass(mix, mode, repeat, options.determinism))
             except httpx.HTTPError as error:
                 print(f"a request failed: {error}", file=sys.stderr)
                 return 1
@@ -120,18 +123,18 @@ def counted(mode: str, slots: int, counters: Mapping[str, float]) -> Pass:
     return Pass(mode, tokens / seconds, use, int(tokens), seconds, int(counters["preemptions"]))
 
 
-def _pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
+def one_pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
+    """Asks a mesh of its own, which batches as ``mode`` says."""
     settings = {
-        "verifier.batching": mode,
         "verifier.determinism": determinism,
         "verifier.max_running": str(mix.slots),
         "verifier.max_waiting": str(_IN_FLIGHT * mix.slots),
         "verifier.max_rows": str(mix.slots + _PROMPT_ROWS),
         "gateway.silence_s": "60",
     }
-    with running(settings, proposers=0) as mesh:
+    with local_mesh.running(settings, proposers=0, program=MODES[mode]) as mesh:
         asyncio.run(_load(mix, mesh, seed))
-        names = {name: f"outrider_verifier_{name}_total" for name in _COUNTERS}
+        names = {name: f"outrider_verifier_{name}_total" for name in COUNTERS}
         return counted(mode, mix.slots, {name: mesh.metric("verifier", full) or 0.0 for name, full in names.items()})
 
 

@@ -135,9 +135,8 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None,
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
         "verifier.drafters": json.dumps(_drafters(options)),
-        "verifier.asking": "always",
     }
-    models = {"model": options.model, "draft": options.draft}
+    models = {"model": options.model, "draft": options.draft, "program": local_mesh.ALWAYS}
     if options.draft is not None:
         settings["verifier.options.model.model"] = str(options.draft)
     elif options.model is not None:

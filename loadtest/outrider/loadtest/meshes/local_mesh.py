@@ -17,6 +17,8 @@ import httpx
 import msgspec
 from outrider.mesh.addresses import hold_port
 
+ALWAYS, STATIC = "outrider.verifier.bench.always", "outrider.verifier.bench.static"
+"""Verifiers that ask every drafter at every step, and that admit requests in batches."""
 _READY_S = 600.0
 """Long enough to load a large model."""
 
@@ -68,11 +70,13 @@ def running(
     prefills: int = 0,
     model: Path | None = None,
     draft: Path | None = None,
+    program: str | None = None,
 ) -> Iterator[LocalMesh]:
     """Runs a mesh with ``settings`` (``service.key``) over the defaults, inside the block or until SIGTERM.
 
     ``prefills`` are verifiers that compute prompts for the others. With ``proposers`` None, `outrider up` chooses their
     number. ``model`` and ``draft`` are Hugging Face directories; None means the shipped models.
+    Verifiers run the module ``program``, in place of `outrider.verifier`.
 
     Raises:
         SystemExit: the mesh did not become ready.
@@ -80,6 +84,7 @@ def running(
     port = hold_port()
     counts: dict[str, Any] = {"--port": port, "--verifiers": verifiers, "--proposers": proposers}
     counts |= {"--kvcaches": kvcaches, "--prefills": prefills, "--model": model, "--draft": draft}
+    counts |= {"--program": program and f"verifier={program}"}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() if pair[1] is not None for part in pair]
     ports = {"gateway.grpc_port": str(hold_port())}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -43,9 +43,17 @@ class Grammars:
         tokenizer: the model's ``tokenizer.json``.
         vocabulary: width of the model's logits.
         eos_ids: the model's end-of-text ids, with which an answer ends.
+        clock: CPU seconds of the thread, by which masks are timed.
     """
 
-    def __init__(self, tokenizer: Path, vocabulary: int, eos_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        tokenizer: Path,
+        vocabulary: int,
+        eos_ids: frozenset[int],
+        clock: Callable[[], float] = thread_time,
+    ) -> None:
+        self._clock = clock
         self.path, self.vocabulary, self.eos_ids = tokenizer, vocabulary, sorted(eos_ids)
         self._tokenizer: LLTokenizer | None = None
         self._compiled: OrderedDict[bytes, Grammar] = OrderedDict()
@@ -95,7 +103,7 @@ class Grammars:
         except ValueError as error:
             raise refusal(f"cannot be compiled: {brief(error)}") from None
         matcher.deep_copy().compute_bitmask()  # the dearest of all, which copies share
-        return Grammar(matcher)
+        return Grammar(matcher, self._clock)
 
     def _load(self) -> LLTokenizer:
         if self._tokenizer is None:
@@ -111,10 +119,11 @@ class Grammar:
 
     Attributes:
         failed: whether one of them has reached a limit of the lexer, which they share.
+        clock: as of `Grammars`.
     """
 
-    def __init__(self, matcher: LLMatcher) -> None:
-        self._matcher = matcher
+    def __init__(self, matcher: LLMatcher, clock: Callable[[], float] = thread_time) -> None:
+        self._matcher, self.clock = matcher, clock
         self.failed = False
 
     def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Guide:
@@ -162,9 +171,9 @@ class Guide:
         self._catch_up()
         if self._matcher.is_error():
             return None
-        began = thread_time()
+        began = self._grammar.clock()
         bits = self._matcher.compute_bitmask()
-        self._mask_s += _SHARE * (thread_time() - began - self._mask_s)
+        self._mask_s += _SHARE * (self._grammar.clock() - began - self._mask_s)
         return None if self._matcher.is_error() else bits
 
     def _failed(self) -> bool:

@@ -6,7 +6,6 @@ from collections import Counter
 
 _INPUT, _OUTPUT = 1.0, 2.0
 """Weights of an input and an output token: an output token costs a run of the target, input goes in chunks."""
-_MOST_IDLE = 4096
 
 
 class TokenCounters:
@@ -16,9 +15,13 @@ class TokenCounters:
     input and 2 for output. A tenant without requests that returns is lifted to the lowest counter of the tenants with
     requests: unused time gives no claim against the others. If no tenant has requests, it is lifted to the counter of
     the tenant that left last.
+
+    Args:
+        most_idle: most counters kept of tenants without requests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_idle: int = 4096) -> None:
+        self._most_idle = most_idle
         self._served: dict[str, float] = {}
         self._requests: Counter[str] = Counter()
         self._weights: dict[str, float] = {}
@@ -63,6 +66,6 @@ class TokenCounters:
     def _forget(self) -> None:
         """Drops the lower half of the idle counters if there are too many: a return would lift them anyway."""
         idle = [tenant for tenant in self._served if tenant not in self._requests]
-        if len(idle) > _MOST_IDLE:
+        if len(idle) > self._most_idle:
             for tenant in sorted(idle, key=self.of)[: len(idle) // 2]:
                 del self._served[tenant]

@@ -69,7 +69,7 @@ class Guessing:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._target, self._scheduler, self._cost, self._worth, self._clock = target, scheduler, cost, worth, clock
-        local = [LocalDrafter(drafter, cost(_READ) / _READ) for drafter in drafters]
+        local = [LocalDrafter(drafter, worth.asking(cost(_READ) / _READ)) for drafter in drafters]
         self._local = {drafter.name: drafter for drafter in sorted(local, key=attrgetter("priced"))}
         self._admitted: dict[int, list[LocalDrafter]] = {}
         self._remote = RemoteDrafters(clock)

@@ -38,12 +38,12 @@ class LocalDrafter:
         alone: seconds that the step would take without the drafter.
     """
 
-    def __init__(self, drafter: Drafter, read_s: float) -> None:
+    def __init__(self, drafter: Drafter, asking: Asking) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
         self.seeing = drafter if isinstance(drafter, HiddenDrafter) else None
         self._resting = drafter if isinstance(drafter, RestingDrafter) else None
         self.priced = isinstance(drafter, PricedDrafter)
-        self.asking = Asking(read_s) if self.priced and self._resting is not None else None
+        self.asking = asking if self.priced and self._resting is not None else None
         self.paused = False
         self.waited: float | None = None
         self.usual = self._owed = 0.0

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
+from outrider.verifier.speculation.asking import Asking
+
 REGRET = 0.01
 """Share of the time that trials of one drafter may lose, and that a drafter may lose without being paused."""
 _GLANCE, _TRIAL, _FADE, _SURE = 6, 48, 1 - 1 / 96, 1.5
@@ -157,6 +159,10 @@ class Worth:
     def __init__(self) -> None:
         self._ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
         self._clock = 0.0
+
+    def asking(self, read_s: float) -> Asking:
+        """What chooses the sequences for a drafter that steps wait for; ``read_s`` as of `Asking`."""
+        return Asking(read_s)
 
     def quiet(self, size: int, drafters: Set[str]) -> frozenset[str]:
         """The drafters that are not asked: all ``drafters`` in a window of plain decoding, else the paused ones."""

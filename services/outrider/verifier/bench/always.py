@@ -1,0 +1,23 @@
+"""A verifier that asks every drafter at every step, whether that pays or not, to measure with.
+
+`python -m outrider.verifier.bench.always` starts the verifier. Flags are those of `python -m outrider.verifier`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from outrider.mesh.service import run
+from outrider.verifier.service import VerifierService
+from outrider.verifier.speculation.worth import Always
+from outrider.verifier.target import Parts
+
+
+class AlwaysAsking(VerifierService):
+    """Asks every drafter at every step, for every sequence."""
+
+    parts: ClassVar[Parts] = Parts(worth=Always)
+
+
+if __name__ == "__main__":
+    run(AlwaysAsking)

@@ -1,0 +1,32 @@
+"""A verifier with static batching, to compare with.
+
+`python -m outrider.verifier.bench.static` starts the verifier. It admits a batch only when the batch before is
+done, as servers did before continuous batching (Yu et al. 2022, "Orca", OSDI).
+Flags are those of `python -m outrider.verifier`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from outrider.mesh.service import run
+from outrider.models.pages import PageTable
+from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.service import VerifierService
+from outrider.verifier.target import Parts
+
+
+def batches(limits: Limits, pages: PageTable, salt: bytes) -> Scheduler:
+    """A scheduler that admits requests in batches."""
+    return Scheduler(replace(limits, static=True), pages, salt)
+
+
+class StaticBatching(VerifierService):
+    """Admits requests in batches."""
+
+    parts: ClassVar[Parts] = Parts(scheduler=batches)
+
+
+if __name__ == "__main__":
+    run(StaticBatching)
