@@ -34,9 +34,7 @@ _UNUSABLE = counter(
 )
 _EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", ["drafter"])
 _STEP = counter("spec_step_seconds", "Time of steps without prompts, predicted and real.", ["kind"])
-_ASKED = gauge(
-    "spec_drafter_asked", "1 if the drafter is asked, 0 if it is paused because it loses time.", ["drafter"]
-)
+_ASKED = gauge("spec_drafter_asked", "1 if the drafter is asked, 0 if it is paused because it loses time.", ["drafter"])
 _LOSSY = gauge("spec_lossy", "1 if the rule of acceptance changes the distribution of answers.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")
 _WAITING = gauge("verifier_waiting_requests", "Requests in the queue.")
