@@ -1,4 +1,4 @@
-"""What a verifier measures of itself."""
+"""The verifier's metrics."""
 
 from __future__ import annotations
 
@@ -16,37 +16,35 @@ _STEPS = counter("verifier_steps", "Forward passes of the target.")
 _ROWS = counter("verifier_rows", "Rows over all forward passes.")
 _TOKENS = counter("verifier_tokens", "Tokens generated.")
 _PREFILLED = counter("verifier_prefilled_tokens", "Prompt tokens computed.")
-_PREEMPTED = counter("verifier_preemptions", "Sequences that lost their pages to others and had to wait again.")
+_PREEMPTED = counter("verifier_preemptions", "Preemptions: a sequence lost its pages and waits again.")
 _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed, in the queue or later.")
-_UNMEETABLE = counter("verifier_unmeetable_requests", "Requests refused since they would have missed their deadline.")
+_UNMEETABLE = counter("verifier_unmeetable_requests", "Requests refused because they would miss their deadline.")
 _CROWDED_STEPS = counter("verifier_crowded_steps", "Forward passes while requests waited.")
 _CROWDED = counter("verifier_crowded_sequences", "Running sequences over the forward passes while requests waited.")
 _CROWDED_TOKENS = counter("verifier_crowded_tokens", "Tokens generated while requests waited.")
 _CROWDED_SECONDS = counter("verifier_crowded_seconds", "Time of forward passes while requests waited.")
 _BY = ["drafter", "depth"]
 _DRAFTED = counter(
-    "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the next but one token.", _BY
+    "spec_drafted_tokens", "Guesses that a step could have bought; depth 1 is the token behind the next.", _BY
 )
 _BOUGHT = counter("spec_bought_tokens", "Guesses verified.", _BY)
-_ACCEPTED = counter("spec_accepted_tokens", "Guesses that came true.", _BY)
+_ACCEPTED = counter("spec_accepted_tokens", "Guesses accepted.", _BY)
 _UNUSABLE = counter(
-    "spec_unusable_trees", "Trees of foreign ids, or not drawn as the rule of acceptance needs it.", ["drafter"]
+    "spec_unusable_trees", "Refused trees: unknown ids, or not drawn as the rule of acceptance needs.", ["drafter"]
 )
 _EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", ["drafter"])
-_STEP = counter("spec_step_seconds", "Time of steps of decoding alone, as predicted and as it was.", ["kind"])
-_ASKED = gauge(
-    "spec_drafter_asked", "1 where a drafter guesses, 0 where it is paused because it loses time.", ["drafter"]
-)
-_LOSSY = gauge("spec_lossy", "1 where the rule of acceptance changes the answers' law.")
+_STEP = counter("spec_step_seconds", "Time of steps without prompts, predicted and real.", ["kind"])
+_ASKED = gauge("spec_drafter_asked", "1 if the drafter is asked, 0 if it is paused because it loses time.", ["drafter"])
+_LOSSY = gauge("spec_lossy", "1 if the rule of acceptance changes the distribution of answers.")
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.")
 _WAITING = gauge("verifier_waiting_requests", "Requests in the queue.")
 _FREE = gauge("verifier_free_pages", "KV pages that could be allocated.")
 _UTILIZATION = gauge("verifier_kv_utilization", "Share of the KV pages that requests or pins hold.")
-_PINNED = gauge("verifier_pinned_pages", "KV pages that are held for named prompts.")
-_YIELDED = counter("verifier_yielded_pages", "Pinned pages that were let go of because a request needed the room.")
-_FOUND = counter("verifier_prefix_hit_tokens", "Prompt tokens that were found in pages and not computed.")
+_PINNED = gauge("verifier_pinned_pages", "KV pages pinned for named prompts.")
+_YIELDED = counter("verifier_yielded_pages", "Pinned pages released because a request needed the room.")
+_FOUND = counter("verifier_prefix_hit_tokens", "Prompt tokens found in pages and not computed.")
 _EVICTED = counter(
-    "verifier_evicted_pages", "Cached pages that gave way, by what for: sequence, guesses, fetched.", ["cause"]
+    "verifier_evicted_pages", "Cached pages evicted, by what needed the room: sequence, guesses, fetched.", ["cause"]
 )
 
 _MOST_RETRY_S = 30.0
@@ -55,7 +53,7 @@ _log = get_logger("verifier")
 
 
 class Metrics:
-    """Carries the engine's tallies over to Prometheus, and estimates the queue's delay from them."""
+    """Copies the engine's tallies to Prometheus, and estimates the queue's delay from the rate of ended requests."""
 
     def __init__(self) -> None:
         self._seen, self._preempted = Tally(), 0
@@ -65,7 +63,7 @@ class Metrics:
         self._waiting = 0
 
     def update(self, engine: Engine) -> None:
-        """Takes in what has happened since the last time."""
+        """Adds the changes since the last call."""
         tally, seen = engine.tally, self._seen
         _STEPS.inc(tally.steps - seen.steps)
         _ROWS.inc(tally.rows - seen.rows)
@@ -103,7 +101,7 @@ class Metrics:
         for drafter, trees in list(now.unusable.items()):
             if not seen.unusable[drafter]:
                 _log.warning(
-                    "guesses are not used: foreign ids, or the rule needs what they were drawn from", drafter=drafter
+                    "guesses are not used: unknown ids, or not drawn as the rule of acceptance needs", drafter=drafter
                 )
             _UNUSABLE.labels(drafter).inc(trees - seen.unusable[drafter])
             seen.unusable[drafter] = trees
@@ -115,34 +113,34 @@ class Metrics:
         seen.predicted, seen.real = now.predicted, now.real
 
     def rule(self, rule: Acceptance) -> None:
-        """Notes the rule by which guesses are accepted."""
+        """Notes the rule of acceptance."""
         _LOSSY.set(rule.lossy)
         if rule.lossy:
             _log.warning("guesses are accepted by a rule that changes the answers' distribution", acceptance=rule.name)
 
     def unmeetable(self) -> None:
-        """Notes a request that was refused for its deadline."""
+        """Counts a request refused for its deadline."""
         _UNMEETABLE.inc()
 
     def finished(self) -> None:
-        """Notes the end of a request."""
+        """Counts a request that ended."""
         self._finished += 1
 
     def queue_seconds(self) -> float:
-        """Estimated seconds until the queue has room: at the rate at which requests have ended so far."""
+        """Estimated seconds until the queue has room, from the rate at which requests have ended so far."""
         rate = self._finished / max(time.monotonic() - self._since, 1e-3)
         return min(max(1.0, 1.0 / rate if rate > 0 else _MOST_RETRY_S), _MOST_RETRY_S)
 
 
 class _PageMetrics:
-    """Carries what scheduler and pages count over to Prometheus."""
+    """Copies the counters of scheduler and pages to Prometheus."""
 
     def __init__(self) -> None:
         self._found = self._yielded = 0
         self._evicted: Counter[str] = Counter()
 
     def update(self, scheduler: Scheduler) -> None:
-        """Takes in what has happened since the last time."""
+        """Adds the changes since the last call."""
         pages, pins = scheduler.pages, scheduler.pins
         _FREE.set(pages.available)
         _UTILIZATION.set(1 - pages.available / pages.total)

@@ -1,5 +1,5 @@
-"""What changes a row's logits before its token is drawn, and the log-probabilities that a request asks for.
+"""Edits of a row's logits before its token is drawn, and the log-probabilities that a request asks for.
 
-In come a request's penalties, bans and grammar and a tree of guesses; out go edits of logits. Requests, decode and
-the service call it.
+Takes in a request's penalties, bans and grammar and a tree of guesses; gives out edits of logits. Requests, decode and
+the service call this room.
 """

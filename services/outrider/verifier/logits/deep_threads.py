@@ -1,4 +1,4 @@
-"""Threads with a stack of a size of our own: llguidance recurses as deep as what it compiles."""
+"""Threads with a stack of a chosen size: llguidance recurses as deeply as the grammar it compiles."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TRIED_BYTES = 64 << 20
-"""Stack on which a definition is tried."""
+"""Stack of a thread that tries a definition, in bytes."""
 STACK_BYTES = 2 * TRIED_BYTES
-"""Stack of a thread that uses a definition which was tried. Only what is touched of it takes memory."""
+"""Stack of a thread that uses a tried definition, in bytes. Only the touched part takes memory."""
 
 _NICE = 5
 _starting = threading.Lock()
@@ -22,7 +22,7 @@ _starting = threading.Lock()
 
 @contextmanager
 def deep_stacks(size: int = STACK_BYTES) -> Iterator[None]:
-    """Gives threads that start in this block a stack of ``size`` bytes."""
+    """Sets the stack of threads started in this block to ``size`` bytes."""
     with _starting:
         before = threading.stack_size(size)
         try:
@@ -32,10 +32,7 @@ def deep_stacks(size: int = STACK_BYTES) -> Iterator[None]:
 
 
 def in_deep_thread(work: Callable[[], T], size: int = STACK_BYTES) -> Future[T]:
-    """Runs ``work`` in a thread of its own, which yields to others of this process.
-
-    `RuntimeError` where no thread can be started.
-    """
+    """Runs ``work`` in a new thread of lower priority; `RuntimeError` if no thread can be started."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
 

@@ -1,7 +1,7 @@
-"""What a request changes about the target's logits, at each node of a tree by that node's own history.
+"""A request's edits of the target's logits, at each node of a tree by the tokens before that node.
 
-Penalties, biases and bans touch few of a vocabulary's entries, so they are lists of entries, never a vector over the
-vocabulary. The draw takes those of all rows of a step together; where no request asks for any, nothing is done.
+Penalties, biases and bans touch few entries of a vocabulary, so they are lists of entries, never a vector over the
+vocabulary. The draw takes the entries of all rows of a step together. A step without edits does no work here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ids = NDArray[np.int64]
 
 
 def penalizes(asked: SamplingParameters) -> bool:
-    """Whether tokens are penalized for standing in the prompt or the answer (Keskar et al. 2019, arXiv 1909.05858)."""
+    """Whether earlier occurrences of a token are penalized (Keskar et al. 2019, arXiv 1909.05858)."""
     return asked.repetition_penalty != 1.0 or asked.frequency_penalty != 0.0 or asked.presence_penalty != 0.0
 
 
@@ -32,7 +32,7 @@ def edits(asked: SamplingParameters) -> bool:
 
 
 class EditBatch:
-    """The changes to one step's rows of logits."""
+    """The edits of one step's rows of logits."""
 
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
@@ -43,30 +43,30 @@ class EditBatch:
         self._hopeless: list[int] = []
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether any row has edits."""
         return bool(self._places or self._banned or self._allowed or self._hopeless)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
-        """At each of ``rows`` [m] and each of ``ids`` [k]: a factor that brings logits down, and a bias, [2, m, k].
+        """Adds a penalty factor and a bias, ``values`` [2, m, k], for each of ``rows`` [m] and ``ids`` [k].
 
-        Rows ascend, from call to call too.
+        Rows ascend within a call and from call to call.
         """
         self._places.append((rows[:, None] * self._vocabulary + ids).reshape(-1))
         self._values.append(values.reshape(2, -1))
 
     def ban(self, row: int, ids: Sequence[int]) -> None:
-        """Tokens that may not be drawn at ``row``."""
+        """Bans the tokens ``ids`` at ``row``."""
         self._banned.extend(row * self._vocabulary + token for token in ids)
 
     def allow(self, row: int, bits: bytes | None) -> None:
-        """What alone may be drawn at ``row``, a bit for each token from the lowest of each byte on; None is nothing."""
+        """Restricts ``row`` to the tokens set in ``bits``, lowest bit of each byte first; None bans every token."""
         if bits is None:
             self._hopeless.append(row)
         else:
             self._allowed[row] = bits
 
     def penalties(self, rows: int, device: torch.device) -> Penalties | None:
-        """Changes and bans, row after row of the step's ``rows``; None where there are none."""
+        """Penalties, biases and bans of the step's ``rows``, row by row; None without any."""
         if not self._places and not self._banned:
             return None
         places, values = self._entries()
@@ -76,7 +76,7 @@ class EditBatch:
         return Penalties(*(torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in parts))
 
     def _entries(self) -> tuple[Ids, Floats]:
-        """Places by row, each once, and their factors and biases; a ban goes before what else changes there."""
+        """Entries in the order of rows, without duplicates, with their factors and biases; a ban overrides others."""
         if not self._banned:
             return np.concatenate(self._places), np.concatenate(self._values, axis=1)
         bans = np.array(self._banned, dtype=np.int64)
@@ -85,7 +85,7 @@ class EditBatch:
         return places, np.concatenate([never, *self._values], axis=1)[:, first]
 
     def allowed(self, rows: int, device: torch.device) -> Tensor | None:
-        """What may be drawn at each of the step's ``rows``, as of `Draws`; None where no row says so."""
+        """Tokens allowed at each of the step's ``rows``, as in `Draws`; None if no row is restricted."""
         if not self._allowed and not self._hopeless:
             return None
         words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
@@ -96,18 +96,19 @@ class EditBatch:
 
 
 class Rule(Protocol):
-    """Something that edits the rows of one sequence."""
+    """Edits the rows of one sequence."""
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        """Puts into ``batch`` what changes at the sequence's end (``row``) and behind each guess (the next rows)."""
+        """Adds to ``batch`` the edits at the sequence's end (``row``) and behind each guess (the next rows)."""
 
 
 class History:
-    """A sequence's tokens as its edits look at them. It reads ``tokens``, which others extend.
+    """The `Rule` of a request's edits, from the sequence's tokens so far.
 
     Args:
-        asked: penalties, biases, bad words and ``min_tokens``, made in that order.
-        tokens: prompt and answer; the first ``prompt`` of them are the prompt.
+        asked: penalties, biases, bad words and ``min_tokens``, applied in that order.
+        tokens: prompt and answer; read only, and extended by the sequence.
+        prompt: number of leading tokens that are the prompt.
         stop_ids: ids that end the answer.
     """
 
@@ -135,18 +136,18 @@ class History:
                 batch.ban(row + node, self._banned(path))
 
     def _change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        known = len(self._table.ids)
+        size = len(self._table.ids)
         self._table.see_also(guesses.tokens if self._penalizes else [])
         ids, counts, seen = self._table.ids, self._table.counts, self._table.seen
         rows = 1 + len(guesses)
-        here, there = np.tile(counts, (rows, 1)), np.tile(seen, (rows, 1))
+        counts, seen = np.tile(counts, (rows, 1)), np.tile(seen, (rows, 1))
         if self._penalizes:
             for node, (token, parent) in enumerate(zip(guesses.tokens, guesses.parents, strict=True), start=1):
-                here[node], there[node] = here[parent + 1], there[parent + 1]
-                here[node, self._table.place[token]] += 1
-                there[node, self._table.place[token]] = True
-        batch.change(np.arange(row, row + rows), ids, self._values(here, there))
-        self._table.forget(known)
+                counts[node], seen[node] = counts[parent + 1], seen[parent + 1]
+                counts[node, self._table.place[token]] += 1
+                seen[node, self._table.place[token]] = True
+        batch.change(np.arange(row, row + rows), ids, self._values(counts, seen))
+        self._table.forget(size)
 
     def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
         asked = self._asked
@@ -169,16 +170,16 @@ class History:
 
 
 def paths(guesses: MergedTree) -> Iterator[list[int]]:
-    """Guessed tokens from a sequence's end to itself (none) and to each node, that node's own included."""
-    found: list[list[int]] = [[]]
-    yield found[0]
+    """The guessed tokens from a sequence's end to each row: none for the end, then up to and with each node."""
+    tokens: list[list[int]] = [[]]
+    yield tokens[0]
     for token, parent in zip(guesses.tokens, guesses.parents, strict=True):
-        found.append([*found[parent + 1], token])
-        yield found[-1]
+        tokens.append([*tokens[parent + 1], token])
+        yield tokens[-1]
 
 
 class _Table:
-    """Tokens that may need another logit: how often the answer holds each, whether anything does, and its bias."""
+    """Tokens whose logits may change: count in the answer, whether prompt or answer holds the token, and bias."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
         biases = dict(sorted(biases.items()))
@@ -189,7 +190,7 @@ class _Table:
         self.place = {token: index for index, token in enumerate(biases)}
 
     def see_also(self, tokens: Sequence[int]) -> None:
-        """Has a place for each of ``tokens``, which changes nothing yet."""
+        """Adds a place for each of ``tokens``, without counting it."""
         new = [token for token in dict.fromkeys(tokens) if token not in self.place]
         if new:
             self.place.update((token, len(self.ids) + index) for index, token in enumerate(new))
@@ -198,20 +199,20 @@ class _Table:
                 old = getattr(self, name)
                 setattr(self, name, np.append(old, np.zeros(len(new), dtype=old.dtype)))
 
-    def forget(self, known: int) -> None:
-        """Drops all places but the first ``known``."""
-        for token in self.ids[known:].tolist():
+    def forget(self, size: int) -> None:
+        """Drops all places except the first ``size``."""
+        for token in self.ids[size:].tolist():
             del self.place[token]
-        self.ids, self.bias = self.ids[:known], self.bias[:known]
-        self.counts, self.seen = self.counts[:known], self.seen[:known]
+        self.ids, self.bias = self.ids[:size], self.bias[:size]
+        self.counts, self.seen = self.counts[:size], self.seen[:size]
 
     def see(self, tokens: Sequence[int]) -> None:
-        """Notes that ``tokens`` stand somewhere."""
+        """Notes that the prompt or the answer holds ``tokens``."""
         self.see_also(tokens)
         self.seen[[self.place[token] for token in tokens]] = True
 
     def count(self, tokens: Sequence[int]) -> None:
-        """Notes that the answer holds ``tokens``."""
+        """Counts ``tokens`` of the answer."""
         self.see(tokens)
         for token in tokens:
             self.counts[self.place[token]] += 1

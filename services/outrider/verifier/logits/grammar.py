@@ -1,6 +1,6 @@
-"""Structured output: at each node of a tree, only tokens after which the answer can still become what it has to be.
+"""Structured output: at each node of a tree, allows only tokens that the grammar allows.
 
-What may come next follows from the answer's tokens alone, so a replica that takes a request over reads them again.
+The allowed tokens follow from the answer's tokens alone, so another verifier can go on with a request (fail-over).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 _KEPT = 64
 _STEP_S = 0.02
-"""CPU time within which the masks of one sequence's guesses are to be had in a step."""
+"""CPU seconds that the masks of one sequence's guesses may take in a step."""
 _SHARE = 0.125
-"""Weight of the latest mask in what a mask takes."""
+"""Weight of the latest mask in the mean CPU time of a mask."""
 
 
 class Grammars:
-    """Compiles grammars for one vocabulary and keeps the latest. Thread-safe.
+    """Compiles grammars for one vocabulary and caches the most recently used. Thread-safe.
 
     Args:
         tokenizer: the model's ``tokenizer.json``.
         vocabulary: width of the model's logits.
-        eos_ids: the model's end-of-text ids, with which an answer ends.
-        clock: CPU seconds of the thread, by which masks are timed.
+        eos_ids: the model's end-of-text ids, which end an answer.
+        clock: CPU seconds of the thread, for the time that masks take.
     """
 
     def __init__(
@@ -60,31 +60,31 @@ class Grammars:
         self._lock = threading.Lock()
 
     def known(self, message: pb.Grammar) -> Grammar | None:
-        """The grammar in ``message`` where it has been compiled; one that reached a limit is not kept."""
+        """The compiled grammar of ``message`` from the cache; None if it is not there or has failed."""
         key = _key(message)
         with self._lock:
-            found = self._compiled.get(key)
-            if found is None or found.failed:
+            grammar = self._compiled.get(key)
+            if grammar is None or grammar.failed:
                 return None
             self._compiled.move_to_end(key)
-            return found
+            return grammar
 
     def compile(self, message: pb.Grammar, read: str | None = None) -> Grammar:
-        """The grammar in ``message``; `InvalidRequest` for one that cannot be compiled, and where none can be.
+        """The compiled grammar of ``message``; `InvalidRequest` if it, or any grammar, cannot be compiled here.
 
-        ``read`` is what `definition` made of it elsewhere.
+        ``read`` is the result of `definition`, if another process has called it.
         """
-        if (found := self.known(message)) is not None:
-            return found
-        made = self._compile(message, read)
+        if (cached := self.known(message)) is not None:
+            return cached
+        grammar = self._compile(message, read)
         with self._lock:
-            self._compiled[_key(message)] = made
+            self._compiled[_key(message)] = grammar
             while len(self._compiled) > _KEPT:
                 self._compiled.popitem(last=False)
-        return made
+        return grammar
 
     def check(self, message: pb.Grammar) -> None:
-        """`InvalidRequest` for what need not be compiled to be refused."""
+        """Raises `InvalidRequest` for a grammar that can be refused without compiling it."""
         kind_and_text(message)
         if message.ByteSize() > MOST_BYTES:
             raise refusal(f"has {message.ByteSize()} bytes, over the limit of {MOST_BYTES}")
@@ -102,7 +102,7 @@ class Grammars:
             matcher = make_matcher(tokenizer, read or definition(*kind_and_text(message)))
         except ValueError as error:
             raise refusal(f"cannot be compiled: {brief(error)}") from None
-        matcher.deep_copy().compute_bitmask()  # the dearest of all, which copies share
+        matcher.deep_copy().compute_bitmask()  # the first mask is the most expensive one, and copies share it
         return Grammar(matcher, self._clock)
 
     def _load(self) -> LLTokenizer:
@@ -115,11 +115,11 @@ class Grammars:
 
 
 class Grammar:
-    """A compiled grammar, which any number of sequences may follow.
+    """A compiled grammar for any number of sequences.
 
     Attributes:
-        failed: whether one of them has reached a limit of the lexer, which they share.
-        clock: as of `Grammars`.
+        failed: whether a sequence has reached a limit of the lexer, which all sequences share.
+        clock: as in `Grammars`.
     """
 
     def __init__(self, matcher: LLMatcher, clock: Callable[[], float] = thread_time) -> None:
@@ -127,19 +127,19 @@ class Grammar:
         self.failed = False
 
     def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Guide:
-        """A guide along ``tokens``, which others extend; the first ``prompt`` of them are not the answer's."""
+        """A guide along ``tokens``, which the sequence extends; the first ``prompt`` of them are the prompt."""
         return Guide(self, tokens, prompt, stop_ids)
 
     def begin(self) -> LLMatcher:
-        """A matcher at the beginning."""
+        """A matcher at the beginning of the grammar."""
         return self._matcher.deep_copy()
 
 
 class Guide:
-    """Where one sequence stands in its grammar. As a `Rule` it bans what the grammar does at each node.
+    """The position of one sequence in its grammar: a `Rule` that bans the tokens that the grammar does not allow.
 
     Attributes:
-        failure: why the grammar could not be followed any further, if that is so.
+        failure: why the grammar could not be followed; None if it was.
     """
 
     def __init__(self, grammar: Grammar, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
@@ -149,25 +149,25 @@ class Guide:
         self.failure: str | None = None
 
     def prune(self, guesses: MergedTree) -> MergedTree:
-        """The guesses that the grammar allows and behind which the answer goes on."""
-        kept = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
+        """The guesses that the grammar allows and that do not end the answer, as many as `_STEP_S` has masks for."""
+        nodes = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
         if self._failed():
             return NO_GUESSES
-        return guesses if len(kept) == len(guesses) else guesses.take(kept)
+        return guesses if len(nodes) == len(guesses) else guesses.take(nodes)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        """As `Rule.edit`; rows behind guesses that `prune` drops are left as they are."""
+        """As `Rule.edit`; leaves the rows of guesses that `prune` drops unchanged."""
         batch.allow(row, self._mask())
-        left = set(range(len(guesses)))
+        unmasked = set(range(len(guesses)))
         for node in self._walk(guesses):
             batch.allow(row + 1 + node, self._mask())
-            left.discard(node)
+            unmasked.discard(node)
         if self._failed():
-            for node in left:
+            for node in unmasked:
                 batch.allow(row + 1 + node, None)
 
     def _mask(self) -> bytes | None:
-        """What may come next; None where the matcher has failed."""
+        """The bits of the tokens that may come next; None if the matcher has failed."""
         self._catch_up()
         if self._matcher.is_error():
             return None
@@ -177,7 +177,7 @@ class Guide:
         return None if self._matcher.is_error() else bits
 
     def _failed(self) -> bool:
-        """Whether the matcher has failed. It stays so, and has all that share its lexer fail too."""
+        """Whether the matcher has failed. A failure is final, and all matchers that share the lexer fail too."""
         if self._matcher.is_error():
             self._grammar.failed = True
             self.failure = f"the grammar is too complex to be followed: {error_of(self._matcher)}"
@@ -190,26 +190,26 @@ class Guide:
             self._read = len(self._tokens)
 
     def _walk(self, guesses: MergedTree) -> Iterator[int]:
-        """Goes through the tree, depth first, and yields each allowed node while the matcher stands behind it."""
+        """Walks the tree depth first and yields each allowed node, with the matcher right behind that node."""
         self._catch_up()
-        below: list[list[int]] = [[] for _ in range(len(guesses) + 1)]
+        children: list[list[int]] = [[] for _ in range(len(guesses) + 1)]
         for node, parent in enumerate(guesses.parents):
-            below[parent + 1].append(node)
-        waiting, depth = [(node, 1) for node in below[0]], 0
-        while waiting:
-            node, level = waiting.pop()
+            children[parent + 1].append(node)
+        stack, depth = [(node, 1) for node in children[0]], 0
+        while stack:
+            node, level = stack.pop()
             self._matcher.rollback(depth - level + 1)
             depth = level - 1
             token = guesses.tokens[node]
             if token not in self._stops and self._matcher.try_consume_tokens([token]):
                 depth = level
                 yield node
-                waiting.extend((child, level + 1) for child in below[node + 1])
+                stack.extend((child, level + 1) for child in children[node + 1])
         self._matcher.rollback(depth)
 
 
 def kind_and_text(message: pb.Grammar) -> tuple[str, str]:
-    """The definition in ``message``, as `definition` takes it; `InvalidRequest` where there is none."""
+    """The kind and text of the definition in ``message``, for `definition`; `InvalidRequest` if it has none."""
     match message.WhichOneof("kind"):
         case "json_schema":
             return "json_schema", message.json_schema
@@ -223,7 +223,7 @@ def kind_and_text(message: pb.Grammar) -> tuple[str, str]:
 
 
 def refusal(why: str) -> InvalidRequest:
-    """What is wrong with a grammar."""
+    """The error for a refused grammar."""
     return InvalidRequest(f"grammar {why}", param="grammar")
 
 

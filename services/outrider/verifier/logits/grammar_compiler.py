@@ -1,4 +1,4 @@
-"""Grammars for requests: those that are known at once, and others when they have been tried elsewhere."""
+"""Compiles the grammars of requests: cached ones at once, new ones after a trial in another process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _REMEMBERED = 1024
 
 
 class Compiler:
-    """Compiles each new definition in a process of its own first. Called from the event loop.
+    """Compiles each new definition first in another process. Called from the event loop.
 
-    One definition is tried at a time, and one of each tenant waits for its turn, so that a tenant with many
-    takes no more turns than others.
+    One definition is tried at a time. Each tenant has at most one definition in the queue, so that a tenant with many
+    definitions gets no more turns than others.
     """
 
     def __init__(self, grammars: Grammars, trial: Trial | None = None) -> None:
@@ -32,24 +32,24 @@ class Compiler:
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def compile(self, message: pb.Grammar, tenant: str) -> Grammar:
-        """The grammar in ``message``.
+        """The compiled grammar of ``message``.
 
-        `InvalidRequest` for one that cannot be compiled or takes too much, `Unavailable` where it cannot be tried.
+        `InvalidRequest` if it cannot be compiled or takes too much time or memory, `Unavailable` if it cannot be tried.
         """
-        if (known := self._known(message)) is not None:
-            return known
+        if (grammar := self._known(message)) is not None:
+            return grammar
         self._grammars.check(message)
         own = self._tenants.setdefault(tenant, asyncio.Lock())
         async with own:
             await self._turn.acquire()
-            if (known := self._known_in_turn(message)) is not None:
-                return known
+            if (grammar := self._known_in_turn(message)) is not None:
+                return grammar
             compiling = asyncio.create_task(self._compile(message))
             compiling.add_done_callback(self._done)
             return await asyncio.shield(compiling)
 
     def stop(self) -> None:
-        """Ends the process in which definitions are tried."""
+        """Ends the process that tries definitions."""
         self._trial.kill()
 
     def _known(self, message: pb.Grammar) -> Grammar | None:
@@ -58,21 +58,21 @@ class Compiler:
         return self._grammars.known(message)
 
     def _known_in_turn(self, message: pb.Grammar) -> Grammar | None:
-        """As `_known`, which gives the turn back unless it is needed."""
-        known = None
+        """As `_known`; keeps the turn only if the grammar has to be compiled."""
+        grammar = None
         try:
-            known = self._known(message)
+            grammar = self._known(message)
         except InvalidRequest:
             self._turn.release()
             raise
-        if known is not None:
+        if grammar is not None:
             self._turn.release()
-        return known
+        return grammar
 
     def _done(self, compiling: asyncio.Task[Grammar]) -> None:
         self._turn.release()
         if not compiling.cancelled():
-            compiling.exception()  # the caller may be gone
+            compiling.exception()  # marks it as retrieved: the caller may have left
 
     async def _compile(self, message: pb.Grammar) -> Grammar:
         try:

@@ -1,6 +1,6 @@
-"""Definitions of grammars as llguidance reads them, and the limits within which it compiles and follows them.
+"""Definitions of grammars for llguidance, and its limits for compiling and following them.
 
-The process that tries definitions imports this module, so nothing here needs torch or gRPC.
+The process that tries definitions imports this module, so nothing here imports torch or gRPC.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 MOST_BYTES = 256 << 10
-"""Largest definition."""
+"""Size of the largest definition, in bytes."""
 _BLANKS = r"[\x20\x0A]{1,16}"
-"""Between JSON's tokens: enough to be indented, and no endless row of blanks, which small models like to write."""
+"""Blanks between JSON's tokens: enough to indent, but no endless run of blanks, which small models tend to write."""
 _REGEX_FUEL = 100_000
-"""Expressions that terminals are made of: a repeat such as ``a{25000}`` takes four for each time."""
+"""Expressions in all terminals: a repeat such as ``a{25000}`` takes four for each repetition."""
 _MASK_FUEL = 50_000
 """Expressions that one mask may add."""
 _MASK_ITEMS = 50_000
 """Earley items of one mask."""
 _ROW_ITEMS = 4_000
-"""Alternatives that are open at one place."""
+"""Open alternatives at one position."""
 _LEXER_STATES = 250_000
 """States of the lexer over all answers of one grammar, at 1 to 2 kB each."""
 _SYMBOLS = 500_000
@@ -34,16 +34,16 @@ _MOST_ERROR = 400
 
 
 def load_tokenizer(path: Path, vocabulary: int, eos_ids: Sequence[int]) -> LLTokenizer:
-    """The vocabulary as a trie; `ValueError` for a kind of tokenizer that llguidance does not know."""
+    """The vocabulary as a trie; `ValueError` for a kind of tokenizer that llguidance does not support."""
     from llguidance import LLTokenizer
 
     return LLTokenizer(str(path), n_vocab=vocabulary, eos_token=list(eos_ids))
 
 
 def definition(kind: str, text: str) -> str:
-    """What the matcher is made of, for the text of a ``pb.Grammar``'s field; `ValueError` where it cannot be read.
+    """llguidance's definition of a grammar, from the text of a ``pb.Grammar``; `ValueError` if it cannot be parsed.
 
-    ``kind`` is ``json_schema``, ``regex``, ``context_free``, or ``choice``, the text of which is a JSON array.
+    ``kind`` is ``json_schema``, ``regex``, ``context_free`` or ``choice``; the text of a choice is a JSON array.
     """
     from llguidance import LLMatcher, grammar_from
 
@@ -63,7 +63,7 @@ def definition(kind: str, text: str) -> str:
 
 
 def make_matcher(tokenizer: LLTokenizer, read: str) -> LLMatcher:
-    """A matcher at the beginning of what `definition` has read; `ValueError` where it cannot be compiled."""
+    """A matcher at the beginning of a `definition`; `ValueError` if the definition cannot be compiled."""
     from llguidance import LLMatcher, LLParserLimits
 
     limits = LLParserLimits(
@@ -82,11 +82,11 @@ def make_matcher(tokenizer: LLTokenizer, read: str) -> LLMatcher:
 
 
 def error_of(matcher: LLMatcher) -> str:
-    """What went wrong with a matcher, without its state."""
+    """The error of a matcher, without its state."""
     return brief(matcher.get_error().replace(_NO_DETAILS, ""))
 
 
 def brief(why: object) -> str:
-    """What the beginning of an error says; some of llguidance's quote the whole definition."""
+    """The beginning of an error: some errors of llguidance quote the whole definition."""
     text = str(why).strip()
     return text if len(text) <= _MOST_ERROR else f"{text[:_MOST_ERROR]}..."

@@ -1,9 +1,9 @@
-"""The process in which definitions of grammars are tried: what kills a compiler kills this one.
+"""The process that tries definitions of grammars: a definition that kills the compiler kills only this process.
 
     python -m outrider.verifier.logits.grammar_process FD TOKENIZER VOCABULARY EOS_IDS
 
-It answers over a connection of multiprocessing's, at first with ``{}`` and then to each ``{"kind", "text"}`` with
-``{"definition"}``, or with ``{"refused"}``, the reason. It ends with the connection.
+The process answers over a `multiprocessing` connection: first ``{}``, then to each ``{"kind", "text"}`` either
+``{"definition"}`` or ``{"refused"}`` with the reason. It ends when the connection closes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 CPU_S = 1.0
-"""Most CPU time that a trial takes."""
+"""Most CPU seconds of a trial."""
 MEMORY_BYTES = 512 << 20
-"""Most memory that a trial takes, beyond what the process has at its start and the stack."""
+"""Most memory of a trial, beyond the process's memory at start and the stack."""
 _NICE = 5
 _WALKS, _STEPS = 2, 16
 
@@ -38,23 +38,23 @@ def main(fd: int, tokenizer: str, vocabulary: int, eos_ids: list[int]) -> None:
     """Answers until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
-    asked: Connection[bytes, bytes] = Connection(fd)
+    connection: Connection[bytes, bytes] = Connection(fd)
     try:
         loaded = load_tokenizer(Path(tokenizer), vocabulary, eos_ids)
     except (ImportError, ValueError) as error:
-        return _answer(asked, {"refused": str(error)})
+        return _answer(connection, {"refused": str(error)})
     _limit_memory()
-    _answer(asked, {})
+    _answer(connection, {})
     while True:
         try:
-            message = json.loads(asked.recv_bytes())
+            message = json.loads(connection.recv_bytes())
         except EOFError:
             return None
-        _answer(asked, _tried(partial(_try, loaded, message["kind"], message["text"])))
+        _answer(connection, _tried(partial(_try, loaded, message["kind"], message["text"])))
 
 
 def _tried(work: Callable[[], str]) -> dict[str, str]:
-    """What came of a trial; the process dies at the limit of its CPU time."""
+    """The answer to a trial; the process dies if the trial exceeds its CPU time."""
     signal.setitimer(signal.ITIMER_PROF, CPU_S)
     try:
         return {"definition": in_deep_thread(work, TRIED_BYTES).result()}
@@ -64,7 +64,7 @@ def _tried(work: Callable[[], str]) -> dict[str, str]:
         os.abort()
     except RuntimeError:  # no thread could be started
         sys.exit(1)
-    except BaseException as error:  # llguidance's own panics are no `Exception`
+    except BaseException as error:  # a panic of llguidance is no `Exception`
         return {"refused": f"the compiler failed: {type(error).__name__}"}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -79,7 +79,7 @@ def _try(tokenizer: LLTokenizer, kind: str, text: str) -> str:
 
 
 def _walk(matcher: LLMatcher, dice: random.Random) -> None:
-    """Goes a few tokens along what the grammar allows; `ValueError` where the matcher cannot."""
+    """Follows a few random allowed tokens; `ValueError` if the matcher fails."""
     for _ in range(_STEPS):
         bits = int.from_bytes(matcher.compute_bitmask(), "little")
         if matcher.is_error():
@@ -98,8 +98,8 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _answer(asked: Connection[bytes, bytes], said: dict[str, str]) -> None:
-    asked.send_bytes(json.dumps(said).encode())
+def _answer(connection: Connection[bytes, bytes], answer: dict[str, str]) -> None:
+    connection.send_bytes(json.dumps(answer).encode())
 
 
 if __name__ == "__main__":

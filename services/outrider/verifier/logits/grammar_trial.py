@@ -1,4 +1,4 @@
-"""Tries definitions of grammars in a process that may die of them."""
+"""Tries definitions of grammars in another process, which a bad definition may kill."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trial:
-    """A process that compiles definitions, started when it is first needed and again when it has died. For one thread.
+    """A process that compiles definitions, started at the first use and restarted after it died. For one thread.
 
-    It is a new program, not a fork of this one, which has threads of gRPC's.
+    It is a new program and not a fork, because this process has threads of gRPC.
 
     Args:
-        tokenizer, vocabulary, eos_ids: as of `Grammars`.
-        program: the command that it is, to which the arguments of `grammar_process` are added.
-        answer_s: seconds that an answer may take, however little of the CPU there is.
+        tokenizer, vocabulary, eos_ids: as in `Grammars`.
+        program: the command to run; the arguments of `grammar_process` are appended.
+        answer_s: most seconds of wall-clock time for an answer.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Trial:
 
     @property
     def pid(self) -> int | None:
-        """The process that is there."""
+        """The id of the running process; None if there is none."""
         return self._child.pid if self._child else None
 
     def run(self, kind: str, text: str) -> str:
-        """What `definition` reads, which was compiled and followed for a few tokens.
+        """The result of `definition`, after the process has compiled it and followed it for a few tokens.
 
-        `InvalidRequest` where that failed or the process died of it, `Unavailable` where the process does not start,
-        answers nothing in time or is killed by others.
+        `InvalidRequest` if that failed or killed the process, `Unavailable` if the process does not start, does not
+        answer in time or is killed from outside.
         """
         line = self._line or self._start()
         answer = self._ask(line, {"kind": kind, "text": text}, self._answer_s)
@@ -82,7 +82,7 @@ class Trial:
         return answer.definition
 
     def kill(self) -> None:
-        """Ends the process, from whatever thread; a `run` that waits for it is `Unavailable`."""
+        """Ends the process, from any thread; a waiting `run` raises `Unavailable`."""
         if (child := self._child) is not None:
             child.kill()
             child.wait()
@@ -118,7 +118,7 @@ class Trial:
         return self._line
 
     def _ask(self, line: Connection[bytes, bytes], message: dict[str, str] | None, seconds: float) -> _Answer | None:
-        """The next answer; None where the process is gone, does not answer in time or says what makes no sense."""
+        """The next answer; None if the process is gone, does not answer in time or sends a malformed answer."""
         child = self._child
         assert child is not None
         late = threading.Timer(seconds, child.kill)
@@ -133,7 +133,7 @@ class Trial:
             late.cancel()
 
     def _dead(self) -> InvalidRequest | Unavailable:
-        """What to say of a process that gave no answer; it is ended."""
+        """The error for a process that gave no answer; ends the process."""
         child = self._child
         assert child is not None
         with suppress(subprocess.TimeoutExpired):
@@ -143,7 +143,7 @@ class Trial:
         if code is None or code >= 0 or -code in _FROM_OUTSIDE:
             _log.warning("the process that tries grammars gave no answer", code=code)
             return _unavailable("gave no answer")
-        _log.warning("the process that tries grammars died of one", signal=-code)
+        _log.warning("a grammar killed the process that tries grammars", signal=-code)
         return refusal(_DIED.get(signal.Signals(-code), "makes the compiler fail"))
 
 

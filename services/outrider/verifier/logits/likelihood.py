@@ -1,4 +1,4 @@
-"""The target's own log-probabilities, as a request asks for them."""
+"""The target's own log-probabilities, for requests with ``logprobs``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A token's natural log-probability, and the likeliest tokens there with theirs, likeliest first."""
+    """A token's natural log-probability, and the likeliest tokens in its place with theirs, likeliest first."""
 
     logprob: float
     top: list[tuple[int, float]]
@@ -20,12 +20,12 @@ class Score:
 
 @torch.inference_mode()
 def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
-    """How likely each row's token was, each row by itself.
+    """Scores each row's token; rows do not affect one another.
 
     Args:
-        logits: the target's float32 [n, V], before anything was done to them.
+        logits: the target's unedited logits, float32 [n, V].
         tokens: n ids.
-        top: how many of the likeliest are told; of equally likely ones those of lower ids.
+        top: number of likeliest tokens to list; among equally likely tokens, lower ids come first.
     """
     likely = logits - _total(logits)
     own = likely.gather(1, torch.tensor(tokens, device=logits.device).view(-1, 1)).view(-1).tolist()
@@ -33,15 +33,15 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
         return [Score(logprob, []) for logprob in own]
     least = likely.topk(min(top, likely.shape[-1])).values[:, -1:]
     rows, ids = (likely >= least).nonzero(as_tuple=True)
-    found: list[list[tuple[int, float]]] = [[] for _ in tokens]
+    candidates: list[list[tuple[int, float]]] = [[] for _ in tokens]
     for row, token, logprob in zip(rows.tolist(), ids.tolist(), likely[rows, ids].tolist(), strict=True):
-        found[row].append((token, logprob))
-    best = (sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:top] for entries in found)
+        candidates[row].append((token, logprob))
+    best = (sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:top] for entries in candidates)
     return [Score(logprob, entries) for logprob, entries in zip(own, best, strict=True)]
 
 
 def _total(logits: Tensor) -> Tensor:
-    """Logarithm of each row's sum of exponentials, float32 [n, 1]: an exact sum, so that its order does not show."""
+    """Logarithm of each row's sum of exponentials, float32 [n, 1]. The sum is exact, so its order does not matter."""
     peak = logits.amax(-1, keepdim=True)
     mass = elementary.mass(logits - peak).sum(-1, keepdim=True)
     return peak + elementary.log((mass.double() * 2.0**-elementary.MASS_BITS).float())

@@ -1,5 +1,5 @@
-"""Pages of keys and values that come from elsewhere or go there.
+"""Exchange of pages with KV caches and other verifiers, and named prompts.
 
-In come pages that a sequence lacks and pages that are full; out go pages in the pool. KV caches, other verifiers and
-named prompts are where they come from. The engine calls it by `PageCache`; the service starts it.
+Fetches pages that sequences lack into the pool, offers full pages to KV caches, hands pages to other verifiers and
+keeps named prompts computed. The engine calls this room through `PageCache`; the service starts it.
 """

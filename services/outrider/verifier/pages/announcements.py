@@ -1,4 +1,4 @@
-"""News of the verifier's pages, as long as somebody asks for them."""
+"""News of the verifier's pages, published while gateways ask for them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.wire.page_news import NAME_BYTES, PageNews, encode_news, join_names, news_subject
 
 LISTENED_S = 60.0
-"""For so long news are published after somebody asked for pages."""
+"""Seconds for which news are published after the last question for pages."""
 _EVERY_S = 0.05
 _MOST = 16384
-"""Most pages that one message tells of."""
+"""Most pages in one message."""
 
-_TOLD = counter("verifier_page_news", "Pages that news were told of, by what became of them.", ["change"])
+_CHANGES = counter("verifier_page_news", "Changes of pages that were published, by kind.", ["change"])
 
 
 class PageAnnouncer:
-    """Publishes what becomes of pages, in batches, and tells all pages to who has just come or has missed some.
+    """Publishes changes of pages in batches, and lists all pages for a gateway that is new or has missed news.
 
-    While nobody has asked for `LISTENED_S` seconds, nothing is noted and nothing published. Only in the event loop.
+    After `LISTENED_S` seconds without a question, changes are neither recorded nor published. Only in the event loop.
 
     Attributes:
-        epoch: of the news that are published now; empty while there are none.
-        number: of the last news.
+        epoch: epoch of the news published now; empty while none are published.
+        number: number of the last message.
     """
 
     def __init__(self, bus: Bus, tasks: Tasks, instance: str, inbox: Inbox, pages: PageTable) -> None:
@@ -41,20 +41,23 @@ class PageAnnouncer:
         self.epoch, self.number = "", 0
 
     async def tell(self, epoch: str) -> pb.PagesResponse:
-        """All pages, unless the asker knows those of this ``epoch``; news are published from now on."""
+        """All pages, or none if the caller follows the current ``epoch``; news are published from now on."""
         self._until = time.monotonic() + LISTENED_S
         if not self.epoch:
             self.epoch, self.number = token_hex(8), 0
             self._spawn(self._publish_for_a_while(), "news of pages")
         if epoch == self.epoch:
             return pb.PagesResponse(epoch=epoch, number=self.number)
-        told = pb.PagesResponse(epoch=self.epoch, number=self.number, full=True)
-        told.pages = join_names(await asyncio.wrap_future(self._inbox.call(self._begin)))
-        return told
+        response = pb.PagesResponse(epoch=self.epoch, number=self.number, full=True)
+        response.pages = join_names(await asyncio.wrap_future(self._inbox.call(self._begin)))
+        return response
 
     def _begin(self) -> list[bytes]:
-        """In the engine's thread: notes changes, and lists what is there. Changes that are noted and not yet published
-        may be in the list as well, which does no harm: the last word about a page holds."""
+        """In the engine's thread: starts to record changes, and lists the pages.
+
+        Recorded changes may be in the list before they are published. That does no harm: the last change of a page
+        holds.
+        """
         if self._pages.changes is None:
             self._pages.changes = deque()
         return self._pages.published
@@ -73,12 +76,12 @@ class PageAnnouncer:
     def _publish(self, changes: deque[tuple[bytes, bool]]) -> None:
         last: dict[bytes, bool] = {}
         while changes and len(last) < _MOST:
-            name, there = changes.popleft()
-            last[name[:NAME_BYTES]] = there
-        stored = [name for name, there in last.items() if there]
-        evicted = [name for name, there in last.items() if not there]
+            name, present = changes.popleft()
+            last[name[:NAME_BYTES]] = present
+        stored = [name for name, present in last.items() if present]
+        evicted = [name for name, present in last.items() if not present]
         self.number += 1
         news = PageNews(self._instance, self.epoch, self.number, join_names(stored), join_names(evicted))
         self._bus.publish(news_subject(self._instance), encode_news(news))
-        _TOLD.labels("stored").inc(len(stored))
-        _TOLD.labels("evicted").inc(len(evicted))
+        _CHANGES.labels("stored").inc(len(stored))
+        _CHANGES.labels("evicted").inc(len(evicted))

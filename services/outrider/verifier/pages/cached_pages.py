@@ -1,4 +1,4 @@
-"""The engine's side of the KV cache: what is asked for, what is offered, and how pages get in and out of the pool."""
+"""The engine's side of the KV cache: pages wanted, pages offered, and copies into and out of the pool."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Prompt:
     """What another verifier needs to compute the pages that a sequence lacks.
 
     Attributes:
-        tokens: of all pages, and one more.
-        priority: of the request.
-        weight: of the request.
-        seconds: what it would cost to compute them here.
+        tokens: tokens of all pages, and one more.
+        priority: priority of the request.
+        weight: weight of the request.
+        seconds: cost of computing the missing pages here.
     """
 
     tokens: list[int]
@@ -38,10 +38,11 @@ class Wanted:
     """Pages that a sequence lacks.
 
     Attributes:
-        number: of the sequence.
+        number: number of the sequence.
+        tenant: tenant of the request.
         hashes: chain hashes of the sequence's full pages.
-        here: how many of the leading ones need not be fetched.
-        prompt: None where no other verifier is to compute them.
+        here: number of leading pages that are here and not fetched.
+        prompt: the prompt for a hand-over; None if no other verifier may compute the pages.
     """
 
     number: int
@@ -53,7 +54,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Copies of the pages at ``indices`` of a chain, by `copy_pages`."""
+    """Copies of the pages at ``indices`` of a chain, made by `copy_pages`."""
 
     tenant: str
     hashes: list[bytes]
@@ -62,28 +63,28 @@ class Offered:
 
 
 class Link(Protocol):
-    """The way to the KV cache; called in the engine's thread, and never waits."""
+    """The connection to KV caches. Called in the engine's thread; never waits."""
 
     def fetch(self, wanted: Wanted) -> bool:
-        """Begins to fetch; whether it does, so that `CachedPages.ended` will follow."""
+        """Starts a fetch; if it returns True, `CachedPages.ended` follows."""
 
     def leave(self, number: int) -> None:
-        """Ends a fetch, if it runs: its sequence is gone."""
+        """Cancels the fetch of a sequence that has ended, if one runs."""
 
     def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
-        """Which of a chain's pages from ``first`` on are taken now; they must be offered."""
+        """Indices of a chain's pages from ``first`` on that the link takes now; the caller must offer them."""
 
     def offer(self, offered: Offered) -> None:
-        """Hands pages over; may drop them."""
+        """Takes pages to store; may drop them."""
 
 
 Price = Callable[[Sequence, int], float]
-"""Seconds that it costs to compute so many tokens of a sequence here."""
+"""Seconds that computing a number of a sequence's tokens costs here."""
 
 
 @dataclass(slots=True)
 class _Sought:
-    """A sequence that waits for pages, and how many of them have not arrived."""
+    """A sequence that waits for pages, and the number of pages that have not arrived."""
 
     sequence: Sequence
     lacking: int
@@ -92,8 +93,8 @@ class _Sought:
 class CachedPages:
     """A `outrider.verifier.decode.page_cache.PageCache` over a link.
 
-    What is fetched goes where pages of ended sequences are: found by its hash when the sequence is admitted, and given
-    up like any other that nobody holds. The scheduler need not know of it. No more is fetched at a time than has room.
+    Fetched pages are published like pages of ended sequences: an admitted sequence finds them by hash, and unused ones
+    are evicted. The scheduler needs no change for them. Fetches never exceed the free pages.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class CachedPages:
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""
         hashes, here = self._scheduler.chain(sequence)
-        room = self._pages.available - sum(each.lacking for each in self._sought.values())
+        room = self._pages.available - sum(sought.lacking for sought in self._sought.values())
         lacking = min(len(hashes) - here, room)
         if lacking <= 0:
             return False
@@ -142,20 +143,20 @@ class CachedPages:
             self._link.offer(Offered(sequence.request.tenant, hashes, indices, copies))
 
     def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
-        """Makes fetched pages findable, from the first that was lacking on, as far as there is room for them."""
+        """Publishes fetched pages, behind the ``wanted.here`` leading ones, as far as pages are free."""
         if (sought := self._sought.get(wanted.number)) is not None:
             sought.lacking -= len(pages)
         held = self._pages.match(wanted.hashes[: wanted.here])
         if len(held) == wanted.here:
             for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
-                found = self._pages.match([digest])
-                if not found and not self._pages.available:
+                page_ids = self._pages.match([digest])
+                if not page_ids and not self._pages.available:
                     break
-                held.append(found[0] if found else self._write(digest, data, held))
+                held.append(page_ids[0] if page_ids else self._write(digest, data, held))
         self._pages.release(held)
 
     def ended(self, wanted: Wanted) -> None:
-        """Resumes the sequence: no more pages will arrive."""
+        """Resumes the sequence; no more pages will arrive."""
         if (sought := self._sought.pop(wanted.number, None)) is not None:
             self._scheduler.resume(sought.sequence)
 
@@ -167,26 +168,26 @@ class CachedPages:
 
 
 def page_bytes(pool: KvPool) -> int:
-    """Bytes of a page."""
+    """Bytes of a page, scales included."""
     return sum(part[:, 0].numel() * part.element_size() for part in _parts(pool))
 
 
 @torch.inference_mode()
 def copy_pages(pool: KvPool, pages: Seq[int]) -> list[Tensor]:
-    """Keys and values of pages, and the scales of 8-bit ones, [layers, pages, ...] on the pool's device."""
+    """Copies of keys and values of ``pages``, and scales of 8-bit pages, [layers, pages, ...] on the pool's device."""
     chosen = torch.tensor(pages, device=pool.data.device)
     return [part.index_select(1, chosen) for part in _parts(pool)]
 
 
 def to_bytes(copies: Seq[Tensor], place: int) -> bytes:
-    """One of the pages that `copy_pages` copied, as it is stored: the slots of each layer in turn, then the scales."""
+    """The stored form of one page that `copy_pages` copied: the slots of each layer in turn, then the scales."""
     pages = [part[:, place].contiguous().flatten().view(torch.uint8) for part in copies]
     return b"".join(page.cpu().numpy().tobytes() for page in pages)
 
 
 @torch.inference_mode()
 def write_page(pool: KvPool, page: int, data: bytes) -> None:
-    """Writes `to_bytes` back, `page_bytes` of it."""
+    """Writes a page's stored form (`to_bytes`, `page_bytes` long) into the pool."""
     start = 0
     for part in _parts(pool):
         slots = part.flatten(2).view(torch.uint8)[:, page]
@@ -195,7 +196,7 @@ def write_page(pool: KvPool, page: int, data: bytes) -> None:
 
 
 def _fill(slots: Tensor, data: bytes) -> None:
-    """Writes to uint8 [layers, n]; on a CPU without a copy in between, which takes several times as long."""
+    """Writes ``data`` to uint8 [layers, n]. On a CPU without an extra copy, which would take several times as long."""
     if slots.device.type == "cpu":
         slots.numpy()[...] = numpy.frombuffer(data, numpy.uint8).reshape(slots.shape)
     else:
@@ -203,6 +204,6 @@ def _fill(slots: Tensor, data: bytes) -> None:
 
 
 def _parts(pool: KvPool) -> list[Tensor]:
-    """Views [layers, pages, page_size, ...]."""
-    kept = [part for part in (pool.data, pool.scales) if part is not None]
-    return [part.view(part.shape[0], -1, pool.page_size, *part.shape[2:]) for part in kept]
+    """Views of keys and values and of scales, [layers, pages, page_size, ...]."""
+    tensors = [part for part in (pool.data, pool.scales) if part is not None]
+    return [part.view(part.shape[0], -1, pool.page_size, *part.shape[2:]) for part in tensors]

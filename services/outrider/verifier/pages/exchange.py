@@ -1,4 +1,4 @@
-"""A verifier's engine, the mesh's KV caches and other verifiers, put together."""
+"""Connects a verifier's engine with the mesh's KV caches and other verifiers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from outrider.verifier.target import Target
 
 
 class Exchange:
-    """Fetches pages from KV caches and other verifiers and offers the engine's own, as soon as there are any.
+    """Fetches pages from KV caches and other verifiers, and offers the engine's pages, once it has found any.
 
     Args:
-        mesh: where others are found.
-        settings: of the verifier.
-        target: with its pages.
-        inbox: of the engine's thread.
+        mesh: has the registry of KV caches and verifiers.
+        settings: settings of the verifier.
+        target: the target with its pages.
+        inbox: inbox of the engine's thread.
 
     Attributes:
-        cache: what the engine reports its pages to.
+        cache: the engine's `PageCache`.
     """
 
     def __init__(self, mesh: Mesh, settings: VerifierSettings, target: Target, inbox: Inbox) -> None:
@@ -62,7 +62,7 @@ class Exchange:
         self._inbox.post(partial(self._pages.ended, wanted))
 
     def start(self, engine: Engine) -> None:
-        """Begins to look for others, and serves pages that ``engine`` computes for them."""
+        """Starts to follow the registry, and serves pages that ``engine`` computes for other verifiers."""
         self._server = PageServer(self.cache, self._target, self._inbox, engine)
         if self._settings.role != "decode":
             add_KvCacheServicer_to_server(self._server, self._mesh.rpc)
@@ -72,12 +72,12 @@ class Exchange:
         self._givers.start()
 
     def status(self) -> dict[str, Any]:
-        """What the registry announces: the verifier's role, and the fingerprint of its pages once that is known."""
+        """Status for the registry: the verifier's role, and the fingerprint of its pages once computed."""
         fingerprint = b"" if self._server is None else self._server.fingerprint
         return {"role": self._settings.role, "pages_of": fingerprint.hex()}
 
     def drain(self) -> None:
-        """Takes no more prompts of others."""
+        """Refuses new prompts of other verifiers."""
         if self._server is not None:
             self._server.drain()
 
@@ -87,7 +87,7 @@ class Exchange:
         CACHES.set(len(self._link.instances))
 
     async def _open(self, server: PageServer) -> None:
-        """Reads the weights only where there is somebody to name pages for."""
+        """Computes the fingerprint, which reads all weights, only after a KV cache or a verifier has been found."""
         await self._met.wait()
         fingerprint = await asyncio.to_thread(
             page_fingerprint,

@@ -1,6 +1,6 @@
-"""Prompts that another verifier computes: who is asked, whether it pays, and what comes of it.
+"""Hand-over: another verifier computes the pages of a prompt, if that pays.
 
-Whatever goes wrong there (it is gone, stalls, is busy, or sends what it should not) is computed here.
+If the other verifier fails (gone, stalled, busy, wrong data), the pages are computed here.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _RANKS: dict[str, int] = {"decode": 0, "both": 1, "prefill": 2}
 
 
 def trade(one: str, other: str) -> bool:
-    """Whether verifiers of these roles hand pages to one another: that of the one that is more for prompts gives."""
+    """Whether verifiers of these two roles hand pages over, in the direction that `gives` says."""
     return one in _RANKS and other in _RANKS and one != other
 
 
 def gives(role: str, taker: str) -> bool:
-    """Whether a verifier of ``role`` computes prompts for a ``taker``."""
+    """Whether a verifier of ``role`` computes prompts for one of role ``taker``: the role nearer to prefill gives."""
     return trade(role, taker) and _RANKS[role] > _RANKS[taker]
 
 
 class Givers:
-    """The verifiers that may be asked for pages, as the registry tells of them. Only in the event loop.
+    """The verifiers in the registry that may be asked for pages. Only in the event loop.
 
     Args:
-        registry: where they are found.
-        role: this verifier's.
+        registry: registry of verifiers.
+        role: this verifier's role.
         sockets: whether Unix sockets are used.
-        met: called once there is somebody to give to or to take from.
+        met: called when there is a verifier to give pages to or take pages from.
     """
 
     def __init__(self, registry: Registry, role: str, sockets: bool, met: Callable[[], None]) -> None:
@@ -55,12 +55,12 @@ class Givers:
         self._pages = ""
 
     def start(self) -> None:
-        """Meets those that are there and those that come."""
+        """Starts to follow the registry."""
         self._registry.on_change("verifier", self._meet)
         self._meet(self._registry.members("verifier"))
 
     def open(self, fingerprint: bytes) -> None:
-        """Takes pages of this fingerprint, and no others."""
+        """Takes only pages of this fingerprint."""
         self._pages = fingerprint.hex()
         self._meet(self._registry.members("verifier"))
 
@@ -68,13 +68,13 @@ class Givers:
         return len(self._peers)
 
     def choose(self) -> Peer | None:
-        """The one with the least to do of those that may be asked now; of equal ones the quickest."""
+        """The verifier with the least load that may be asked now, among equals the fastest; None if there is none."""
         now = time.monotonic()
         able = [peer for peer in self._peers.values() if peer.rests_until <= now]
         return min(able, key=lambda peer: self._load(peer.member), default=None)
 
     def ask(self, peer: Peer, prompts: int) -> None:
-        """Notes that so many prompts more, or less, are with ``peer``."""
+        """Adds ``prompts`` (negative to subtract) to the prompts that ``peer`` computes for this verifier."""
         self._asked[peer.member.instance] += prompts
 
     def _load(self, member: Member) -> tuple[int, float]:
@@ -85,28 +85,28 @@ class Givers:
         if any(trade(self._role, str(member.status.get("role"))) for member in members):
             self._met()
         able = {member.instance: member for member in members if self._may_be_asked(member)}
-        known = {name: peer for name, peer in self._peers.items() if name in able}
-        known = {name: peer for name, peer in known.items() if peer.member.address == able[name].address}
+        peers = {name: peer for name, peer in self._peers.items() if name in able}
+        peers = {name: peer for name, peer in peers.items() if peer.member.address == able[name].address}
         for name, member in able.items():
-            if name in known:
-                known[name].member = member
+            if name in peers:
+                peers[name].member = member
             else:
-                known[name] = reach(member, self._sockets)
-        self._peers = known
-        GIVERS.set(len(known))
+                peers[name] = reach(member, self._sockets)
+        self._peers = peers
+        GIVERS.set(len(peers))
 
     def _may_be_asked(self, member: Member) -> bool:
-        told = member.status
-        same = bool(self._pages) and told.get("pages_of") == self._pages
-        return member.state is State.READY and same and gives(str(told.get("role")), self._role)
+        status = member.status
+        same = bool(self._pages) and status.get("pages_of") == self._pages
+        return member.state is State.READY and same and gives(str(status.get("role")), self._role)
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverTerms:
-    """What handing over is decided by.
+    """Terms of a hand-over.
 
     Attributes:
-        mode: auto asks where that costs less than to compute here, always asks whenever there is somebody to ask.
+        mode: ``auto`` asks if that costs less than computing here, ``always`` asks if there is a verifier to ask.
         deadline_s: most seconds that a sequence waits.
         page_size: tokens a page.
         page_bytes: bytes a page.
@@ -118,12 +118,12 @@ class HandoverTerms:
     page_bytes: int
 
     def patience(self, prompt: Prompt) -> float:
-        """Most seconds to wait: what is awaited for longer than computing here takes has lost already."""
+        """Most seconds to wait; except with ``always``, no longer than computing here takes."""
         return self.deadline_s if self.mode == "always" else min(self.deadline_s, prompt.seconds)
 
 
 class Handover:
-    """Has other verifiers compute pages. Only in the event loop, but for `useful`."""
+    """Asks other verifiers to compute pages. Only in the event loop, except `useful`."""
 
     def __init__(self, givers: Givers, receiver: Receiver, terms: HandoverTerms) -> None:
         self._givers, self._receiver, self._terms = givers, receiver, terms
@@ -131,25 +131,25 @@ class Handover:
         self._fingerprint = b""
 
     def open(self, fingerprint: bytes) -> None:
-        """Begins to ask, for pages of this fingerprint."""
+        """Starts to ask, for pages of this fingerprint."""
         self._fingerprint = fingerprint
         self._givers.open(fingerprint)
 
     def useful(self, wanted: Wanted) -> bool:
-        """Whether there may be somebody to ask."""
+        """Whether there may be a verifier to ask."""
         return self._terms.mode != "off" and wanted.prompt is not None and len(self._givers) > 0
 
-    async def run(self, wanted: Wanted, found: Landing) -> None:
-        """Lands pages behind those that ``found`` has already, as far as asking for them pays."""
-        prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.here - found.pages
+    async def run(self, wanted: Wanted, landing: Landing) -> None:
+        """Fetches the pages that ``landing`` still lacks from another verifier, if that pays."""
+        prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.here - landing.pages
         if prompt is None or not lacking or not self.useful(wanted) or (peer := self._givers.choose()) is None:
             return
-        prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + found.pages))
+        prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + landing.pages))
         began, outcome = time.monotonic(), "cancelled"
         self._givers.ask(peer, 1)
         try:
             async with asyncio.timeout(self._terms.patience(prompt)):
-                outcome = await self._ask(peer, wanted, prompt, found)
+                outcome = await self._ask(peer, wanted, prompt, landing)
         except TimeoutError:
             peer.delay()
             outcome = "late"
@@ -158,17 +158,17 @@ class Handover:
             HANDOVERS.labels(outcome).inc()
             HANDOVER_SECONDS.inc(time.monotonic() - began)
 
-    async def _ask(self, peer: Peer, wanted: Wanted, prompt: Prompt, found: Landing) -> str:
-        first = wanted.here + found.pages
+    async def _ask(self, peer: Peer, wanted: Wanted, prompt: Prompt, landing: Landing) -> str:
+        first = wanted.here + landing.pages
         if not self._pays(peer, prompt, len(wanted.hashes) - first):
             return "slower"
-        request, before, began = self._request(wanted, prompt, first), found.pages, time.monotonic()
-        begun = [began]
+        request, before, began = self._request(wanted, prompt, first), landing.pages, time.monotonic()
+        first_at = [began]
 
         def land(pages: list[bytes]) -> None:
-            if found.pages == before:
-                begun[0] = time.monotonic()
-            found.land(pages)
+            if landing.pages == before:
+                first_at[0] = time.monotonic()
+            landing.land(pages)
 
         try:
             await self._receiver.receive(peer, request, land)
@@ -181,8 +181,8 @@ class Handover:
             peer.fail(str(error))
             return "failed"
         peer.answered()
-        if size := (found.pages - before) * self._terms.page_bytes:
-            self._transfer[peer.member.instance].measured(size, begun[0] - began, time.monotonic() - begun[0])
+        if size := (landing.pages - before) * self._terms.page_bytes:
+            self._transfer[peer.member.instance].measured(size, first_at[0] - began, time.monotonic() - first_at[0])
         return "hit"
 
     def _request(self, wanted: Wanted, prompt: Prompt, first: int) -> pb.FetchRequest:
@@ -195,7 +195,7 @@ class Handover:
             weight=prompt.weight,
             within_ms=within_ms,
         )
-        keys = [page_key(self._fingerprint, wanted.tenant, each) for each in wanted.hashes[first:]]
+        keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes[first:]]
         return pb.FetchRequest(keys=keys, prefill=prefill)
 
     def _pays(self, peer: Peer, prompt: Prompt, pages: int) -> bool:
@@ -206,5 +206,5 @@ class Handover:
 
 
 def _speed(member: Member) -> float:
-    """Tokens of prompts a second, as it tells."""
+    """The verifier's announced speed, in prompt tokens a second."""
     return max(float(member.status.get("prefill_tokens_per_s", 0)), 1.0)

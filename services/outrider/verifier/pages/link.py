@@ -1,6 +1,6 @@
-"""The verifier's link to the KV cache: fetches beside the engine, offers when there is time, and never holds up a step.
+"""The verifier's link to the KV caches: fetches and offers pages in the event loop, and never delays a step.
 
-Whatever goes wrong with an instance (it is gone, it stalls, it sends what it should not) is a miss.
+Every failure of a KV cache (gone, stalled, wrong data) is a miss.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Mode = Literal["auto", "always", "off"]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What fetching is decided by.
+    """Terms of fetching.
 
     Attributes:
-        mode: auto fetches what is quicker fetched than computed, always whatever is there.
+        mode: ``auto`` fetches pages if that is faster than computing them, ``always`` fetches all pages it finds.
         deadline_s: most seconds that a sequence waits.
         page_size: tokens a page.
         page_bytes: bytes a page.
@@ -48,11 +48,11 @@ class Terms:
     token_s: float
 
     def recompute(self, pages: int) -> float:
-        """Seconds of computing pages."""
+        """Seconds to compute ``pages`` pages."""
         return pages * self.page_size * self.token_s
 
     def patience(self, pages: int) -> float:
-        """Most seconds to wait for pages: what is awaited for longer than computing takes has lost already."""
+        """Most seconds to wait for ``pages`` pages; except with ``always``, no longer than computing them takes."""
         return self.deadline_s if self.mode == "always" else min(self.deadline_s, self.recompute(pages))
 
 
@@ -60,12 +60,13 @@ class CacheLink:
     """A `Link` from the engine's thread to the event loop.
 
     Args:
-        peers: where pages are.
-        handover: has other verifiers compute what no KV cache holds.
-        tasks: what fetches run on.
-        terms: what is decided by.
-        arrived: called in the event loop with pages as they come, and what of the wanted begins with them.
-        ended: called in the event loop when no more will come.
+        peers: the KV caches.
+        handover: asks other verifiers for pages that no KV cache holds.
+        receiver: reads streams of pages.
+        tasks: runs the fetches.
+        terms: terms of fetching.
+        arrived: called in the event loop with arriving pages, and with the `Wanted` that begins at them.
+        ended: called in the event loop when no more pages will arrive.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class CacheLink:
         self.offers = Offers(peers, tasks, terms.page_size, terms.token_s)
 
     def open(self, fingerprint: bytes) -> None:
-        """Begins to ask and to offer, under the fingerprint of the pages."""
+        """Starts to fetch and to offer, under the fingerprint of the pages."""
         self._fingerprint = fingerprint
         self._handover.open(fingerprint)
         self.offers.start(fingerprint)
 
     @property
     def instances(self) -> list[str]:
-        """The KV caches that are asked and offered to."""
+        """Names of the KV caches in use; empty before `open`."""
         return self._peers.instances if self._fingerprint else []
 
     def fetch(self, wanted: Wanted) -> bool:
@@ -127,66 +128,66 @@ class CacheLink:
             task.cancel()
 
     async def _run(self, wanted: Wanted) -> None:
-        found = Landing(wanted, self._arrived)
+        landing = Landing(wanted, self._arrived)
         try:
             if self.instances:
-                await self._from_caches(wanted, found)
-            await self._handover.run(wanted, found)
+                await self._from_caches(wanted, landing)
+            await self._handover.run(wanted, landing)
         finally:
             self._ended(wanted)
 
-    async def _from_caches(self, wanted: Wanted, found: Landing) -> None:
+    async def _from_caches(self, wanted: Wanted, landing: Landing) -> None:
         began, outcome = time.monotonic(), "cancelled"
         try:
             async with asyncio.timeout(self._terms.patience(len(wanted.hashes) - wanted.here)):
-                outcome = await self._fetch(wanted, found)
+                outcome = await self._fetch(wanted, landing)
         except TimeoutError:
             outcome = "late"
         finally:
             FETCHES.labels(outcome).inc()
             FETCH_SECONDS.inc(time.monotonic() - began)
-            SAVED_SECONDS.inc(self._terms.recompute(found.pages))
-            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + found.pages])
+            SAVED_SECONDS.inc(self._terms.recompute(landing.pages))
+            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + landing.pages])
 
     def _end(self, wanted: Wanted) -> None:
         del self._fetches[wanted.number]
         FETCHING.set(len(self._fetches))
 
-    async def _fetch(self, wanted: Wanted, found: Landing) -> str:
-        """Lands what KV caches hold, instance by instance; what came of it."""
+    async def _fetch(self, wanted: Wanted, landing: Landing) -> str:
+        """Fetches the leading wanted pages that KV caches hold, one instance after another; returns the outcome."""
         if not self._peers.instances:
             return "failed"
-        keys = [page_key(self._fingerprint, wanted.tenant, each) for each in wanted.hashes]
+        keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes]
         owners = instances_of(keys, self._peers.instances)
         outcome, start = "miss", wanted.here
         while start < len(keys):
             end = next((at for at in range(start, len(keys)) if owners[at] != owners[start]), len(keys))
             peer = self._peers.able(owners[start])
             if peer is None:
-                return "hit" if found.pages else "failed"
-            outcome = await self._ask(peer, keys[start:end], found)
-            if outcome != "hit" or found.pages < end - wanted.here:
+                return "hit" if landing.pages else "failed"
+            outcome = await self._ask(peer, keys[start:end], landing)
+            if outcome != "hit" or landing.pages < end - wanted.here:
                 break
             start = end
-        return "hit" if found.pages else outcome
+        return "hit" if landing.pages else outcome
 
-    async def _ask(self, peer: Peer, keys: list[bytes], found: Landing) -> str:
-        """Fetches the leading ones of ``keys`` from their instance."""
+    async def _ask(self, peer: Peer, keys: list[bytes], landing: Landing) -> str:
+        """Fetches the leading pages of ``keys`` that ``peer`` holds; returns the outcome."""
         began = time.monotonic()
         try:
             leading = (await peer.stub.Lookup(pb.LookupRequest(keys=keys))).leading
-            asked = time.monotonic()
+            looked_up = time.monotonic()
             peer.answered()
             if not 0 < leading <= len(keys):
                 return "miss"
             if not self._pays(peer, leading):
                 return "slower"
-            count = found.pages
+            count = landing.pages
             request = pb.FetchRequest(keys=keys[:leading], shared=peer.arena is not None)
-            await self._receiver.receive(peer, request, found.land)
-            size = (found.pages - count) * self._terms.page_bytes
+            await self._receiver.receive(peer, request, landing.land)
+            size = (landing.pages - count) * self._terms.page_bytes
             if size:
-                self._transfer[peer.member.instance].measured(size, asked - began, time.monotonic() - asked)
+                self._transfer[peer.member.instance].measured(size, looked_up - began, time.monotonic() - looked_up)
         except grpc.aio.AioRpcError as error:
             peer.fail(error.code().name)
             return "failed"

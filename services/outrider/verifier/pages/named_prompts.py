@@ -1,4 +1,4 @@
-"""Named prompts, kept computed: read from the mesh's store, run once, and pinned."""
+"""Named prompts: read from the mesh's store, computed once, and pinned."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _decode = msgspec.json.Decoder(NamedPrompt).decode
 
 
 class NamedPrompts:
-    """Follows the store; only in the event loop.
+    """Follows the store of named prompts. Only in the event loop.
 
-    What does not fit into the pins' share is left out, the latest prompts first. What a request needed the room of is
-    computed again later.
+    Prompts that exceed the limit on pinned pages are left out, the latest first. A prompt whose pages a request needed
+    is computed again later.
 
     Args:
-        bus: where the store is.
+        bus: has the store.
         target: the model, its tokenizer and its scheduler.
-        inbox: of the engine's thread.
+        inbox: inbox of the engine's thread.
         run: runs a request to its end.
     """
 
@@ -48,22 +48,22 @@ class NamedPrompts:
         self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), target.tokenizer, target.name
         self._limits, self._pins = target.scheduler.limits, target.scheduler.pins
         self._inbox, self._run = inbox, run
-        self._seen: tuple[int, int] | None = None
+        self._state: tuple[int, int] | None = None
         self._wanted: dict[str, tuple[NamedPrompt, list[int], list[bytes]]] = {}
 
     @property
     def kept(self) -> list[str]:
-        """Marks of the prompts that are computed and stay so."""
+        """Marks of the prompts that are pinned."""
         return self._pins.names
 
     async def follow(self) -> None:
-        """Keeps prompts for ever; while the store is away, those that are known."""
+        """Keeps prompts computed until cancelled; while the store is away, the prompts read last."""
         while True:
             try:
-                seen = await self._bucket.state()
-                if seen != self._seen:
+                state = await self._bucket.state()
+                if state != self._state:
                     await self._read()
-                    self._seen = seen
+                    self._state = state
                 await self._warm()
             except Unavailable as error:
                 _log.debug("named prompts cannot be read", why=error.message)
@@ -72,15 +72,15 @@ class NamedPrompts:
             await asyncio.sleep(_EVERY_S)
 
     async def _read(self) -> None:
-        """Notes which prompts are wanted, and lets go of others."""
-        found: dict[str, NamedPrompt] = {}
+        """Reads the wanted prompts, and drops the pins of all others."""
+        prompts: dict[str, NamedPrompt] = {}
         for key in await self._bucket.keys():
             if (entry := await self._bucket.get(key)) is not None:
                 prompt = _decode(entry.value)
                 if prompt.model in (None, self._model):
-                    found[prompt_mark(prompt.tenant, prompt.name, entry.revision)] = prompt
+                    prompts[prompt_mark(prompt.tenant, prompt.name, entry.revision)] = prompt
         self._wanted = {}
-        for mark, prompt in sorted(found.items(), key=lambda item: item[1].created):
+        for mark, prompt in sorted(prompts.items(), key=lambda item: item[1].created):
             self._want(mark, prompt)
         for mark in set(self.kept) - self._wanted.keys():
             await asyncio.wrap_future(self._inbox.call(partial(self._pins.drop, mark)))
@@ -89,10 +89,10 @@ class NamedPrompts:
         try:
             ids = self._encode(prompt)
         except TextError as error:
-            _log.warning("a named prompt is none here", tenant=prompt.tenant, name=prompt.name, why=str(error))
+            _log.warning("a named prompt cannot be encoded", tenant=prompt.tenant, name=prompt.name, why=str(error))
             return
         hashes = chain_hashes(self._tokenizer.fingerprint.encode(), prompt.tenant, ids, self._limits.page_size)
-        others = {each for _, _, chain in self._wanted.values() for each in chain}
+        others = {digest for _, _, chain in self._wanted.values() for digest in chain}
         if len(others.union(hashes)) > self._limits.pinned or len(ids) >= self._limits.context_length:
             _log.warning("a named prompt finds no room", tenant=prompt.tenant, name=prompt.name, pages=len(hashes))
         elif hashes:

@@ -1,4 +1,4 @@
-"""Full pages on their way to the KV cache: one batch after another, dropped where more come than go."""
+"""Sends full pages to the KV caches, one batch after another; drops pages if too many wait."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from outrider.verifier.pages.shards import instances_of
 from outrider.wire.pages import page_checksum, page_key
 
 _MOST_WAITING = 256
-"""Pages that may wait; more are dropped."""
+"""Most pages that wait; further pages are dropped."""
 _MOST_KNOWN = 1 << 17
 _KNOWN_S = 60.0
-"""Pages offered less long ago are not offered again; later ones may have been evicted since."""
+"""Seconds for which an offered page is not offered again; after that the KV cache may have evicted it."""
 _TIMEOUT_S = 2.0
 _MESSAGE_PAGES = 16
 
 
 class Offers:
-    """`wants` is called in the engine's thread, everything else in the event loop."""
+    """Pages on their way to KV caches. `wants` runs in the engine's thread, everything else in the event loop."""
 
     def __init__(self, peers: Peers, tasks: Tasks, page_size: int, token_s: float) -> None:
         self._peers, self._spawn = peers, tasks.spawn
@@ -39,16 +39,16 @@ class Offers:
         self._news = asyncio.Event()
 
     def start(self, fingerprint: bytes) -> None:
-        """Begins to send."""
+        """Starts to send pages under ``fingerprint``."""
         self._fingerprint = fingerprint
         self._spawn(self._send_for_ever(), "pages for the KV cache")
 
     def forget(self) -> None:
-        """Instances have changed: what was sent may have been lost."""
+        """Forgets the pages sent so far: KV caches came or went, and their pages may be lost."""
         self._known = set()
 
     def wants(self, tenant: str, hashes: Sequence[bytes], first: int) -> list[int]:
-        """Which of a chain's pages from ``first`` on were not offered yet, as many as may wait."""
+        """Indices of a chain's pages from ``first`` on that were not offered lately, as many as may wait."""
         if time.monotonic() - self._known_since > _KNOWN_S or len(self._known) > _MOST_KNOWN:
             self._known, self._known_since = set(), time.monotonic()
         known = self._known
@@ -65,8 +65,8 @@ class Offers:
         self._news.set()
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Pages that the cache holds, since they were fetched from it."""
-        self._known.update((tenant, each) for each in hashes)
+        """Notes pages that KV caches hold, because they were fetched from there."""
+        self._known.update((tenant, digest) for digest in hashes)
 
     async def _send_for_ever(self) -> None:
         while True:
@@ -84,7 +84,8 @@ class Offers:
         if not instances:
             return
         pages = await asyncio.to_thread(self._pack, offered)
-        owners = instances_of([page_key(self._fingerprint, offered.tenant, each) for each in offered.hashes], instances)
+        keys = [page_key(self._fingerprint, offered.tenant, digest) for digest in offered.hashes]
+        owners = instances_of(keys, instances)
         parts: defaultdict[str, list[pb.Page]] = defaultdict(list)
         for page in pages:
             parts[owners[page.index]].append(page)

@@ -1,4 +1,4 @@
-"""Pages that this verifier computes for others, handed over as they are made."""
+"""Computes pages for other verifiers, and sends each page as soon as it is full."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ from outrider.wire.pages import page_checksum, page_key
 from torch import Tensor
 
 TIER = "prefill"
-"""What such pages are told to come from."""
+"""Tier of handed pages on the wire."""
 
 _KEY_BYTES = 32
 _MESSAGE_BYTES = 1 << 20
-"""Small pages share a message up to so many bytes."""
+"""Most bytes of a message; a larger page has a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Copies of consecutive pages, by `copy_pages`, and their chain hashes."""
+    """Copies of consecutive pages, made by `copy_pages`, and their chain hashes."""
 
     hashes: list[bytes]
     copies: list[Tensor]
 
 
 Deliver = Callable[[Handed | None], None]
-"""Takes pages as they come, and None when no more will."""
+"""Takes pages as they are computed, and None at the end."""
 
 
 @dataclass(slots=True)
 class _Taker:
-    """Who waits for a sequence's pages from ``next`` on."""
+    """Receives a sequence's pages from ``next`` on."""
 
     next: int
     deliver: Deliver
 
 
 class HandedPages:
-    """A `PageCache` beside another, which also hands pages to whoever has asked for them. In the engine's thread."""
+    """Wraps a `PageCache`, and also delivers the pages of requests that `expect` names. In the engine's thread."""
 
     def __init__(self, inner: PageCache, pool: KvPool) -> None:
         self._inner, self._pool = inner, pool
         self._takers: dict[str, _Taker] = {}
 
     def expect(self, request: str, first: int, deliver: Deliver) -> None:
-        """Has ``deliver`` hear of a request's pages from ``first`` on, in order, until it ends or `forget`."""
+        """Calls ``deliver`` with a request's pages from ``first`` on, in order, until the request ends or `forget`."""
         self._takers[request] = _Taker(first, deliver)
 
     def forget(self, request: str) -> None:
@@ -95,16 +95,16 @@ class HandedPages:
 
 
 class PageServer(pb_grpc.KvCacheServicer):
-    """Computes pages for other verifiers: a request each, whose answer nobody hears.
+    """Computes pages for other verifiers. Each fetch is a request to the engine whose answer is dropped.
 
     Args:
-        pages: the engine's pages.
-        target: the model, and what requests are checked against.
-        inbox: of the engine's thread.
+        pages: delivers the engine's pages.
+        target: the model, and the limits of requests.
+        inbox: inbox of the engine's thread.
         engine: computes the pages.
 
     Attributes:
-        fingerprint: of the pages; empty until `open`.
+        fingerprint: fingerprint of the pages; empty until `open`.
     """
 
     def __init__(self, pages: HandedPages, target: Target, inbox: Inbox, engine: Engine) -> None:
@@ -116,7 +116,7 @@ class PageServer(pb_grpc.KvCacheServicer):
         self._draining = False
 
     def open(self, fingerprint: bytes) -> None:
-        """Serves pages from now on, under their fingerprint."""
+        """Starts to serve pages under their fingerprint."""
         self.fingerprint = fingerprint
 
     def drain(self) -> None:
@@ -126,7 +126,7 @@ class PageServer(pb_grpc.KvCacheServicer):
     async def Fetch(  # noqa: N802
         self, message: pb.FetchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.FetchResponse]:
-        """Pages as they are computed; a caller that leaves ends that."""
+        """Streams pages as they are computed; the request ends when the caller leaves."""
         request = self._request(message)
         loop, handed = asyncio.get_running_loop(), asyncio.Queue[Handed | None]()
 
@@ -146,29 +146,29 @@ class PageServer(pb_grpc.KvCacheServicer):
             self._inbox.post(lambda: self._give_up(request.id))
 
     def _request(self, message: pb.FetchRequest) -> Request:
-        asked, size = message.prefill, self._page_size
+        prefill, size = message.prefill, self._page_size
         check(message.HasField("prefill"), "prefill", "must be there: a verifier has pages of prompts only")
         check(all(len(key) == _KEY_BYTES for key in message.keys), "keys", f"have {_KEY_BYTES} bytes each")
-        check(asked.within_ms >= 1, "prefill.within_ms", f"must be at least 1, not {asked.within_ms}")
-        pages = asked.first + len(message.keys)
-        fits = asked.first >= 0 and len(asked.tokens) == 4 * (pages * size + 1)
-        check(fits, "prefill.tokens", f"must be {size} a page of those before and those asked for, and one more")
+        check(prefill.within_ms >= 1, "prefill.within_ms", f"must be at least 1, not {prefill.within_ms}")
+        pages = prefill.first + len(message.keys)
+        fits = prefill.first >= 0 and len(prefill.tokens) == 4 * (pages * size + 1)
+        check(fits, "prefill.tokens", f"must be {size} for each of the {pages} pages, and one more")
         if self._draining or not self.fingerprint:
             raise Unavailable("this verifier computes no pages for others at the moment")
         submission = verifier_pb2.SubmitRequest(
             request_id=f"pages-{secrets.token_hex(12)}",
-            tenant=asked.tenant,
-            prompt=asked.tokens,
+            tenant=prefill.tenant,
+            prompt=prefill.tokens,
             sampling=SamplingParams(max_tokens=1, ignore_eos=True),
             speculation=Speculation(off=True),
-            priority=asked.priority,
-            weight=asked.weight if asked.HasField("weight") else None,
-            ttft_ms=asked.within_ms,
+            priority=prefill.priority,
+            weight=prefill.weight if prefill.HasField("weight") else None,
+            ttft_ms=prefill.within_ms,
         )
         return replace(request_from_proto(submission, self._served, self._engine.scheduler.now()), handed=True)
 
     def _batches(self, pages: Handed) -> Iterator[Handed]:
-        """Pieces that fit into a message."""
+        """Splits pages into batches that fit into a message."""
         step = max(_MESSAGE_BYTES // self._page_bytes, 1)
         for start in range(0, len(pages.hashes), step):
             end = start + step

@@ -1,5 +1,4 @@
-"""Instances that pages come from, and how each is reached: by gRPC, on this host by a Unix
-socket, and its arena where it has one."""
+"""KV caches and verifiers that pages come from, reached by TCP, or on this host by Unix socket and shared memory."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from outrider.mesh.telemetry import get_logger
 from outrider.v1.kvcache_pb2_grpc import KvCacheStub
 
 _REST_S = 2.0
-"""How long an instance is left alone that failed: longer than the registry takes to notice that it is gone."""
+"""Seconds for which a failed instance is not asked: longer than the registry takes to notice that it is gone."""
 
 _MOST_LATE = 3
 
@@ -23,14 +22,14 @@ _log = get_logger("caching")
 
 
 class Arena:
-    """Another process's memory, read-only. Data is copied out at once and checked by whoever asked for it."""
+    """Another process's memory, mapped read-only. Data is copied out at once; the caller checks it."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self._map = mapped
 
     @classmethod
     def open(cls, path: str, token: str) -> Arena | None:
-        """The arena at ``path``; None where it is not on this host, or is not ours to read."""
+        """The arena at ``path``; None if it is not on this host, cannot be read, or does not begin with ``token``."""
         try:
             with Path(path).open("rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -40,13 +39,13 @@ class Arena:
         return cls(mapped) if expected and mapped[: len(expected)] == expected else None
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from ``offset`` on; fewer where the arena ends."""
+        """``size`` bytes from ``offset`` on; fewer at the end of the arena."""
         return self._map[offset : offset + size]
 
 
 @dataclass(slots=True)
 class Peer:
-    """An instance; ``arena`` is None where it is reached by gRPC alone, whose ``transport`` is tcp or unix."""
+    """An instance. ``arena`` is None if pages come by gRPC only; ``transport`` of gRPC is ``tcp`` or ``unix``."""
 
     member: Member
     stub: KvCacheStub
@@ -56,40 +55,40 @@ class Peer:
     late: int = 0
 
     def answered(self) -> None:
-        """Notes that it answers in time."""
+        """Notes an answer in time."""
         self.late = 0
 
     def delay(self) -> None:
-        """Notes that it was too late for somebody; one that often is is left alone."""
+        """Notes a late answer; after `_MOST_LATE` late answers in a row the instance is paused."""
         self.late += 1
         if self.late >= _MOST_LATE:
             self.fail("it does not answer in time")
 
     def fail(self, why: str) -> None:
-        """Leaves it alone for a while."""
+        """Pauses the instance for `_REST_S` seconds."""
         self.late = 0
         self.rests_until = time.monotonic() + _REST_S
-        told = {self.member.kind: self.member.instance}
-        _log.warning("pages are not asked for here for a while", why=why, **told)
+        fields = {self.member.kind: self.member.instance}
+        _log.warning("no pages are fetched from an instance for a while", why=why, **fields)
 
 
 def reach(member: Member, sockets: bool, arena: Arena | None = None) -> Peer:
-    """An instance as one that may be asked, by a Unix socket where ``sockets`` may be used and it has one here."""
+    """Opens a channel to an instance: by Unix socket if ``sockets`` is true and the instance has one on this host."""
     target = rpc.local_target(member.address, member.status.get("socket")) if sockets else member.address
     transport = "unix" if target != member.address else "tcp"
-    told = transport if arena is None else "shared memory"
-    _log.info("pages may be asked for", kind=member.kind, member=member.instance, transport=told)
+    route = transport if arena is None else "shared memory"
+    _log.info("pages can be fetched from an instance", kind=member.kind, member=member.instance, transport=route)
     return Peer(member, KvCacheStub(rpc.channel(target)), arena, transport)
 
 
 class Peers:
-    """Follows the registry. Only in the event loop.
+    """The KV caches in the registry. Only in the event loop.
 
     Args:
-        registry: where instances are found.
+        registry: registry of KV caches.
         shared: whether arenas are mapped.
         sockets: whether Unix sockets are used.
-        changed: called when instances came or went.
+        changed: called when KV caches came or went.
     """
 
     def __init__(self, registry: Registry, shared: bool, sockets: bool, changed: Callable[[], None]) -> None:
@@ -97,18 +96,17 @@ class Peers:
         self._peers: dict[str, Peer] = {}
 
     def start(self) -> None:
-        """Meets those that are there and those that come."""
+        """Starts to follow the registry."""
         self._registry.on_change("kvcache", self._meet)
         self._meet(self._registry.members("kvcache"))
 
     @property
     def instances(self) -> list[str]:
-        """All that are ready, by the names that pages are shared out by, those at rest among them: their pages stay
-        theirs."""
+        """Shard names of all ready KV caches. Paused ones are included: they keep their share of the pages."""
         return list(self._peers)
 
     def able(self, instance: str) -> Peer | None:
-        """An instance that may be asked now."""
+        """The KV cache of a shard; None if it is unknown or paused."""
         peer = self._peers.get(instance)
         return None if peer is None or peer.rests_until > time.monotonic() else peer
 
@@ -125,25 +123,25 @@ class Peers:
 
     def _reach(self, member: Member) -> Peer:
         path, token = member.status.get("arena"), member.status.get("arena_token")
-        told = self._shared and isinstance(path, str) and isinstance(token, str)
-        return reach(member, self._sockets, Arena.open(str(path), str(token)) if told else None)
+        shared = self._shared and isinstance(path, str) and isinstance(token, str)
+        return reach(member, self._sockets, Arena.open(str(path), str(token)) if shared else None)
 
 
 def _by_shard(members: Iterable[Member]) -> dict[str, Member]:
-    """Members by the name of their pages, which may be older than they are; of two that claim one, the first has it."""
-    named: dict[str, Member] = {}
+    """Members by shard, which may outlive a process. If two members claim a shard, the first one gets it."""
+    shards: dict[str, Member] = {}
     for member in members:
         shard = str(member.status.get("shard", member.instance))
-        named[member.instance if shard in named else shard] = member
-    return named
+        shards[member.instance if shard in shards else shard] = member
+    return shards
 
 
-def _same(known: Member, told: Member | None) -> bool:
-    """Whether it is the same process still."""
-    if told is None:
+def _same(before: Member, now: Member | None) -> bool:
+    """Whether both are the same process."""
+    if now is None:
         return False
-    return (known.instance, known.address, known.status.get("arena")) == (
-        told.instance,
-        told.address,
-        told.status.get("arena"),
+    return (before.instance, before.address, before.status.get("arena")) == (
+        now.instance,
+        now.address,
+        now.status.get("arena"),
     )

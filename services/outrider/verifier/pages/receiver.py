@@ -1,4 +1,4 @@
-"""Pages as they come from a KV cache or from another verifier, each checked before anybody sees it."""
+"""Receives pages from KV caches and other verifiers, and checks each page before use."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _log = get_logger("caching")
 
 
 class Bad(Exception):
-    """An instance sent what it should not."""
+    """An instance sent wrong data."""
 
 
 class Landing:
-    """Where the pages that a sequence lacks arrive, in order.
+    """Collects the pages that a sequence lacks, in order.
 
     Attributes:
-        pages: that have arrived.
+        pages: number of pages that have arrived.
     """
 
     def __init__(self, wanted: Wanted, arrived: Arrived) -> None:
         self._wanted, self._arrived, self.pages = wanted, arrived, 0
 
     def land(self, pages: list[bytes]) -> None:
-        """Takes the next pages in."""
+        """Takes in the next pages."""
         here = self._wanted.here + self.pages
         self.pages += len(pages)
         self._arrived(replace(self._wanted, here=here), pages)
@@ -48,16 +48,18 @@ class Receiver:
     Args:
         page_size: tokens a page.
         page_bytes: bytes a page.
-        spawn: runs what nobody waits for.
+        spawn: runs background tasks.
     """
 
     def __init__(self, page_size: int, page_bytes: int, spawn: Spawn) -> None:
         self._page_size, self._page_bytes, self._spawn = page_size, page_bytes, spawn
 
     async def receive(self, peer: Peer, request: pb.FetchRequest, land: Callable[[list[bytes]], None]) -> None:
-        """Passes pages on to ``land``, message by message.
+        """Passes pages to ``land``, message by message.
 
-        `Bad` where one was not asked for, or is not what it should be; `grpc.aio.AioRpcError` where the call fails.
+        Raises:
+            Bad: a page was not asked for, or does not match its checksum or size.
+            grpc.aio.AioRpcError: the call failed.
         """
         lease, received = 0, 0
         call = peer.stub.Fetch(request)
@@ -73,7 +75,7 @@ class Receiver:
                 self._spawn(_release(peer, lease), "end of a lease")
 
     def _checked(self, peer: Peer, page: pb.Page) -> bytes:
-        """The page's data, wherever it is; `Bad` where it is not what it should be."""
+        """The page's data, from the message or the arena; `Bad` if it does not match its checksum or size."""
         shared = not page.data and peer.arena is not None
         data = peer.arena.read(page.offset, page.size) if shared and peer.arena is not None else page.data
         if len(data) != self._page_bytes or page_checksum(page.key, data) != page.checksum:
@@ -92,4 +94,4 @@ async def _release(peer: Peer, lease: int) -> None:
     try:
         await peer.stub.Release(pb.ReleaseRequest(lease=lease), timeout=1.0)
     except grpc.aio.AioRpcError:
-        _log.debug("a lease ends by itself", kvcache=peer.member.instance)
+        _log.debug("a lease was not released and will expire", kvcache=peer.member.instance)

@@ -1,4 +1,4 @@
-"""How long fetching takes, as measured so far."""
+"""Measures how long fetching takes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 _WEIGHT = 0.3
 _FORGET_S = 30.0
-"""A measurement that old decides nothing: circumstances change, and what is not fetched is not measured."""
+"""Age in seconds at which measurements expire: conditions change, and a path that is not used is not measured."""
 
 
 class TransferTime:
-    """Moving averages of the seconds that asking takes and of bytes a second."""
+    """Moving averages of the latency of a lookup in seconds, and of the rate of fetches in bytes a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class TransferTime:
         self._measured = -_FORGET_S
 
     def measured(self, size: int, asking: float, fetching: float) -> None:
-        """Notes a transfer of ``size`` bytes: seconds of the lookup, and of the fetch."""
+        """Notes a transfer of ``size`` bytes: ``asking`` seconds of the lookup, ``fetching`` seconds of the fetch."""
         rate = size / max(fetching, 1e-6)
         fresh = self._clock() - self._measured < _FORGET_S
         weight = _WEIGHT if fresh else 1.0
@@ -28,7 +28,7 @@ class TransferTime:
         self._measured = self._clock()
 
     def seconds(self, size: int) -> float:
-        """For fetching ``size`` bytes that are known to be there; 0 where nothing is known of it."""
+        """Expected seconds to fetch ``size`` bytes; 0 without a recent measurement."""
         if self._clock() - self._measured >= _FORGET_S:
             return 0.0
         return self._latency + size / self._rate
