@@ -1,4 +1,4 @@
-"""How many threads run a model's steps, where that may change between steps."""
+"""The number of threads that run a model's steps; it may change between steps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outrider.models.llama import LlamaModel
 class Crew:
     """The threads of one model's steps.
 
-    On the compiled decoder a step has the same bits on any number of threads. Elsewhere it may not, and the number
-    stays what it was at load.
+    A step of the compiled decoder has the same bits on any number of threads. Other steps may not, so their number of
+    threads stays as at load.
 
     Attributes:
-        threads: of the next step.
+        threads: threads of the next step.
     """
 
     def __init__(self, model: LlamaModel) -> None:
@@ -25,16 +25,16 @@ class Crew:
         self._handles = {} if self._decoder is None else {self.threads: self._decoder.handle}
 
     def use(self, threads: int) -> None:
-        """Has the next steps run on ``threads`` threads. Called between steps, by the thread that runs them."""
+        """Sets the threads of the next steps. The thread that runs steps calls this between steps."""
         if self._decoder is None:
             return
         if threads not in self._handles:
-            self._handles[threads] = _made(self._decoder, threads)
+            self._handles[threads] = _with_threads(self._decoder, threads)
         self._decoder.handle, self.threads = self._handles[threads], threads
 
 
-def _made(decoder: NativeDecoder, threads: int) -> int:
-    """The same weights with threads of their own; freed with ``decoder``."""
+def _with_threads(decoder: NativeDecoder, threads: int) -> int:
+    """A handle of the same weights with other threads; freed with ``decoder``."""
     model = type(decoder.model).from_buffer_copy(decoder.model)
     model.threads = threads
     handle: int = decoder.library.outrider_new(model)
