@@ -1,9 +1,9 @@
 """Times a step on this machine: ``python -m outrider.models.bench [--model DIR] [--rows 1,4,8,16] ...``.
 
-Rows are a binary tree behind the context. ``least`` is what reading the weights and their products take on this machine
-at PyTorch's best, without attention. On a GPU (``--device cuda``) steps run as CUDA graphs, and beside them strict ones
-an operator at a time. Where transformers is installed, its forward over as many tokens behind the same context is
-timed in turn with ours, so that other work on the machine falls on both.
+Rows are a binary tree after the context. ``least`` is the time of reading the weights and of their products on this
+machine at PyTorch's best, without attention. On a GPU (``--device cuda``) steps run as CUDA graphs; ``no graphs`` runs
+strict steps an operator at a time. If transformers is installed, its forward over equally many tokens after the same
+context takes turns with Outrider's, so that other work on the machine affects both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Step = Callable[[], object]
 
 
 def main() -> None:
-    """Prints a table of median milliseconds a step, and the least that they can be."""
+    """Prints a table of median milliseconds of steps, beside their lower bound."""
     options = _options()
     torch.set_num_threads(options.threads)
     try:
@@ -58,7 +58,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=pocket.directory("target"), help="Hugging Face directory")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--context", type=int, default=300, help="tokens behind which the rows stand")
+    parser.add_argument("--context", type=int, default=300, help="tokens of context before the rows")
     parser.add_argument("--rows", type=_numbers, default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=40)
@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
 
 
 def _models(directory: Path, dtype: str, device: str) -> dict[str, LlamaModel]:
-    """What is timed, by the heading of its column."""
+    """Models to time, by column heading."""
     models: dict[str, LlamaModel] = {
         mode: LlamaModel.load(directory, dtype=dtype, device=device, determinism=mode) for mode in _MODES
     }
@@ -129,7 +129,7 @@ def _transformers(directory: Path, dtype: torch.dtype, context: int, device: str
 
 
 def _in_turn(steps: Sequence[Step], repeats: int) -> list[float]:
-    """Median seconds of each step. They take turns of a few runs, of which the first warms the caches."""
+    """Median seconds of each step. Steps take turns of a few runs; the first run of a turn warms the caches."""
     times: list[list[float]] = [[] for _ in steps]
     for _ in range(-(-repeats // _TURN)):
         for step, taken in zip(steps, times, strict=True):

@@ -1,4 +1,4 @@
-"""The least time of a step on a machine: it reads each weight once, and multiplies as fast as PyTorch can."""
+"""A lower bound on the time of a step: each weight is read once, and products run at PyTorch's best speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READ, _SIDE, _TRIES = 1 << 28, 2048, 5
 
 
 def weights(config: ModelConfig) -> int:
-    """Weights that every row of a step is multiplied by: those of the layers and of the output layer."""
+    """Number of weights that multiply every row of a step: those of the layers and the output layer."""
     heads, shared = config.heads * config.head_dim, config.kv_heads * config.head_dim
     layer = config.hidden_size * (2 * heads + 2 * shared + 3 * config.intermediate_size)
     return config.layers * layer + config.vocab_size * config.hidden_size
@@ -21,13 +21,13 @@ def weights(config: ModelConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What bounds steps: a model's weights, bytes that can be read in a second, operations that can be done in one.
+    """The bounds of steps: a model's weights, and a machine's bandwidth and speed of products.
 
     Attention, norms and activations are not counted.
 
     Attributes:
-        weights: that a row is multiplied by.
-        size: bytes of one.
+        weights: number of weights that multiply a row.
+        size: bytes of a weight.
         bandwidth: bytes a second.
         peak: multiplications and additions a second.
     """
@@ -38,12 +38,12 @@ class Ceiling:
     peak: float
 
     def __call__(self, rows: int) -> float:
-        """Seconds that a step of ``rows`` rows takes at least."""
+        """Least seconds of a step of ``rows`` rows."""
         return max(self.weights * self.size / self.bandwidth, 2 * self.weights * rows / self.peak)
 
     @classmethod
     def measure(cls, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Ceiling:
-        """Measures the device, with as many threads as PyTorch has; takes a second or two and 1 GiB."""
+        """Measures the device with all of PyTorch's threads; takes a second or two and 1 GiB."""
         much = torch.ones(_READ, device=device)
         bandwidth = much.nbytes / _best(much.sum, device)
         del much
@@ -54,11 +54,11 @@ class Ceiling:
 
 def _best(work: Callable[[], object], device: torch.device) -> float:
     """Least seconds of a few tries."""
-    found = []
+    times = []
     for _ in range(_TRIES):
         began = time.perf_counter()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - began)
-    return min(found)
+        times.append(time.perf_counter() - began)
+    return min(times)

@@ -21,10 +21,10 @@ class Checkpoint:
     """The tensors of a directory, read one at a time.
 
     Args:
-        directory: of the model.
+        directory: directory of the model.
 
     Raises:
-        ModelError: no safetensors, a missing shard, or a file that is not whole.
+        ModelError: there are no safetensors, a shard is missing, or a file is damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -34,15 +34,15 @@ class Checkpoint:
         self._taken: set[str] = set()
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
-        """A tensor, checked to be of ``shape`` and of a floating-point dtype of 16 or 32 bits."""
+        """A tensor of ``shape``, with a floating-point dtype of 16 or 32 bits; `ModelError` otherwise."""
         path = self._places.get(name)
         if path is None:
             raise ModelError(f"{self._directory} has no tensor {name}, which its config.json asks for")
         self._taken.add(name)
         described = self._open(path).get_slice(name)
         if list(described.get_shape()) != list(shape):
-            found = described.get_shape()
-            raise ModelError(f"{path}: {name} has shape {found}; by config.json it must be {list(shape)}")
+            given = described.get_shape()
+            raise ModelError(f"{path}: {name} has shape {given}; by config.json it must be {list(shape)}")
         if described.get_dtype() not in _DTYPES:
             allowed = ", ".join(_DTYPES)
             raise ModelError(f"{path}: {name} has dtype {described.get_dtype()}; one of {allowed} is allowed")
@@ -50,7 +50,7 @@ class Checkpoint:
         return tensor
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
-        """Checks that no tensor was left but those whose names end in one of ``ignored``."""
+        """Checks that every tensor was taken, except names that end in one of ``ignored``."""
         endings = tuple(ignored)
         for name in sorted(self._places.keys() - self._taken):
             if not name.endswith(endings):
@@ -63,8 +63,8 @@ class Checkpoint:
         return dict.fromkeys(self._open(path).keys(), path)
 
     def _pickled(self) -> str:
-        found = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in self._directory.glob(pattern))
-        return f"; {found[0]} is a pickle, which is never loaded" if found else ""
+        pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in self._directory.glob(pattern))
+        return f"; {pickles[0]} is a pickle, which is never loaded" if pickles else ""
 
     def _sharded(self) -> dict[str, Path]:
         index = Fields.read(self._directory / _INDEX)

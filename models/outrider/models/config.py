@@ -1,4 +1,4 @@
-"""What a Hugging Face directory says of its model: ``config.json`` and ``generation_config.json``."""
+"""The configuration of a model in a Hugging Face directory: ``config.json`` and ``generation_config.json``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class RopeConfig:
     Attributes:
         theta: base of the geometric series of wavelengths.
         kind: ``default``, ``linear`` (positions divided by ``factor``) or ``llama3`` (long wavelengths divided by it).
-        factor: of ``linear`` and ``llama3``.
-        low_frequency_factor: of ``llama3``: wavelengths above original_length / this are divided.
-        high_frequency_factor: of ``llama3``: wavelengths below original_length / this are kept.
-        original_length: of ``llama3``: context length the model was first trained with.
+        factor: divisor of ``linear`` and ``llama3``.
+        low_frequency_factor: ``llama3`` divides wavelengths above original_length / this.
+        high_frequency_factor: ``llama3`` keeps wavelengths below original_length / this.
+        original_length: context length of the first training, for ``llama3``.
     """
 
     theta: float
@@ -40,13 +40,13 @@ class ModelConfig:
 
     Attributes:
         architecture: one of `ARCHITECTURES`.
-        context_length: positions the model was made for; no more than the sliding window, which no kernel applies.
-        dtype: of the checkpoint: one of `DTYPES`.
+        context_length: most positions of a sequence, at most the sliding window, since no kernel applies windows.
+        dtype: dtype of the checkpoint, one of `DTYPES`.
         query_key_norm: whether each head's queries and keys are normed (Qwen3).
         attention_bias: whether queries, keys and values have a bias.
-        output_bias: whether the attention's output has one.
-        feed_forward_bias: whether the feed-forward block's products have one.
-        eos_token_ids: ids that end a text; those of generation_config.json, else those of config.json.
+        output_bias: whether the attention's output has a bias.
+        feed_forward_bias: whether the feed-forward block's products have a bias.
+        eos_token_ids: ids that end a text, from generation_config.json, else from config.json.
         tie: whether the output layer is the embedding.
     """
 
@@ -160,7 +160,7 @@ def _dtype(fields: Fields) -> str:
 
 
 def _rope(fields: Fields) -> RopeConfig:
-    """Of the newer layout (``rope_parameters``) or the older (``rope_theta`` beside ``rope_scaling``)."""
+    """Reads the newer layout (``rope_parameters``) or the older (``rope_theta`` beside ``rope_scaling``)."""
     scaling = fields.within("rope_parameters") or fields.within("rope_scaling")
     for where in (fields, scaling):
         if where is not None and where.positive("partial_rotary_factor", 1.0) != 1.0:

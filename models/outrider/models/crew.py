@@ -1,4 +1,4 @@
-"""How many threads run a model's steps, where that may change between steps."""
+"""The number of threads that run a model's steps; it may change between steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from outrider.models.llama import LlamaModel
 class Crew:
     """The threads of one model's steps.
 
-    On the compiled decoder a step has the same bits on any number of threads. Elsewhere it may not, and the number
-    stays what it was at load.
+    A step of the compiled decoder has the same bits on any number of threads. Other steps may not, so their number of
+    threads stays as at load.
 
     Attributes:
-        threads: of the next step.
+        threads: threads of the next step.
     """
 
     def __init__(self, model: LlamaModel) -> None:
@@ -21,7 +21,7 @@ class Crew:
         self.threads = torch.get_num_threads() if self._decoder is None else self._decoder.threads
 
     def use(self, threads: int) -> None:
-        """Has the next steps run on ``threads`` threads. Called between steps, by the thread that runs them."""
+        """Sets the threads of the next steps. The thread that runs steps calls this between steps."""
         if self._decoder is not None:
             self._decoder.use(threads)
             self.threads = threads

@@ -1,4 +1,4 @@
-"""A step of the decoder an operator at a time: on any device that torch or Triton has."""
+"""Runs a step of the decoder an operator at a time, on any device of torch or Triton."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 class EagerForward:
-    """The layers, one after the other. Keys and values are in float32, for Triton kernels in the weights' dtype."""
+    """Runs layer after layer. Keys and values are in float32, for Triton kernels in the weights' dtype."""
 
     def __init__(self, loader: WeightLoader[Linear], strict: bool) -> None:
         config = self._config = loader.config
@@ -39,13 +39,13 @@ class EagerForward:
         return self.run(ids, batch.positions, batch.slots, self.plan(batch, pool), pool)
 
     def plan(self, batch: RaggedBatch, pool: KvPool) -> AttentionPlan:
-        """How a step attends."""
+        """The attention plan of a step."""
         heads = self._config.heads
         return plan_attention(batch, pool, heads, self._dtype, strict=self._strict, tiling=self._tiling)
 
     @torch.inference_mode()
     def run(self, ids: Tensor, positions: Tensor, slots: Tensor, plan: AttentionPlan, pool: KvPool) -> Tensor:
-        """A step whose rows' int64 ``positions`` and ``slots`` are given, on the device alone."""
+        """Runs a step with int64 ``positions`` and ``slots`` of rows, without work on the host."""
         turns = self._turns.index_select(0, positions)
         step = StepState(plan, pool, slots, turns, turns * plan.scale)
         x = self._embedding.index_select(0, ids).float()

@@ -1,7 +1,7 @@
-"""What can be wrong with a model directory."""
+"""Errors of model directories."""
 
 from __future__ import annotations
 
 
 class ModelError(ValueError):
-    """A model that cannot be loaded; the message is one sentence that names the file or field."""
+    """A model cannot be loaded; the message is one sentence that names the file or field."""

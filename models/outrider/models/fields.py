@@ -1,4 +1,4 @@
-"""Typed reading of a JSON object whose writer is not trusted."""
+"""Typed reading of a JSON object from an untrusted file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from outrider.models.errors import ModelError
 
 
 class Fields:
-    """The fields of a JSON object; each is read by the type it must have.
+    """The fields of a JSON object, each read with its required type.
 
     Attributes:
-        where: what messages call the object.
+        where: name of the object in messages.
         values: the fields.
     """
 
@@ -24,7 +24,7 @@ class Fields:
 
     @classmethod
     def read(cls, path: Path) -> Fields:
-        """The object in a file; `ModelError` where there is none."""
+        """The object in a file; `ModelError` if the file holds none."""
         try:
             values = json.loads(path.read_text("utf-8"))
         except OSError as error:
@@ -36,7 +36,7 @@ class Fields:
         return cls(str(path), values)
 
     def within(self, name: str) -> Fields | None:
-        """The object in a field; None where the field is absent or null."""
+        """The object in a field; None if the field is absent or null."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -73,7 +73,7 @@ class Fields:
         return value
 
     def ids(self, name: str) -> tuple[int, ...]:
-        """A token id, or a list of them; none where absent."""
+        """A token id or a list of token ids, as a tuple; empty if absent."""
         value = self.values.get(name)
         listed = [] if value is None else value if isinstance(value, list) else [value]
         if any(not isinstance(item, int) or isinstance(item, bool) or item < 0 for item in listed):
@@ -81,7 +81,7 @@ class Fields:
         return tuple(listed)
 
     def wrong(self, name: str, allowed: str) -> ModelError:
-        """The error of a field that is not what it must be."""
+        """The error for a field that is not ``allowed``."""
         if self.values.get(name) is None:
             return ModelError(f"{self.where}: {name} is missing; it must be {allowed}")
         return ModelError(f"{self.where}: {name} is {json.dumps(self.values[name])}; it must be {allowed}")

@@ -1,4 +1,4 @@
-"""What pages of keys and values depend on beside their tokens, as one hash."""
+"""One hash of everything that the bits of pages depend on, except their tokens."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _VERSION = 1
 
 
 def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quantization: str, determinism: str) -> bytes:
-    """SHA-256 of the model, of how its pages are laid out, and of the code that computes them.
+    """SHA-256 of the model, of the layout of its pages, and of the code that computes them.
 
-    Bits differ between machines' code as they differ between models, so that whoever computes with other code finds no
-    pages: where answers are to be exact, a page must be what one's own run would have made. Reads all weights.
+    Other code may compute other bits, as another model does. For exact answers, a fetched page must equal the page that
+    the verifier itself would compute, so pages of other code have another fingerprint. Reads all weights.
 
     Args:
-        directory: of the checkpoint.
-        model: as loaded from it.
-        pool: its pages.
-        quantization: of its weights.
-        determinism: as it was loaded.
+        directory: directory of the checkpoint.
+        model: the model loaded from it.
+        pool: the model's pages.
+        quantization: quantization of the weights.
+        determinism: the model's mode of determinism.
     """
     parts = [f"pages {_VERSION}", quantization, determinism, str(model.dtype), *_layout(pool), *_code(model)]
     parts += [f"{path.name} {_digest(path)}" for path in _files(directory)]

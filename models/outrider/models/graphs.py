@@ -1,8 +1,8 @@
-"""Steps of few rows as CUDA graphs: captured once for a size, then launched as one.
+"""Runs steps of few rows as CUDA graphs, captured once for each size.
 
-A step of small batches is hundreds of launches, each of which takes the CPU longer than the GPU. A graph wants the same
-tensors each time, so a step is copied to the places of the next larger size; rows and pieces of work that it does not
-fill do nothing, and no kernel lets a row's bits depend on how many others there are.
+A step of a small batch is hundreds of launches, each of which takes the CPU longer than the GPU. A graph needs the same
+tensors each time, so a step is copied into the tensors of the next larger size. Unused rows and items do nothing, and
+no kernel lets a row's bits depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from outrider.models.eager import EagerForward
 from torch import Tensor
 
 Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
-"""Makes of a step something that runs it again, and the tensor that its result is then in."""
+"""Captures a step: returns a function that runs it again, and the tensor of its result."""
 
 ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 _LEAST = 16
 
 
 class CudaCapture:
-    """Captures steps on the current CUDA device; their memory is shared, since they run one after another."""
+    """Captures steps on the current CUDA device; graphs share memory, since they run one after another."""
 
     def __init__(self) -> None:
         self._memory = torch.cuda.graph_pool_handle()
 
     def __call__(self, run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
-        """See `Capture`. The step runs once before, so that all its kernels are loaded."""
+        """See `Capture`. Runs the step once before the capture, so that all its kernels are loaded."""
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -53,7 +53,7 @@ class _Size(NamedTuple):
 
 
 class _Step:
-    """A step of one size at its places."""
+    """A captured step of one size, with its tensors."""
 
     def __init__(self, eager: EagerForward, like: TritonPlan, size: _Size, pool: KvPool, capture: Capture) -> None:
         device, rows = pool.data.device, size.room.rows
@@ -75,7 +75,7 @@ class _Step:
 
 
 class GraphForward:
-    """Runs steps of few rows as graphs from the second of their size on, and others as they come.
+    """Runs steps of few rows as graphs, from the second step of a size on, and other steps eagerly.
 
     Args:
         eager: runs a step as it comes.
@@ -108,7 +108,7 @@ class GraphForward:
         return self._eager.logits(hidden)
 
     def _remember(self, size: _Size, step: _Step | None) -> None:
-        """As the latest; of too many, the one that was not used for longest goes."""
+        """Stores a step as the latest; drops the least recently used of too many."""
         self._steps[size] = step
         self._steps.move_to_end(size)
         if len(self._steps) > self._most:
@@ -116,7 +116,7 @@ class GraphForward:
 
 
 def _size(plan: TritonPlan, pool: KvPool, sizes: Sequence[int]) -> _Size | None:
-    """The size, of those in rows, of which a step is; None where it is too large for any."""
+    """The graph size of a step, of the ``sizes`` in rows; None for a step without a graph."""
     if plan.size is None or plan.size[0].rows > sizes[-1]:
         return None
     room, program = plan.size

@@ -16,14 +16,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """What the layers of a step share.
+    """Inputs that all layers of a step share.
 
     Attributes:
-        plan: of the attention.
+        plan: attention plan.
         pool: keys and values.
-        slots: int64 [rows], where the rows' keys and values go.
-        turns: complex64 [rows, 1, head_dim / 2] of the keys.
-        query_turns: the same of the queries, times the attention's scale.
+        slots: int64 [rows], places of the rows' keys and values.
+        turns: complex64 [rows, 1, head_dim / 2], rotations of the keys.
+        query_turns: rotations of the queries, times the attention's scale.
     """
 
     plan: AttentionPlan
@@ -35,7 +35,7 @@ class StepState:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of a layer; norms are None where they are folded into the products behind them."""
+    """Weights of a layer; a norm that is folded into the next product is None."""
 
     attention_norm: Tensor | None
     qkv: Linear
@@ -66,12 +66,12 @@ class Layer:
 
         Args:
             x: float32 [rows, hidden_size], the residual stream; changed in place.
-            delta: [rows, hidden_size] of the layer before, still to be added to ``x``.
-            step: of all layers.
-            index: of this one.
+            delta: [rows, hidden_size], output of the layer before; added to ``x`` here.
+            step: state of the step.
+            index: number of this layer.
 
         Returns:
-            [rows, hidden_size], to be added to ``x`` by what comes next.
+            [rows, hidden_size], which the next layer or norm adds to ``x``.
         """
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps, add=delta, dtype=self.qkv.dtype))
         rope_kv_write(

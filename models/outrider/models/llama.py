@@ -31,10 +31,10 @@ Determinism = Literal["strict", "fast"]
 
 
 class Forward(Protocol):
-    """How a step is run; see `LlamaModel` for what its methods take and return.
+    """Runs steps; see `LlamaModel` for arguments and results of its methods.
 
     Attributes:
-        kv_dtype: what keys and values are kept in.
+        kv_dtype: dtype of keys and values in pages.
     """
 
     kv_dtype: torch.dtype
@@ -46,13 +46,13 @@ class Forward(Protocol):
 class LlamaModel:
     """A decoder that runs any mix of prompt chunks and trees in one step.
 
-    On a CPU the whole step is one call where `outrider.native` can be had, on a GPU one graph where it has few
-    rows (`outrider.models.graphs`); else it goes an operator at a time.
+    On a CPU a whole step is one call, if `outrider.native` is available; on a GPU a step of few rows is one
+    graph (`outrider.models.graphs`). Other steps run an operator at a time.
 
     Attributes:
-        config: of the directory it was loaded from.
-        device: where it runs.
-        dtype: of its weights; the residual stream is in float32, on CPU keys, values and attention too.
+        config: configuration of the model's directory.
+        device: device of the model.
+        dtype: dtype of the weights; the residual stream is in float32, on CPU keys, values and attention too.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LlamaModel:
 
     @property
     def compiled(self) -> NativeDecoder | None:
-        """The compiled decoder whose calls its steps are; None where they run an operator at a time."""
+        """The compiled decoder that runs the steps; None if steps run otherwise."""
         return self._forward if isinstance(self._forward, NativeDecoder) else None
 
     @classmethod
@@ -78,21 +78,20 @@ class LlamaModel:
         quantization: Quantization | None = None,
         graphs: bool = True,
     ) -> LlamaModel:
-        """The model in a Hugging Face directory.
+        """Loads the model in a Hugging Face directory.
 
         Args:
-            directory: with config.json and safetensors.
-            dtype: ``float32``, ``bfloat16`` or ``float16``. ``auto`` is the checkpoint's. On a CPU, ``auto`` is float32
-                where neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's.
-            device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, on which the operators of the
-                CPU run.
-            determinism: ``strict`` makes a row's bits depend on the tokens before it alone; ``fast`` does not.
-            quantization: of the layers' weights, at load: see `outrider.kernels.linear.pack`. The embedding and the
-                output stay as they are.
+            directory: directory with config.json and safetensors.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's dtype. On a CPU, ``auto`` is
+                float32 if neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's dtype.
+            device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, with the CPU's operators.
+            determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
+            quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
+                embedding and the output layer.
             graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
-            ModelError: the directory or the request is not supported, or this machine cannot be made deterministic.
+            ModelError: the directory or an argument is not supported, or this machine cannot run in strict mode.
         """
         config = ModelConfig.load(directory)
         place = _device(device)
@@ -111,12 +110,12 @@ class LlamaModel:
         return model
 
     def new_pool(self, pages: int, page_size: int) -> KvPool:
-        """Empty pages for this model's keys and values, in the dtype that its forward wants.
+        """Empty pages for this model's keys and values, in the dtype of its forward.
 
-        On a GPU the kernels that a step with such pages launches are compiled now, not by the first request.
+        On a GPU, compiles the kernels for steps with such pages now, not at the first request.
 
         Raises:
-            ModelError: there are no kernels for such pages.
+            ModelError: no kernel supports such pages.
         """
         config = self.config
         triton = takes_triton(self.device)
@@ -133,7 +132,7 @@ class LlamaModel:
         return pool
 
     def kernel_shape(self, page_size: int) -> ModelShape:
-        """What the kernels of this model depend on."""
+        """The properties of this model that its kernels depend on."""
         config = self.config
         return ModelShape(
             name="model",
@@ -152,23 +151,23 @@ class LlamaModel:
         )
 
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
-        """Runs a step, and writes its rows' keys and values to their slots.
+        """Runs a step; writes the rows' keys and values to their slots.
 
         Args:
-            ids: int64 [rows] tokens, sequence after sequence.
-            batch: where the rows stand.
-            pool: of `new_pool`.
+            ids: int64 [rows], tokens sequence after sequence.
+            batch: positions, parents and slots of the rows.
+            pool: a pool from `new_pool`.
 
         Returns:
             float32 [rows, hidden_size] after the last norm.
 
         Raises:
-            IndexError: a position or an id is beyond the model's.
+            IndexError: a position or an id is out of the model's range.
         """
         return self._forward.forward(ids, batch, pool)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Float32 [n, vocab_size] of rows [n, hidden_size] that `forward` returned."""
+        """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
         return self._forward.logits(hidden)
 
 
@@ -187,11 +186,11 @@ def _forward(
         return GraphForward(eager, CudaCapture())
 
 
-def _dtype(asked: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:
-    if asked not in ("auto", *DTYPES):
-        raise ModelError(f"dtype is {asked!r}; it must be auto or one of {', '.join(DTYPES)}")
-    chosen: torch.dtype = getattr(torch, config.dtype if asked == "auto" else asked)
-    if asked != "auto" or device.type != "cpu" or _computes(chosen):
+def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:
+    if name not in ("auto", *DTYPES):
+        raise ModelError(f"dtype is {name!r}; it must be auto or one of {', '.join(DTYPES)}")
+    chosen: torch.dtype = getattr(torch, config.dtype if name == "auto" else name)
+    if name != "auto" or device.type != "cpu" or _computes(chosen):
         return chosen
     return chosen if native_refusal(config, chosen, device, quantization) is None else torch.float32
 
@@ -199,8 +198,8 @@ def _dtype(asked: str, config: ModelConfig, device: torch.device, quantization: 
 def _computes(dtype: torch.dtype) -> bool:
     """Whether this CPU has instructions for products in ``dtype``."""
     if dtype == torch.bfloat16:
-        found = torch.cpu.get_capabilities()
-        return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+        cpu = torch.cpu.get_capabilities()
+        return bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16") or cpu.get("bf16"))
     return dtype == torch.float32
 
 
@@ -214,9 +213,9 @@ def _is_strict(determinism: str, device: torch.device) -> bool:
     return determinism == "strict"
 
 
-def _device(asked: str) -> torch.device:
+def _device(name: str) -> torch.device:
     try:
-        return torch.empty(0, device=asked).device
+        return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"device is {asked!r}, which torch cannot use here: {reason}") from None
+        raise ModelError(f"device is {name!r}, which torch cannot use here: {reason}") from None

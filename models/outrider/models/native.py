@@ -1,4 +1,4 @@
-"""A step of the decoder in one call: on CPUs, where the compiled decoder can be had."""
+"""Runs a step of the decoder in one call of the compiled decoder, on CPUs that support it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from outrider.native.weights import DecoderShape, LayerWeights, Product
 def native_refusal(
     config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: str | None
 ) -> str | None:
-    """Why a model does not run on the compiled decoder; None where it does.
+    """Why a model does not run on the compiled decoder; None if it does.
 
     Raises:
-        ModelError: ``OUTRIDER_KERNELS`` is ``native``, and it does not.
+        ModelError: ``OUTRIDER_KERNELS`` is ``native``, but the model cannot run there.
     """
-    asked = choice()
-    if asked not in ("auto", "native"):
-        return f"OUTRIDER_KERNELS is {asked}"
+    kernels = choice()
+    if kernels not in ("auto", "native"):
+        return f"OUTRIDER_KERNELS is {kernels}"
     refusal = _refusal(config, dtype, device, quantization)
-    if refusal is not None and asked == "native":
+    if refusal is not None and kernels == "native":
         raise ModelError(f'OUTRIDER_KERNELS is "native", which cannot be: {refusal}')
     return refusal
 
@@ -48,7 +48,7 @@ def _refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quan
 
 
 def native_forward(loader: WeightLoader[Product]) -> NativeDecoder:
-    """The compiled decoder of a checkpoint."""
+    """The compiled decoder with the weights of a checkpoint."""
     config = loader.config
     turns = rotary.turns(config.rope, config.head_dim, config.context_length).squeeze(1)
     embedding, layers, norm = loader.embedding(), _layers(loader), loader.norm("model.norm.weight")

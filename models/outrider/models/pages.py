@@ -1,4 +1,4 @@
-"""KV pages: who holds them, which are shared by prefix, which are free."""
+"""The table of pages: holders, pages shared by prefix, and free pages."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 
 
 class OutOfPages(Exception):
-    """No page is free and none that is merely cached can be taken back."""
+    """No page can be allocated: every page has a holder."""
 
 
 class PageTable:
-    """Hands out pages, consecutive where it can, and finds pages whose content is wanted again.
+    """Allocates pages, consecutive ones if possible, and finds cached pages by their content.
 
-    A full, committed page is *published* under the hash of its tokens and of the page before it. When its last
-    holder releases it, it stays findable until its room is needed. What is worth least goes first: a page is worth what
-    computing it takes, by ``cost`` of its place in its chain, times how often it was used, and never less than
-    those behind it, which nobody finds without it; of equal ones the oldest. What nobody asks for ages
+    A full, committed page is *published* under its chain hash. When its last holder releases the page, the page stays
+    cached until its memory is needed. The page of the lowest worth is evicted first; of equal pages, the oldest. The
+    worth of a page is the cost of computing it, ``cost`` of its place in the chain, times its number of uses, and at
+    least the worth of the pages after it, which cannot be found without it. Unused pages lose worth against new ones
     (GreedyDual-Size-Frequency: Cherkasova 1998, "Improving WWW proxies performance with
     Greedy-Dual-Size-Frequency caching policy").
 
     Attributes:
-        changes: where set, hashes of pages are appended to it as they become findable (True), and are no more (False).
-        evictions: pages that gave way, by what for.
+        changes: if set, receives the hashes of pages that become findable (True) or cease to be (False).
+        evictions: number of evicted pages, by cause.
     """
 
     def __init__(self, pages: int, cost: Callable[[int], float] = lambda place: 1.0) -> None:
@@ -42,18 +42,18 @@ class PageTable:
 
     @property
     def available(self) -> int:
-        """Pages that could be allocated now."""
+        """Pages that can be allocated now."""
         return len(self._free) + len(self._idle)
 
     @property
     def published(self) -> list[bytes]:
-        """Hashes of all pages that are findable."""
+        """Hashes of all findable pages."""
         return list(self._page_of)
 
     def allocate(self, after: int | None, cause: str = "sequence") -> int:
-        """A page, the one behind ``after`` where that is free; `OutOfPages` when none can be had.
+        """Allocates a page, the one after ``after`` if that is free; `OutOfPages` if every page has a holder.
 
-        What is merely cached gives way only when nothing is free; ``cause`` says what for.
+        Evicts a cached page only if no page is free; ``cause`` names the eviction in `evictions`.
         """
         page = self._choose(after)
         if page in self._idle:
@@ -97,7 +97,7 @@ class PageTable:
         return best
 
     def publish(self, page: int, digest: bytes) -> None:
-        """Makes a full page that will not change findable. A second page of the same content stays private."""
+        """Makes a full, final page findable. A second page of the same content stays private."""
         if digest not in self._page_of:
             self._page_of[digest] = page
             self._hash_of[page] = digest
@@ -106,27 +106,27 @@ class PageTable:
                 self.changes.append((digest, True))
 
     def match(self, hashes: Sequence[bytes]) -> list[int]:
-        """The leading pages that are held under ``hashes``; the caller holds them from now on."""
-        found = []
+        """The leading pages with ``hashes``; the caller becomes a holder of each."""
+        pages = []
         for digest in hashes:
             page = self._page_of.get(digest)
             if page is None:
                 break
             self._holders[page] += 1
             self._idle.pop(page, None)
-            found.append(page)
-        return found
+            pages.append(page)
+        return pages
 
     def leading(self, hashes: Sequence[bytes]) -> int:
-        """How many pages `match` would find."""
+        """Number of pages that `match` would find."""
         return next((count for count, digest in enumerate(hashes) if digest not in self._page_of), len(hashes))
 
     def use(self, pages: Sequence[int]) -> None:
-        """Notes that a request makes use of pages that it found."""
+        """Counts a use of each of ``pages`` by a request that found them."""
         self._uses.update(pages)
 
     def release(self, pages: Sequence[int]) -> None:
-        """Gives pages back, a sequence's in order; later ones of a prefix are forgotten before the earlier ones."""
+        """Releases a sequence's pages, given in order; later pages of a prefix are evicted before earlier ones."""
         worth = 0.0
         for place in reversed(range(len(pages))):
             page = pages[place]
@@ -135,9 +135,9 @@ class PageTable:
                 worth = max(worth, self._worth.get(page, 0.0), self._age + self._uses[page] * self._cost(place))
                 self._worth[page] = worth
             if self._holders[page] == 0:
-                self._rest(page)
+                self._set_idle(page)
 
-    def _rest(self, page: int) -> None:
+    def _set_idle(self, page: int) -> None:
         if page not in self._hash_of:
             self._free.add(page)
             return
@@ -149,7 +149,7 @@ class PageTable:
             heapq.heapify(self._order)
 
     def check(self, held: Sequence[Sequence[int]]) -> None:
-        """`AssertionError` unless exactly the pages in ``held`` are held, and every other can be allocated."""
+        """`AssertionError` unless exactly the pages in ``held`` have holders, and all others can be allocated."""
         holders = [0] * self.total
         for pages in held:
             for page in pages:

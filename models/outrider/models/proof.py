@@ -1,4 +1,4 @@
-"""Proof on the machine at hand that a model in strict mode is what it says."""
+"""Checks on this machine that a model in strict mode is invariant to batching."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE_SIZE = 16
 
 
 class Decoder(Protocol):
-    """What is proved: see `outrider.models.llama.LlamaModel`."""
+    """The part of `outrider.models.llama.LlamaModel` that the check uses."""
 
     config: ModelConfig
     device: torch.device
@@ -28,10 +28,10 @@ class Decoder(Protocol):
 
 
 def prove_invariance(model: Decoder) -> None:
-    """Runs a few tokens as a chunk, one by one, and as a path of a tree, and compares the bits of their logits.
+    """Runs a few tokens as a chunk, one by one and as a path of a tree; compares the bits of their logits.
 
     Raises:
-        NotInvariant: they differ.
+        NotInvariant: the bits differ.
     """
     length = min(_CONTEXT + _PATH, model.config.context_length)
     path, pages = min(_PATH, length), range(-(-(length + _PATH) // _PAGE_SIZE))

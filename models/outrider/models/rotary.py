@@ -1,4 +1,4 @@
-"""Rotary positions: the frequencies of a model, the table of all turns, and the order of rows they ask for."""
+"""Rotary positions: frequencies of a model, the table of rotations, and the order of rows that rotations need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from outrider.models.config import RopeConfig
 from torch import Tensor
 
 _AT_ONCE = 4096
-"""Positions whose turns are computed in float64 at once."""
+"""Positions whose rotations are computed in float64 at once."""
 
 
 def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
-    """Radians a position of each pair: float32 [head_dim / 2]."""
+    """Radians per position of each pair, float32 [head_dim / 2]."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).to(torch.float32) / head_dim
     plain = 1.0 / (rope.theta**exponents)
     if rope.kind == "linear":
@@ -22,7 +22,7 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
 
 
 def _llama3(plain: Tensor, rope: RopeConfig) -> Tensor:
-    """Long wavelengths divided by the factor, short ones kept, those between interpolated (Llama 3.1's scaling)."""
+    """Llama 3.1's scaling: divides long wavelengths by the factor, keeps short ones, interpolates between."""
     low, high = rope.low_frequency_factor, rope.high_frequency_factor
     wavelengths = 2 * math.pi / plain
     share = (rope.original_length / wavelengths - low) / (high - low)
@@ -33,19 +33,19 @@ def _llama3(plain: Tensor, rope: RopeConfig) -> Tensor:
 
 
 def turns(rope: RopeConfig, head_dim: int, positions: int) -> Tensor:
-    """Unit numbers ``exp(i * position * frequency)``: complex64 [positions, 1, head_dim / 2].
+    """Rotations ``exp(i * position * frequency)``, complex64 [positions, 1, head_dim / 2].
 
-    Angles are float32, as the models were trained with; their cosines and sines are taken in float64.
+    Angles are float32, as in training; their cosines and sines are computed in float64.
     """
-    each = frequencies(rope, head_dim)
+    per_position = frequencies(rope, head_dim)
     table = torch.empty(positions, 1, head_dim // 2, dtype=torch.complex64)
     for rows, steps in zip(torch.split(table, _AT_ONCE), torch.split(torch.arange(positions), _AT_ONCE), strict=True):
-        angles = torch.outer(steps.float(), each).double()
+        angles = torch.outer(steps.float(), per_position).double()
         rows.copy_(torch.polar(torch.ones_like(angles), angles).unsqueeze(1))
     return table
 
 
 def interleave(rows: Tensor, head_dim: int) -> Tensor:
-    """Rows [heads * head_dim, ...] of a checkpoint, whose pairs are (i, i + head_dim / 2), in pairs (2i, 2i + 1)."""
+    """Reorders rows [heads * head_dim, ...] of a checkpoint from pairs (i, i + head_dim / 2) to (2i, 2i + 1)."""
     halves = rows.reshape(-1, 2, head_dim // 2, *rows.shape[1:])
     return halves.transpose(1, 2).reshape(rows.shape)

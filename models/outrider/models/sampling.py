@@ -1,4 +1,4 @@
-"""How one request draws its tokens, and the dice that its seed fixes."""
+"""Sampling parameters of a request, and the dice that its seed fixes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sampling:
 
     Attributes:
         temperature: 0 takes the likeliest token; above 0 divides the logits.
-        truncation: what is dropped after the temperature.
+        truncation: tokens to drop after the temperature.
         seed: 0 to 2**64 - 1; fixes the dice.
     """
 
@@ -29,11 +29,11 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether no dice are rolled."""
+        """Whether the request takes the likeliest tokens, without dice."""
         return self.temperature <= 0.0
 
     def shape(self, logits: Tensor) -> Tensor:
-        """Float32 logits [n, V] after temperature and truncation; as they are where greedy."""
+        """Float32 logits [n, V] after temperature and truncation; unchanged for a greedy request."""
         if self.greedy:
             return logits
         return truncate(logits / self.temperature, self.truncation)
@@ -46,7 +46,7 @@ class Dice:
         self._seed, self._vocabulary, self._device = seed, vocabulary, torch.device(device)
 
     def at(self, position: int) -> Tensor:
-        """Float32 [V] for the token at absolute ``position``; not to be written to."""
+        """Float32 [V] for the token at absolute ``position``; read-only."""
         return rolled(self._seed, position, self._vocabulary, self._device)
 
 
@@ -56,13 +56,13 @@ def draws(
     penalties: Penalties | None = None,
     allowed: Tensor | None = None,
 ) -> Draws:
-    """How the rows of some requests draw, one request's rows behind the other's.
+    """Parameters of the draws of some requests' rows, request after request.
 
     Args:
-        requests: parameters of each, and the absolute positions at which its rows draw.
-        device: where the logits are.
-        penalties: as of `Draws`.
-        allowed: as of `Draws`.
+        requests: parameters of each request, and the absolute positions of its rows' draws.
+        device: device of the logits.
+        penalties: see `Draws`.
+        allowed: see `Draws`.
     """
     samplings, counts = [sampling for sampling, _ in requests], [len(positions) for _, positions in requests]
     cuts = [sampling.truncation for sampling in samplings]

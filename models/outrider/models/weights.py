@@ -1,4 +1,4 @@
-"""Weights in the form that the layers run: joined, reordered, with norms folded in, and packed."""
+"""Loads weights for the layers: joined, reordered, with norms folded in, and packed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ P = TypeVar("P")
 
 
 class WeightLoader(Generic[P]):
-    """Takes weights from a checkpoint under the names that Hugging Face gives them.
+    """Takes weights from a checkpoint by their Hugging Face names.
 
-    A norm's weight is folded into the columns of the product behind it where that is in float32. In 16 bits it would
-    round the products' weights once more, so there the norm keeps it.
+    Folds a norm's weight into the columns of the next product if the product is in float32. In 16 bits, folding would
+    round the product's weights once more, so the norm keeps its weight.
 
     Attributes:
-        config: of the model.
-        dtype: of the weights it makes.
-        device: where they go.
+        config: configuration of the model.
+        dtype: dtype of the loaded weights.
+        device: device of the loaded weights.
 
     Args:
-        make: a product of a weight [out_features, in_features], a bias, and whether it is one of a layer's.
+        make: makes a product from a weight [out_features, in_features], a bias, and whether a layer owns the product.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class WeightLoader(Generic[P]):
         self._folds = dtype == torch.float32
 
     def embedding(self) -> Tensor:
-        """[vocab_size, hidden_size], in ``dtype``."""
+        """The embedding, [vocab_size, hidden_size] in ``dtype``."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         return self._take("model.embed_tokens.weight", *shape).to(self.device, self.dtype, copy=True)
 
     def norm(self, name: str) -> Tensor:
-        """Float32 [hidden_size]."""
+        """The weight of a norm, float32 [hidden_size]."""
         return self._take(name, self.config.hidden_size).to(self.device, torch.float32)
 
     def layer_norm(self, name: str) -> Tensor | None:
-        """A norm inside a layer: float32 [hidden_size], None where it is folded into the next product."""
+        """The weight of a norm inside a layer, float32 [hidden_size]; None if folded into the next product."""
         return None if self._folds else self.norm(name)
 
     def qkv(self, layer: str) -> P:
-        """Queries, keys and values of all heads in one product."""
+        """The product of queries, keys and values of all heads."""
         config = self.config
         parts = (("q", config.heads, True), ("k", config.kv_heads, True), ("v", config.kv_heads, False))
         weights, biases = [], []
@@ -79,7 +79,7 @@ class WeightLoader(Generic[P]):
         return self._pack(torch.cat(weights), torch.cat(biases) if biases else None, norm)
 
     def head_norm(self, layer: str) -> Tensor | None:
-        """Float32 [heads + kv_heads, head_dim] of queries and keys; None where they are not normed."""
+        """Norm weights of queries and keys, float32 [heads + kv_heads, head_dim]; None without such norms."""
         config = self.config
         if not config.query_key_norm:
             return None
@@ -92,13 +92,13 @@ class WeightLoader(Generic[P]):
         return torch.cat(rows).to(self.device)
 
     def attention_output(self, layer: str) -> P:
-        """From the heads back to the hidden size."""
+        """The product from the heads to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.heads * config.head_dim)
         return self._pack(*self._product(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias))
 
     def gate_up(self, layer: str) -> P:
-        """The gate and the up product of the feed-forward block in one."""
+        """The joined gate and up product of the feed-forward block."""
         config = self.config
         shape, biased = (config.intermediate_size, config.hidden_size), config.feed_forward_bias
         gate, gate_bias = self._product(f"{layer}.mlp.gate_proj", *shape, bias=biased)
@@ -107,13 +107,13 @@ class WeightLoader(Generic[P]):
         return self._pack(torch.cat([gate, up]), bias, f"{layer}.post_attention_layernorm.weight")
 
     def down(self, layer: str) -> P:
-        """From the feed-forward block back to the hidden size."""
+        """The product from the feed-forward block to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.intermediate_size)
         return self._pack(*self._product(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias))
 
     def output(self, embedding: Tensor) -> P:
-        """From the hidden size to the vocabulary; its weight is the embedding's where they are tied."""
+        """The product from the hidden size to the vocabulary; tied models use the embedding as its weight."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         weight = embedding if self.config.tie else self._take("lm_head.weight", *shape)
         return self._placed(weight, None, False)
@@ -135,10 +135,10 @@ class WeightLoader(Generic[P]):
 
 
 class Packer:
-    """Makes the products that run an operator at a time.
+    """Makes products for steps that run an operator at a time.
 
     Attributes:
-        quantization: of the layers' products.
+        quantization: quantization of the layers' products.
     """
 
     def __init__(self, strict: bool, quantization: Quantization | None) -> None:
@@ -147,7 +147,7 @@ class Packer:
         self._row_ranges: dict[tuple[int, int, Quantization | None], RowRange] = {}
 
     def __call__(self, weight: Tensor, bias: Tensor | None, inner: bool) -> Linear:
-        """The quickest form of a product, in strict mode of those whose rows depend on themselves alone."""
+        """The fastest form of a product; in strict mode, among forms whose rows do not depend on each other."""
         quantization = self.quantization if inner else None
         try:
             linear = pack(weight, bias, few_rows=not self._strict, quantization=quantization)

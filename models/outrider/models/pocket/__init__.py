@@ -12,7 +12,7 @@ _MANIFEST = "MANIFEST.json"
 
 
 class ManifestError(ValueError):
-    """Shipped files are not what they were when they were shipped; the message says which, in one sentence."""
+    """A shipped file was changed; the message is one sentence that names the file."""
 
 
 def directory(name: Literal["target", "draft", "medusa"]) -> Path:
@@ -21,7 +21,7 @@ def directory(name: Literal["target", "draft", "medusa"]) -> Path:
 
 
 def verify(directory: Path) -> None:
-    """Checks a shipped directory against its manifest; `ManifestError` for a missing, extra or changed file."""
+    """Checks a shipped directory against its manifest; `ManifestError` for a missing or changed file."""
     manifest = directory / _MANIFEST
     try:
         expected: dict[str, str] = json.loads(manifest.read_text())
@@ -31,6 +31,6 @@ def verify(directory: Path) -> None:
         path = directory / name
         if not path.is_file():
             raise ManifestError(f"{path} is missing")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != digest:
-            raise ManifestError(f"{path} has the SHA-256 {found[:16]}…, not {digest[:16]}… as it was shipped")
+        actual = hashlib.sha256(path.read_bytes()).hexdigest()
+        if actual != digest:
+            raise ManifestError(f"{path} has the SHA-256 {actual[:16]}…, not {digest[:16]}… as it was shipped")

@@ -1,4 +1,4 @@
-"""Guesses: draft trees, what a drafter is, and how trees are merged and cut. No transport."""
+"""Guesses: drafters, draft trees, and how trees are merged and cut. No transport."""
 
 from outrider.models.speculation.acceptance import Acceptance, AcceptanceError, VerifiedTree
 from outrider.models.speculation.drafter import (

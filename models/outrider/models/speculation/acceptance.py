@@ -1,4 +1,4 @@
-"""What an acceptance rule is: how a verified tree decides tokens. The plug-in group is `outrider.acceptance`."""
+"""Rules of acceptance: how a verified tree decides tokens. The plug-in group is `outrider.acceptance`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class AcceptanceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTree:
-    """One sampled sequence's guesses and what the target says at each of them.
+    """One sampled sequence's guesses, with the target's logits and draws.
 
     Row 0 is the sequence's end; row ``i + 1`` is guess ``i``.
 
     Attributes:
         tree: the guesses.
         logits: float32 [rows, V] of the target, before temperature and truncation.
-        sampling: how the request draws.
-        dice: of the request. No drafter that gives proposals has rolled them.
-        position: absolute position of the token that row 0 decides; a guess's row decides one ``depth`` further.
-        drawn: what the target draws at each row by those dice, one row as good as alone.
+        sampling: the request's sampling parameters.
+        dice: the request's dice. Drafters that give proposals do not roll these dice.
+        position: absolute position of the token that row 0 decides; a guess's row decides the one ``depth`` further on.
+        drawn: the target's draw at each row by ``dice``; each draw alone has the target's distribution.
     """
 
     tree: MergedTree
@@ -42,16 +42,16 @@ class VerifiedTree:
 
 
 class Acceptance(Protocol):
-    """Decides a token at each row; the answer then follows these tokens down the tree for as long as they are in it.
+    """Decides a token at each row; the answer then follows these tokens down the tree while the tree has them.
 
-    A plug-in is a callable that takes the operator's options, a mapping, and returns a rule, or raises
-    `AcceptanceError`. Greedy requests do not come here: they follow the likeliest token.
+    A plug-in is a callable that takes the operator's options, a mapping, and returns a rule or raises
+    `AcceptanceError`. Greedy requests need no rule: they follow the likeliest token.
 
     Attributes:
-        name: as in the settings.
+        name: name in the settings.
         lossy: whether answers may have another distribution than the target's.
-        needs_proposals: whether it can use only guesses whose tree tells what they were drawn from.
-        replacement: whether those have to be drawn with replacement.
+        needs_proposals: whether the rule needs guesses with proposals, the distributions that they were drawn from.
+        replacement: whether guesses have to be drawn with replacement.
     """
 
     name: str
@@ -60,5 +60,5 @@ class Acceptance(Protocol):
     replacement: bool
 
     def decide(self, verified: VerifiedTree) -> list[int]:
-        """A token for each row; ``verified.drawn`` where the rule has nothing to say."""
+        """The decided token of each row; ``verified.drawn`` where the rule changes nothing."""
         ...

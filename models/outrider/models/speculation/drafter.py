@@ -1,4 +1,4 @@
-"""What a drafter is: anything that guesses how sequences go on. The plug-in group is `outrider.drafters`."""
+"""Drafters: plug-ins that guess how sequences continue. The plug-in group is `outrider.drafters`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DrafterError(ValueError):
 
 
 class Target(Protocol):
-    """What a drafter that runs beside the target may use of it."""
+    """The part of the target that a local drafter may use."""
 
     config: ModelConfig
     device: torch.device
@@ -32,17 +32,17 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DrafterContext:
-    """What a drafter is made for. A plug-in is a callable that takes this and returns a `Drafter`.
+    """The arguments of a drafter. A plug-in is a callable that takes a context and returns a `Drafter`.
 
     Attributes:
         vocabulary: fingerprint of the target's vocabulary.
-        vocabulary_size: ids lie below it.
+        vocabulary_size: upper bound of token ids.
         context_length: longest sequence of the target, in tokens.
-        model: directory of the drafter's own model, where it has one.
-        device: where a model runs.
-        dtype: of a model's weights: auto, float32, bfloat16 or float16.
+        model: directory of the drafter's own model; None without one.
+        device: device of the drafter's model.
+        dtype: dtype of the model's weights: auto, float32, bfloat16 or float16.
         options: the operator's settings for this drafter; an unknown one is a `DrafterError`.
-        target: the target itself; None where the drafter runs in another process.
+        target: the target; None for a drafter in another process.
     """
 
     vocabulary: str
@@ -60,14 +60,14 @@ class Opening:
     """A sequence to guess at.
 
     Attributes:
-        tokens: prompt and what has been generated so far.
-        sampling: how the target draws; its seed fixes the dice.
-        max_nodes: the largest tree that is of use.
-        tenant: whose request it is; nothing learnt from one tenant's text may show in another's guesses.
-        prompt: how many of ``tokens`` are the prompt.
+        tokens: prompt and answer so far.
+        sampling: the request's sampling parameters; the seed fixes the dice.
+        max_nodes: most nodes of a tree.
+        tenant: tenant of the request; guesses for one tenant may not depend on another tenant's text.
+        prompt: number of ``tokens`` that are the prompt.
         proposes: whether guesses have to be drawn, with proposals in their trees (see
-            `outrider.models.speculation.proposals`); others are not used then.
-        replacement: whether they have to be drawn with replacement.
+            `outrider.models.speculation.proposals`); other guesses are then ignored.
+        replacement: whether guesses have to be drawn with replacement.
     """
 
     tokens: Sequence[int]
@@ -82,8 +82,8 @@ class Opening:
 class Drafter(Protocol):
     """Guesses for many sequences at a time, each a session.
 
-    Nothing a drafter returns changes what the target says, so a drafter may be wrong, late or silent. It is called
-    from one thread. Sessions it does not know are ignored.
+    Guesses never change the target's answer, so a drafter may be wrong, late or silent. One thread makes all calls.
+    Calls for unknown sessions are ignored.
     """
 
     name: str
@@ -94,58 +94,58 @@ class Drafter(Protocol):
         ...
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """The target decided ``tokens``, after ``length`` tokens of prompt and answer."""
+        """Appends decided ``tokens`` after ``length`` tokens of prompt and answer."""
         ...
 
     def close(self, session: int) -> None:
-        """The sequence ended."""
+        """Ends the session."""
         ...
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """Does one short piece of work and returns the trees it made or improved; empty when all is done."""
+        """Does one short piece of work; returns new and improved trees, none when all work is done."""
         ...
 
 
 @runtime_checkable
 class PricedDrafter(Drafter, Protocol):
-    """A drafter that steps wait for, and that is told what its work costs them."""
+    """A drafter that steps wait for, and that weighs its work against their time."""
 
     def price(self, guess: float, second: float) -> None:
-        """What guesses have to bring from now on so that they pay, in tokens.
+        """Sets the prices of later guesses, in tokens.
 
         Args:
-            guess: of one that is verified: guesses less likely than this are not bought.
-            second: of a second in which the drafter has a step wait.
+            guess: price of a verified guess: the verifier buys no guess that is less likely.
+            second: price of a second that a step waits for the drafter.
         """
         ...
 
 
 @runtime_checkable
 class ReadingDrafter(Drafter, Protocol):
-    """A drafter that takes in long prompts by several calls of `draft`, which return nothing until the last."""
+    """A drafter that reads a long prompt in several calls of `draft`; only the last returns trees."""
 
     @property
     def reading(self) -> bool:
-        """Whether `draft` has more to take in, although it has just returned nothing."""
+        """Whether `draft` has more to read, although its last call returned nothing."""
         ...
 
 
 @runtime_checkable
 class RestingDrafter(Drafter, Protocol):
-    """A drafter that drafts ahead on its own, and can be told that this is of no use for now."""
+    """A drafter that drafts ahead by itself, and can pause for a sequence."""
 
     def rest(self, session: int) -> None:
-        """Nobody takes guesses for the sequence until the next `commit`, which may come much later."""
+        """Pauses drafting for the sequence until its next `commit`, which may come much later."""
         ...
 
 
 @runtime_checkable
 class HiddenDrafter(Drafter, Protocol):
-    """A drafter that guesses from the target's own hidden states; it runs beside the target."""
+    """A local drafter that guesses from the target's hidden states."""
 
     def see(self, session: int, hidden: Tensor) -> None:
-        """The target's last hidden state, float32 [hidden_size], at the row that decided the newest token.
+        """Takes the target's last hidden state, float32 [hidden_size], of the row that decided the newest token.
 
-        It follows the `commit` of that token.
+        The call follows the `commit` of that token.
         """
         ...

@@ -1,4 +1,4 @@
-"""Trees of a draft model, grown best guess first; what comes true is kept."""
+"""Trees of a draft model, grown best guess first; accepted parts are kept."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class _Work:
 
 
 class EagerTrees:
-    """Trees grown by one run of the model after another: on any device, over any vocabulary, for any rule.
+    """Grows trees run by run of the model, on any device, over any vocabulary, for any rule of acceptance.
 
     Args:
         model: the draft model.
         shape: how trees grow.
-        vocabulary: size of the target's.
-        table: which of the model's tokens is which of the target's; None where they share a vocabulary.
-        context_length: longest sequence that is guessed at.
-        name: of the drafter.
+        vocabulary: size of the target's vocabulary.
+        table: maps the draft model's tokens to the target's; None for a common vocabulary.
+        context_length: longest sequence to guess for, in tokens.
+        name: name of the drafter.
     """
 
     def __init__(
@@ -99,24 +99,24 @@ class EagerTrees:
         )
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided, keeping the part of the tree that came true."""
-        found = self._sessions.get(session)
-        if found is None:
+        """Appends decided tokens; keeps the part of the tree below them."""
+        opened = self._sessions.get(session)
+        if opened is None:
             return
-        if length != len(found.tokens):
+        if length != len(opened.tokens):
             self.close(session)
             return
-        found.resting = False
-        if found.pending:
-            found.tokens.extend(tokens)
+        opened.resting = False
+        if opened.pending:
+            opened.tokens.extend(tokens)
             return
-        rows, rest = found.tree.descend(tokens)
-        self._keep(found, rows)
-        found.tokens.extend(tokens)
+        rows, rest = opened.tree.descend(tokens)
+        self._keep(opened, rows)
+        opened.tokens.extend(tokens)
         if rest is None:
-            found.restart(found.cached + len(rows))
+            opened.restart(opened.cached + len(rows))
         else:
-            found.cached, found.tree = found.cached + len(tokens), rest
+            opened.cached, opened.tree = opened.cached + len(tokens), rest
 
     @torch.inference_mode()
     def _keep(self, session: _Session, rows: list[int]) -> None:
@@ -124,15 +124,15 @@ class EagerTrees:
             kv_compact(self._pool, session.pages, session.cached, rows)
 
     def rest(self, session: int) -> None:
-        """Drafts nothing more for a sequence until tokens are decided again."""
-        if (found := self._sessions.get(session)) is not None:
-            found.resting = True
+        """Pauses drafting for a sequence until tokens are decided again."""
+        if (opened := self._sessions.get(session)) is not None:
+            opened.resting = True
 
     def close(self, session: int) -> None:
-        """Forgets the sequence and lets those that lacked pages try again."""
-        found = self._sessions.pop(session, None)
-        if found is not None:
-            self._pages.release(found.pages)
+        """Forgets the sequence; sessions that lacked pages try again."""
+        closed = self._sessions.pop(session, None)
+        if closed is not None:
+            self._pages.release(closed.pages)
             for other in self._sessions.values():
                 other.muted = False
 
@@ -148,7 +148,7 @@ class EagerTrees:
 
     @torch.inference_mode()
     def draft(self, most: int, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
-        """One run of the model over the best nodes of all sequences, if it pays; trees of ``most`` guesses."""
+        """Runs the model once over the best nodes of all sequences, if that pays; returns trees of ``most`` guesses."""
         works = self._plan(price)
         if not works:
             return []
@@ -198,11 +198,11 @@ class EagerTrees:
         return works
 
     def _live(self) -> list[_Session]:
-        known = sorted(self._sessions.values(), key=lambda s: s.number)
-        return [s for s in known if not (s.muted or s.resting) and len(s.tokens) < self._context_length]
+        ordered = sorted(self._sessions.values(), key=lambda s: s.number)
+        return [s for s in ordered if not (s.muted or s.resting) and len(s.tokens) < self._context_length]
 
     def _pays(self, works: list[_Work], price: DraftPrice) -> bool:
-        """Whether what the works' nodes are likely sums up to what a run costs; decided tokens are always taken in."""
+        """Whether the nodes' probabilities sum up to the price of a run; runs with decided tokens always pay."""
         promised = 0.0
         for work in works:
             if work.nodes is None:

@@ -1,4 +1,4 @@
-"""The tree that a model drafter grows ahead of one sequence, and what is left of it when tokens are decided."""
+"""The tree that a model drafter grows ahead of one sequence, and its part below decided tokens."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Node:
     """A guess.
 
     Attributes:
-        parent: its parent's index, -1 at the top.
-        value: product of the confidences on its path.
+        parent: index of the parent, -1 at the top.
+        value: product of the confidences on the node's path.
         depth: 1 at the top.
-        row: place of its keys and values behind the sequence's, in the order of growth; -1 where not computed.
+        row: place of the node's keys and values after the sequence's, in order of growth; -1 if not computed.
     """
 
     token: int
@@ -29,9 +29,9 @@ class Node:
 
 @dataclass(slots=True)
 class GuessTree:
-    """Guesses behind one sequence. A node is *grown* once the model has run on it and its children are known.
+    """Guesses after one sequence. A node is *grown* when the model has run on it and its children are known.
 
-    Where children are drawn, ``proposals`` has what from, by node; -1 is the sequence.
+    ``proposals`` holds the distribution that a node's children were drawn from, by node; -1 is the sequence.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -39,18 +39,18 @@ class GuessTree:
     proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def add(self, parent: int, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """Hangs children below ``parent``."""
+        """Adds children below ``parent``."""
         value, depth = (self.nodes[parent].value, self.nodes[parent].depth) if parent >= 0 else (1.0, 0)
         for token, confidence in zip(tokens, confidences, strict=True):
             self.nodes.append(Node(token, parent, confidence, value * confidence, depth + 1))
 
     def grow(self, node: int) -> None:
-        """Notes that the model runs on ``node``: its row is the next one."""
+        """Marks ``node`` as grown: its row is the next one."""
         self.nodes[node].row = len(self.grown)
         self.grown.append(node)
 
     def frontier(self, most: int, least_value: float, max_depth: int) -> list[int]:
-        """The most valuable nodes that are not grown yet, best first."""
+        """The ``most`` valuable nodes that are not grown, best first."""
         open_nodes = [
             (-node.value, index)
             for index, node in enumerate(self.nodes)
@@ -59,10 +59,10 @@ class GuessTree:
         return [index for _, index in sorted(open_nodes)[:most]]
 
     def worth_growing(self, some: Sequence[int], row_cost: float) -> int:
-        """How many of ``some`` nodes, likeliest first, make a run worth most for its time.
+        """How many of ``some`` nodes, likeliest first, give a run the most value for its time.
 
-        Each of them brings more for its row than those before it bring for the run. A row adds ``row_cost`` to a run,
-        of what the first row takes.
+        A further node has to bring more value for its time than the earlier nodes together. A further row takes
+        ``row_cost`` times the time of the first row.
         """
         brought = time = 0.0
         for count, node in enumerate(some):
@@ -74,16 +74,16 @@ class GuessTree:
         return len(some)
 
     def row_parents(self) -> list[int]:
-        """For each grown node, in order, the row of its parent; -1 at the top."""
+        """The row of each grown node's parent, in order; -1 at the top."""
         above = [self.nodes[index].parent for index in self.grown]
         return [self.nodes[parent].row if parent >= 0 else -1 for parent in above]
 
     def descend(self, tokens: Sequence[int]) -> tuple[list[int], GuessTree | None]:
-        """What remains once ``tokens`` were decided.
+        """The part of the tree below decided ``tokens``.
 
         Returns:
-            Rows whose keys and values stay, in their new order: those of the decided tokens that were grown, then
-            those of the remaining tree; and that tree, None where the end of ``tokens`` was not grown.
+            Rows whose keys and values stay, in their new order: grown decided tokens first, then the remaining tree;
+            and the remaining tree, None if the last of ``tokens`` was not grown.
         """
         path: list[int] = []
         at = -1
@@ -114,9 +114,9 @@ class GuessTree:
         return rest, rows
 
     def best(self, most: int, least_value: float, length: int, drafter: str) -> DraftTree:
-        """The ``most`` valuable nodes, of those worth ``least_value``, as a draft tree behind ``length`` tokens."""
-        able = [index for index, node in enumerate(self.nodes) if node.value >= least_value]
-        ranked = sorted(able, key=lambda index: (-self.nodes[index].value, index))
+        """The ``most`` valuable nodes of at least ``least_value``, as a draft tree after ``length`` tokens."""
+        eligible = [index for index, node in enumerate(self.nodes) if node.value >= least_value]
+        ranked = sorted(eligible, key=lambda index: (-self.nodes[index].value, index))
         kept = sorted(ranked[:most])
         renamed = {-1: -1} | {index: place for place, index in enumerate(kept)}
         return DraftTree(

@@ -1,7 +1,6 @@
-"""The Medusa drafter: heads on the target's last hidden state guess the next tokens, each without the others.
+"""The Medusa drafter: heads on the target's last hidden state guess the next tokens independently.
 
-Cai et al. 2024 (arXiv 2401.10774). Where a request samples, each head's guesses are ranked by the dice of the
-position it guesses at.
+Cai et al. 2024 (arXiv 2401.10774). For a sampling request, the dice of a guess's position rank each head's guesses.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How trees are made: ``children`` guesses of each head, the ``nodes`` likeliest paths of them."""
+    """Size of trees: ``children`` guesses of each head, and the ``nodes`` likeliest nodes of their paths."""
 
     children: int = 6
     nodes: int = 24
@@ -37,7 +36,7 @@ class _Session:
 
 
 class MedusaDrafter:
-    """One tree a sequence and step, from a checkpoint of Medusa-1. Options: ``children`` and ``nodes``."""
+    """Makes one tree for each sequence and step, from Medusa-1 heads. Options: ``children`` and ``nodes``."""
 
     name = "medusa"
 
@@ -61,18 +60,18 @@ class MedusaDrafter:
         self._sessions: dict[int, _Session] = {}
 
     def open(self, session: int, opening: Opening) -> None:
-        """Starts guessing for a sequence, once the target has seen it."""
+        """Starts guessing for a sequence; the first tree follows the first hidden state."""
         sampling = opening.sampling
         dice = None if sampling.greedy else Dice(sampling.seed, self._vocabulary, self._device)
         self._sessions[session] = _Session(opening, len(opening.tokens), dice)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided."""
+        """Appends decided tokens."""
         if session in self._sessions:
             self._sessions[session].length = length + len(tokens)
 
     def see(self, session: int, hidden: Tensor) -> None:
-        """Has the heads guess from ``hidden`` in the next `draft`."""
+        """Stores ``hidden`` for the next `draft`."""
         if session in self._sessions:
             self._sessions[session].hidden = hidden
 
@@ -82,7 +81,7 @@ class MedusaDrafter:
 
     @torch.inference_mode()
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """A tree for each sequence whose hidden state is new."""
+        """A tree for each sequence with a new hidden state."""
         fresh = [(number, s) for number, s in self._sessions.items() if s.hidden is not None]
         if not fresh:
             return []
@@ -105,14 +104,14 @@ class MedusaDrafter:
 def likeliest(
     length: int, tokens: Sequence[Sequence[int]], shares: Sequence[Sequence[float]], nodes: int, drafter: str
 ) -> DraftTree:
-    """The ``nodes`` paths of the largest products of shares, where each depth has the same guesses everywhere.
+    """The ``nodes`` paths with the largest products of shares; all nodes of a depth have the same guesses.
 
     Args:
-        length: tokens that the tree hangs from.
+        length: tokens of the sequence before the tree.
         tokens: guesses of each depth, best first.
-        shares: their confidences.
+        shares: confidences of the guesses.
         nodes: most nodes.
-        drafter: who guessed.
+        drafter: name of the drafter.
     """
     chosen: list[int] = []
     parents: list[int] = []

@@ -1,7 +1,7 @@
-"""Medusa heads as published: Cai et al. 2024, "Medusa" (arXiv 2401.10774), its first kind, on a frozen target.
+"""Medusa-1 heads: Cai et al. 2024, "Medusa" (arXiv 2401.10774), on a frozen target.
 
-Head i maps the target's last hidden state at a token to scores of the token i + 2 places further on: some residual
-blocks ``x + SiLU(W x + b)``, then an output layer, its own or the target's.
+Head i maps the target's last hidden state at a token to scores of the token i + 2 places further on: residual blocks
+``x + SiLU(W x + b)``, then an output layer, the head's or the target's.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ class MedusaHeads:
     """All heads of a directory, on the target's device and in its dtype.
 
     Attributes:
-        count: how many heads there are.
-        own_outputs: whether they have output layers of their own.
+        count: number of heads.
+        own_outputs: whether each head has its own output layer.
     """
 
     def __init__(self, where: Path, tensors: Mapping[str, Tensor], layers: int, target: Target) -> None:
         self.count = 1 + max((int(name.split(".")[0]) for name in tensors if _BLOCK.fullmatch(name)), default=-1)
         self.own_outputs = any(f"{head}.{layers}.weight" in tensors for head in range(self.count))
         size, vocabulary = target.config.hidden_size, target.config.vocab_size
-        self._target, self._taken = target, _Taken(where, tensors, target)
+        self._target, self._tensors = target, _Tensors(where, tensors, target)
         self._weights = [self._blocks(f"{layer}.linear.weight", size, size).mT for layer in range(layers)]
         self._biases = [self._blocks(f"{layer}.linear.bias", size)[:, None] for layer in range(layers)]
         self._outputs = (
-            [self._taken.take(f"{head}.{layers}.weight", vocabulary, size) for head in range(self.count)]
+            [self._tensors.take(f"{head}.{layers}.weight", vocabulary, size) for head in range(self.count)]
             if self.own_outputs
             else []
         )
-        self._taken.finish()
+        self._tensors.finish()
 
     @classmethod
     def load(cls, directory: Path, target: Target) -> MedusaHeads:
-        """The heads of a directory with config.json and medusa_lm_head, which must fit ``target``.
+        """Loads heads from a directory with config.json and medusa_lm_head; sizes must fit ``target``.
 
-        A ``.pt`` file is read by torch's loader of plain tensors, which runs no code of the file's.
+        torch's loader of plain tensors reads a ``.pt`` file, so that no code in the file runs.
 
         Raises:
-            ModelError: something is missing or is not of the target's sizes.
+            ModelError: a file or tensor is missing, or does not fit the target.
         """
         config = Fields.read(directory / "config.json")
         for name, ours in (("hidden_size", target.config.hidden_size), ("vocab_size", target.config.vocab_size)):
@@ -68,7 +68,7 @@ class MedusaHeads:
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor) -> Tensor:
-        """Float32 [count, n, vocab_size]: each head's scores behind rows [n, hidden_size] of the target's."""
+        """Scores of each head, float32 [count, n, vocab_size], for the target's hidden states [n, hidden_size]."""
         x = hidden.to(self._target.dtype).expand(self.count, -1, -1)
         for weight, bias in zip(self._weights, self._biases, strict=True):
             x = x + silu(torch.baddbmm(bias, x, weight))
@@ -77,11 +77,11 @@ class MedusaHeads:
         return self._target.logits(x.flatten(0, 1).float()).view(*x.shape[:2], -1)
 
     def _blocks(self, name: str, *shape: int) -> Tensor:
-        return torch.stack([self._taken.take(f"{head}.{name}", *shape) for head in range(self.count)])
+        return torch.stack([self._tensors.take(f"{head}.{name}", *shape) for head in range(self.count)])
 
 
-class _Taken:
-    """Hands out a file's tensors, checked, and knows which were left."""
+class _Tensors:
+    """Checks and returns a file's tensors; `finish` refuses tensors that are left."""
 
     def __init__(self, where: Path, tensors: Mapping[str, Tensor], target: Target) -> None:
         self._where, self._tensors, self._target = where, dict(tensors), target
@@ -93,8 +93,8 @@ class _Taken:
         if tensor is None:
             raise ModelError(f"{self._where} has no tensor {name}")
         if tuple(tensor.shape) != shape:
-            found, wanted = list(tensor.shape), list(shape)
-            raise ModelError(f"{self._where}: {name} has shape {found}; for this target it must be {wanted}")
+            given, wanted = list(tensor.shape), list(shape)
+            raise ModelError(f"{self._where}: {name} has shape {given}; for this target it must be {wanted}")
         if not tensor.is_floating_point():
             raise ModelError(f"{self._where}: {name} has dtype {tensor.dtype}; it must be a floating-point one")
         return tensor.to(self._target.device, self._target.dtype)
@@ -110,9 +110,9 @@ def _read(directory: Path) -> tuple[Path, dict[str, Tensor]]:
         raise ModelError(f"{directory} has neither {_SAFE} nor {_PICKLED}")
     path = safe if safe.is_file() else pickled
     try:
-        found = load_file(path) if path is safe else torch.load(path, map_location="cpu", weights_only=True)
+        tensors = load_file(path) if path is safe else torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise ModelError(f"{path} cannot be read as plain tensors: {str(error).splitlines()[0]}") from None
-    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise ModelError(f"{path} holds something else than named tensors")
-    return path, found
+    return path, tensors

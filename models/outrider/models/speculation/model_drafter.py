@@ -1,4 +1,4 @@
-"""The draft-model drafter: grows a tree ahead of every sequence with a small model that rolls the target's dice."""
+"""The draft-model drafter: a small model grows a tree ahead of every sequence, with the target's dice."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDra
 
 
 class ModelDrafter:
-    """Drafts with a small language model of the target's vocabulary. Options: those of `Shape`, and ``vocabulary_map``.
+    """Drafts with a small language model. Options: the fields of `Shape`, and ``vocabulary_map``.
 
-    Where the model runs on the compiled decoder, so does all of the growing. Guesses that a rule of acceptance wants
-    drawn, and those of another vocabulary, are grown an operator at a time.
+    If the model runs on the compiled decoder, compiled code grows the trees too. Trees with proposals, and trees of a
+    draft model with another vocabulary, grow an operator at a time.
     """
 
     name = "model"
@@ -75,21 +75,21 @@ class ModelDrafter:
         self._native.open(session, opening.tokens, opening.max_nodes, drawing)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided, keeping the part of the tree that came true."""
+        """Appends decided tokens; keeps the part of the tree below them."""
         if self._native is not None:
             self._native.commit(session, length, tokens)
         if "_eager" in self.__dict__:
             self._eager.commit(session, length, tokens)
 
     def rest(self, session: int) -> None:
-        """Drafts nothing more for the sequence until tokens are decided again; keeps what it knows."""
+        """Pauses drafting for the sequence until tokens are decided again; keeps its tree and pages."""
         if self._native is not None:
             self._native.rest(session)
         if "_eager" in self.__dict__:
             self._eager.rest(session)
 
     def close(self, session: int) -> None:
-        """Forgets the sequence and lets those that lacked pages try again."""
+        """Forgets the sequence; sessions that lacked pages try again."""
         if self._opened.pop(session, None) is None:
             return
         if self._native is not None:
@@ -98,7 +98,7 @@ class ModelDrafter:
             self._eager.close(session)
 
     def price(self, guess: float, second: float) -> None:
-        """From now on grows what pays at these prices (see `outrider.models.speculation.PricedDrafter`)."""
+        """Sets the prices of later guesses (see `outrider.models.speculation.PricedDrafter`)."""
         self._price = DraftPrice(guess, second)
 
     @property
@@ -114,7 +114,7 @@ class ModelDrafter:
         return native or ("_eager" in self.__dict__ and self._eager.reading)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """Some runs of the model over the most promising nodes of all sequences."""
+        """Runs the model a few times over the most valuable nodes of all sequences."""
         if not self._opened:
             return []
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
@@ -127,7 +127,7 @@ class ModelDrafter:
 
 
 def _ahead(device: str) -> dict[str, Any]:
-    """Defaults of options for a drafter that no step waits for: it tells of each run, and weighs what a row costs."""
+    """Defaults of options in a proposer: trees are sent after each run, and rows have a cost on a CPU."""
     return {"rounds": 1, "row_cost": 0.1 if device == "cpu" else 0.0}
 
 

@@ -1,6 +1,6 @@
-"""Prompt lookup: guesses that a sequence goes on as it did the last time its latest tokens stood there.
+"""Prompt lookup: guesses that a sequence continues as it did after the last occurrence of its latest tokens.
 
-Saxena 2023, "Prompt lookup decoding". It needs no model, so it runs inside the verifier.
+Saxena 2023, "Prompt lookup decoding". The drafter needs no model and runs in the verifier.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from outrider.models.speculation.tree import DraftTree
 
 _LONGEST = 64
 _NONE = -1
-"""Stands where a sequence had no token yet: no run with it is ever looked for and found."""
+"""Stands before the first token of a sequence; no lookup finds a run with it."""
 
 
 @dataclass(slots=True)
 class _Session:
     tokens: list[int]
-    seen: dict[tuple[int, ...], int] = field(default_factory=dict)
+    ends: dict[tuple[int, ...], int] = field(default_factory=dict)
     indexed: int = 0
     before: tuple[int, int, int] = (_NONE, _NONE, _NONE)
 
     def index(self) -> None:
-        """Takes note of where each run of two to four tokens was last followed by another token."""
-        seen, (one, two, three) = self.seen, self.before
+        """Stores the last end of each run of two to four tokens that is followed by another token."""
+        ends, (one, two, three) = self.ends, self.before
         for end, four in enumerate(self.tokens[self.indexed : -1], self.indexed + 1):
-            seen[one, two, three, four] = seen[two, three, four] = seen[three, four] = end
+            ends[one, two, three, four] = ends[two, three, four] = ends[three, four] = end
             one, two, three = two, three, four
         self.indexed, self.before = max(len(self.tokens) - 1, 0), (one, two, three)
 
     def find(self) -> tuple[int, int] | None:
-        """Place behind the last occurrence of the run of two to four tokens that ends the sequence, and how many tokens
-        before both places are the same, `_LONGEST` at most."""
+        """End of the last occurrence of the run of two to four tokens that ends the sequence, and the length of the
+        match of both ends, at most `_LONGEST`."""
         one, two, three = self.before
         four = self.tokens[-1] if self.tokens else _NONE
         for run in ((one, two, three, four), (two, three, four), (three, four)):
-            if (place := self.seen.get(run)) is not None:
+            if (place := self.ends.get(run)) is not None:
                 return place, self._match(place, len(run))
         return None
 
@@ -50,7 +50,7 @@ class _Session:
 
 
 class NgramDrafter:
-    """One chain a sequence, copied from the sequence itself. Options: ``most``, tokens of a chain (16)."""
+    """Makes one chain for each sequence, copied from the sequence. Options: ``most``, tokens of a chain (16)."""
 
     name = "ngram"
 
@@ -71,7 +71,7 @@ class NgramDrafter:
         self._stale.add(session)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided."""
+        """Appends decided tokens."""
         if session in self._sessions:
             self._sessions[session].tokens.extend(tokens)
             self._stale.add(session)
@@ -82,17 +82,17 @@ class NgramDrafter:
         self._stale.discard(session)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """A chain for each session that has moved on and repeats itself."""
+        """A chain for each session that has new tokens and repeats itself."""
         stale, self._stale = self._stale, set()
-        found = [(session, self._chain(self._sessions[session])) for session in sorted(stale)]
-        return [(session, tree) for session, tree in found if tree is not None]
+        chains = [(session, self._chain(self._sessions[session])) for session in sorted(stale)]
+        return [(session, tree) for session, tree in chains if tree is not None]
 
     def _chain(self, session: _Session) -> DraftTree | None:
         session.index()
-        found = session.find()
-        if found is None:
+        match = session.find()
+        if match is None:
             return None
-        place, length = found
+        place, length = match
         copied = session.tokens[place : place + self._most]
         confidences = [match_confidence(length + depth) for depth in range(len(copied))]
         return DraftTree(len(session.tokens), copied, list(range(-1, len(copied) - 1)), confidences, self.name)

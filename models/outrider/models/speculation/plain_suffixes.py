@@ -1,6 +1,6 @@
-"""Suffix guesses for many sequences without anything compiled; what `outrider.native.suffixes` has to match.
+"""Suffix guesses for many sequences in plain Python; the reference for `outrider.native.suffixes`.
 
-In the manner of SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975), over suffix automata.
+Follows SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975), over suffix automata.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _A_ROUND = 1024
 
 
 class _Memory:
-    """A tenant's recent answers in two automata: when the young one is full, it takes the place of the old."""
+    """A tenant's recent answers in two automata; when the young one is full, the old one is dropped."""
 
     def __init__(self, tokens: int) -> None:
         self._each = max(tokens // 2, 1)
@@ -49,30 +49,30 @@ class _Session:
         return len(self.tokens) - len(self.own)
 
     def absorb(self, most: int) -> int:
-        """Takes in up to ``most`` tokens; how many it took."""
+        """Adds up to ``most`` tokens to the automaton; returns their number."""
         taken = self.tokens[len(self.own) :][:most]
         for token in taken:
             self.own.append(token)
         return len(taken)
 
     def matches(self, memory: _Memory | None) -> Iterator[tuple[SuffixAutomaton, int, int]]:
-        """Automata that know the sequence's latest tokens, its own first: automaton, state, length of the match."""
+        """Matches of the sequence's end, in its own automaton first: automaton, state, length of the match."""
         yield (self.own, *self.own.repeated())
         automata = memory.automata if memory else []
-        self.places = {known: self._place(known) for known in automata}
-        for known, (state, length, _) in self.places.items():
-            yield known, state, length
+        self.places = {automaton: self._place(automaton) for automaton in automata}
+        for automaton, (state, length, _) in self.places.items():
+            yield automaton, state, length
 
-    def _place(self, known: SuffixAutomaton) -> tuple[int, int, int]:
+    def _place(self, automaton: SuffixAutomaton) -> tuple[int, int, int]:
         start = max(len(self.tokens) - _TAIL, 0)
-        state, length, read = self.places.get(known, (known.ROOT, 0, start))
+        state, length, read = self.places.get(automaton, (automaton.ROOT, 0, start))
         for token in self.tokens[read:]:
-            state, length = known.step(state, length, token)
+            state, length = automaton.step(state, length, token)
         return state, length, len(self.tokens)
 
 
 class PlainSuffixes:
-    """One tree a sequence, of those that moved on. Called from one thread."""
+    """Makes one tree for each sequence with new tokens. One thread makes all calls."""
 
     def __init__(self, shape: SuffixShape) -> None:
         self._shape = shape
@@ -82,32 +82,32 @@ class PlainSuffixes:
         self._answers: deque[tuple[str, deque[int]]] = deque()
 
     def open(self, number: int, tokens: Sequence[int], prompt: int, tenant: str, most: int) -> None:
-        """Starts a session, in place of one of the same number.
+        """Starts a session; replaces a session of the same number.
 
         Args:
-            number: of the session.
-            tokens: so far.
-            prompt: how many of them are the prompt.
-            tenant: whose it is.
-            most: the largest tree that is of use.
+            number: number of the session.
+            tokens: prompt and answer so far.
+            prompt: number of ``tokens`` that are the prompt.
+            tenant: tenant of the request.
+            most: most nodes of a tree.
         """
         self._sessions[number] = _Session(list(tokens), prompt, tenant, min(self._shape.nodes, most))
         self._stale[number] = None
 
     def commit(self, number: int, tokens: Sequence[int]) -> None:
-        """``tokens`` were decided; nothing happens where there is no such session."""
+        """Appends decided tokens; ignores an unknown session."""
         if number in self._sessions:
             self._sessions[number].tokens.extend(tokens)
             self._stale[number] = None
 
     def close(self, number: int) -> None:
-        """Ends a session, if there is one of this number; its answer is remembered for the tenant's later ones."""
+        """Ends a session; its answer is kept for the tenant's later requests. Ignores an unknown session."""
         self._stale.pop(number, None)
         if (closed := self._sessions.pop(number, None)) is not None:
             self._answers.append((closed.tenant, deque([*closed.tokens[closed.prompt :], _END])))
 
     def draft(self) -> list[Grown]:
-        """Takes in what is new, a bounded number of tokens; the trees of sessions that have moved on."""
+        """Adds a bounded number of new tokens to automata; returns trees of sessions that are up to date."""
         left, done = _A_ROUND, []
         for number in list(self._stale):
             session = self._sessions[number]
@@ -146,14 +146,14 @@ class PlainSuffixes:
 
 
 class _Growth:
-    """A tree under construction: of all that may follow in any automaton, the likeliest first."""
+    """Builds a tree from followers in all automata, likeliest first."""
 
     def __init__(self) -> None:
         self._open: list[tuple[float, int, int, int, float, SuffixAutomaton, int, int]] = []
         self._order = itertools.count()
 
     def look(self, automaton: SuffixAutomaton, state: int, length: int, parent: int, value: float) -> None:
-        """Considers what followed a run of ``length`` tokens that ends at ``parent``, itself worth ``value``."""
+        """Adds the followers of a run of ``length`` tokens that ends at ``parent``, whose value is ``value``."""
         followers, total = automaton.followers(state, _CHILDREN)
         for count, token, after in followers:
             if token != _END and count:
@@ -162,7 +162,7 @@ class _Growth:
                 heapq.heappush(self._open, entry)
 
     def grow(self, nodes: int) -> tuple[list[int], list[int], list[float]]:
-        """The ``nodes`` most valuable guesses, their parents and confidences; what two automata have appears once."""
+        """The ``nodes`` most valuable guesses, their parents and confidences; equal guesses of automata become one."""
         tokens: list[int] = []
         parents: list[int] = []
         confidences: list[float] = []

@@ -1,9 +1,9 @@
-"""Guesses that are drawn, not ranked: for rules of acceptance that weigh them by what they were drawn from.
+"""Guesses drawn from a distribution, for rules of acceptance that weigh guesses by that distribution.
 
-A drafter that proposes draws a node's children from a distribution q, without replacement or with it as the rule asks,
-with dice of its own, and says what q was. How many there are and how sure each is, and so which are verified, may
-depend on its place in the draw and on nothing else of it: otherwise what is verified would depend on what was drawn,
-and the answers would not have the target's distribution.
+A drafter that proposes draws a node's children from a distribution q, without replacement or with it, as the rule
+needs, with its own dice, and sends q with the guesses. The number and the confidences of children, and so which are
+verified, may depend only on places in the draw, not on drawn tokens: otherwise the choice of verified guesses would
+depend on the draw, and answers would not have the target's distribution.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 WIDTH = 256
-"""Most tokens that a proposal distribution gives a chance."""
+"""Most tokens with a probability above 0 in a proposal distribution."""
 
 _CONFIDENCES = (0.6, 0.2, 0.1, 0.04)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a node's children were drawn from, one after another, in the order of the tree.
+    """The distribution that a node's children were drawn from, one after another, in the order of the tree.
 
     Attributes:
         tokens: ids that could be drawn, each once.
-        probabilities: float32 values of each, as they were drawn from.
-        replacement: whether a token that was drawn could be drawn again; it then is a child once for each time.
+        probabilities: float32 probability of each token.
+        replacement: whether a token can be drawn again; each draw is then a child.
     """
 
     tokens: list[int]
@@ -36,29 +36,29 @@ class Proposal:
 
 
 def own_seed(seed: int) -> int:
-    """A seed for a drafter's own dice, which have nothing to do with those that ``seed`` fixes for the target."""
+    """A seed for a drafter's own dice, independent of the target's dice for ``seed``."""
     digest = hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=8, person=b"outrider-draft")
     return int.from_bytes(digest.digest(), "little")
 
 
 def confidence(place: int) -> float:
-    """How surely the child drawn at ``place`` (0 is the first) is right, before anything was learnt."""
+    """Prior probability that the child drawn at ``place`` (0 is the first) is right."""
     return _CONFIDENCES[place] if place < len(_CONFIDENCES) else _CONFIDENCES[-1] / (place + 1)
 
 
 def propose(
     logits: Tensor, log_exponentials: Tensor, children: int, replacement: bool = False
 ) -> list[tuple[list[int], Proposal]]:
-    """Draws guesses for some nodes, as many for each; those that truncation left no chance stand last.
+    """Draws equally many guesses for each node; tokens without a chance after truncation come last.
 
     Args:
         logits: the drafter's float32 [n, V], after temperature and truncation.
-        log_exponentials: float32 [n, V], of dice that the target does not roll.
-        children: most guesses a node.
-        replacement: whether each guess is drawn from the whole distribution, and may be there already.
+        log_exponentials: float32 [n, V] of dice that the target does not roll.
+        children: most guesses of a node.
+        replacement: whether each guess is drawn from the whole distribution, and so may repeat.
 
     Returns:
-        For each node its guesses in the order of the draw, and what they were drawn from.
+        Each node's guesses in the order of the draw, and the distribution that they were drawn from.
     """
     top = logits.topk(min(WIDTH, logits.shape[-1]))
     q = top.values.softmax(-1)
@@ -72,7 +72,7 @@ def propose(
 
 
 def _independent(q: Tensor, log_exponentials: Tensor) -> Tensor:
-    """Places drawn from q [n, W] independently, one by each variate [n, k]: int64 [n, k]."""
+    """Places drawn independently from q [n, W], one for each variate [n, k]: int64 [n, k]."""
     sums = q.double().cumsum(-1)
     uniforms = log_exponentials.double().exp().neg().expm1().neg()
     return torch.searchsorted(sums, uniforms * sums[:, -1:], right=True)

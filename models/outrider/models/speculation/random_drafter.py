@@ -1,4 +1,4 @@
-"""A drafter that guesses at random: it is always wrong, so it shows that guesses never change what is said."""
+"""A drafter that guesses at random, to show that guesses never change answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RandomDrafter:
         self._stale.add(session)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Takes note of the new length."""
+        """Stores the new length."""
         if session in self._lengths:
             self._lengths[session] = length + len(tokens)
             self._stale.add(session)
@@ -42,7 +42,7 @@ class RandomDrafter:
         self._stale.discard(session)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """A new tree for each session that has moved on."""
+        """A new tree for each session with new tokens."""
         stale, self._stale = self._stale, set()
         return [(session, self._tree(self._lengths[session])) for session in sorted(stale)]
 

@@ -1,4 +1,4 @@
-"""What an operator may set of a draft model's trees."""
+"""Settings of a draft model's trees."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How trees grow. In a proposer ``rounds`` is 1 and, on a CPU, ``row_cost`` 0.1 unless they are set.
+    """How trees grow. In a proposer, ``rounds`` defaults to 1 and, on a CPU, ``row_cost`` to 0.1.
 
     Attributes:
         children: guesses below each node.
         rows: nodes grown in one run of the model, over all sequences.
-        rows_each: nodes grown in one run for a sequence.
+        rows_each: nodes of one sequence grown in one run.
         ahead: most grown nodes of a sequence.
-        least_value: a node less likely than this is neither grown nor sent.
-        row_cost: what a row adds to a run, of what the first row takes. A node is grown beside likelier ones where the
-            run then brings more for its time. 0 grows all: a verifier's prices say which nodes pay.
-        sent: guesses that a round's trees have together, about; many small trees cost the verifier time.
-        least_sent: guesses of a tree, however many there are.
+        least_value: least probability of a node that is grown or sent.
+        row_cost: time that a row adds to a run, relative to the first row. A node is grown only if it raises the value
+            of the run for its time. 0 grows all nodes, and a verifier's prices say which nodes pay.
+        sent: approximate sum of guesses of a round's trees; many small trees cost the verifier time.
+        least_sent: guesses of a tree in any case.
         prefill_rows: prompt tokens in one run of the model.
-        rounds: runs of the model before their trees are told, where it is compiled. Elsewhere each run is told of by
-            itself.
+        rounds: runs of a compiled model before `draft` returns its trees; other models return after each run.
         pages: KV pages.
-        page_size: tokens a page.
+        page_size: tokens of a page.
     """
 
     children: int = 4

@@ -1,7 +1,7 @@
-"""A suffix automaton with counts: every run of tokens that a text holds, in space and time linear in the text.
+"""A suffix automaton with counts: all runs of tokens in a text, in space and time linear in the text.
 
 Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text". Each state stands for runs that occur
-at the same places; its suffix link leads to the longest shorter run that occurs at more.
+at the same places; its suffix link leads to the longest shorter run that occurs at more places.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ _COUNTED = 16
 class SuffixAutomaton:
     """Grows by one token at a time, in amortised constant time.
 
-    Occurrences are counted for the `_COUNTED` longest runs that end at a token, which bounds the work where a text
-    repeats one token for ever.
+    Counts only the `_COUNTED` longest runs that end at a token, which bounds the work for a repeated token.
     """
 
     ROOT = 0
@@ -41,18 +40,18 @@ class SuffixAutomaton:
             nexts[at][token] = new
             at = links[at]
         if at >= 0:
-            found = nexts[at][token]
-            links[new] = found if lengths[found] == lengths[at] + 1 else self._split(at, token, found)
+            state = nexts[at][token]
+            links[new] = state if lengths[state] == lengths[at] + 1 else self._split(at, token, state)
         self._last, self._size = new, self._size + 1
         self._count(new)
 
     def step(self, state: int, length: int, token: int) -> tuple[int, int]:
-        """The longest run that ends a reader's text, once ``token`` follows it.
+        """State and length of the longest known run that ends a reader's text, after one more token.
 
         Args:
-            state: of the run before it; the automaton may have grown since.
-            length: of that run.
-            token: what follows.
+            state: state of the run before ``token``; the automaton may have grown since.
+            length: length of that run.
+            token: the next token of the text.
         """
         nexts, links, lengths = self._next, self._links, self._lengths
         while state > 0 and length <= lengths[links[state]]:
@@ -70,20 +69,20 @@ class SuffixAutomaton:
         return state, self._lengths[state]
 
     def followers(self, state: int, most: int) -> tuple[list[tuple[int, int, int]], int]:
-        """What followed a run: the ``most`` frequent (count, token, state), and how often anything did."""
+        """Followers of a run: the ``most`` frequent as (count, token, state), and the count of all."""
         nexts, counts = self._next[state], self._counts
         total = sum(counts[after] for after in nexts.values())
         return heapq.nlargest(most, ((counts[after], token, after) for token, after in nexts.items())), total
 
-    def _split(self, at: int, token: int, found: int) -> int:
-        """Parts the short runs of ``found``, which occur at more places from now on, from the long ones."""
+    def _split(self, at: int, token: int, state: int) -> int:
+        """Moves the short runs of ``state``, which now occur at more places, to a new state."""
         nexts, links = self._next, self._links
         clone = len(links)
-        self._add(dict(nexts[found]), self._lengths[at] + 1, self._counts[found], links[found])
-        while at >= 0 and nexts[at].get(token) == found:
+        self._add(dict(nexts[state]), self._lengths[at] + 1, self._counts[state], links[state])
+        while at >= 0 and nexts[at].get(token) == state:
             nexts[at][token] = clone
             at = links[at]
-        links[found] = clone
+        links[state] = clone
         return clone
 
     def _add(self, nexts: dict[int, int], length: int, count: int, link: int = ROOT) -> None:

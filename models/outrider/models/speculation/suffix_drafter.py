@@ -1,4 +1,4 @@
-"""Guesses that a sequence goes on as its latest tokens did before, in itself or in the tenant's recent answers."""
+"""Guesses that a sequence continues as its latest tokens did before, in itself or in the tenant's answers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from outrider.native.suffixes import NativeSuffixes, SuffixShape
 
 
 class SuffixDrafter:
-    """One tree a sequence, its confidences from counts. Options: those of `SuffixShape`.
+    """Makes one tree for each sequence, with confidences from counts. Options: the fields of `SuffixShape`.
 
-    It needs no model, so it runs in the verifier as well as in a proposer: in compiled code where that can be had.
+    The drafter needs no model and runs in the verifier or in a proposer, in compiled code if that is available.
     """
 
     name = "suffix"
@@ -29,15 +29,15 @@ class SuffixDrafter:
         self._suffixes.open(session, opening.tokens, opening.prompt, opening.tenant, opening.max_nodes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Moves on behind what the target decided."""
+        """Appends decided tokens."""
         self._suffixes.commit(session, tokens)
 
     def close(self, session: int) -> None:
-        """Forgets the sequence, and remembers its answer for the tenant's later ones."""
+        """Ends the session; keeps its answer for the tenant's later requests."""
         self._suffixes.close(session)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """Takes in what is new, a bounded number of tokens, and guesses for each sequence that has moved on."""
+        """Reads a bounded number of new tokens; returns trees of sequences that are up to date."""
         return [
             (number, DraftTree(length, tokens, parents, confidences, self.name))
             for number, length, tokens, parents, confidences in self._suffixes.draft()

@@ -1,4 +1,4 @@
-"""Draft trees and the trie that several drafters' trees become."""
+"""Draft trees, and the merged tree of several drafters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from outrider.models.speculation.proposals import Proposal
 
 @dataclass(frozen=True, slots=True)
 class DraftTree:
-    """Guesses that go on from a sequence.
+    """Guesses that continue a sequence.
 
     Attributes:
-        length: tokens in the sequence that the tree hangs from, prompt included.
+        length: tokens of the sequence before the tree, prompt included.
         tokens: guessed token of each node; a parent stands before its children.
-        parents: index of each node's parent; -1 hangs from the sequence.
-        confidences: estimate that a node is right given that its parent is, 0 to 1.
-        drafter: name of who guessed.
-        proposals: for a tree whose guesses were drawn, what each node's children were drawn from, by node; -1 is the
-            sequence. Children stand in the order of the draw.
+        parents: index of each node's parent; -1 is the sequence.
+        confidences: estimated probability of each node given its parent, 0 to 1.
+        drafter: name of the drafter.
+        proposals: for drawn guesses, the distribution of each node's children, by node; -1 is the sequence. Children
+            stand in the order of the draw.
     """
 
     length: int
@@ -38,7 +38,7 @@ class DraftTree:
             raise ValueError("a node's parent must stand before it in the tree")
 
     def after(self, tokens: Sequence[int]) -> DraftTree | None:
-        """The part that still agrees once ``tokens`` were decided, hanging from the longer sequence; None if none."""
+        """The part of the tree below decided ``tokens``, as a tree after the longer sequence; None if empty."""
         root = -1
         for token in tokens:
             root = self._child(root, token)
@@ -73,17 +73,17 @@ class DraftTree:
 
 @dataclass(slots=True)
 class MergedTree:
-    """One sequence's candidate guesses, each once.
+    """The guesses of all drafters for one sequence, each once.
 
     Attributes:
         tokens: guessed token of each node.
         parents: index of each node's parent, -1 at the top; a parent stands before its children.
         values: estimated probability that the whole path to a node is right; never above its parent's.
         depths: 1 at the top.
-        confidences: each node's own estimate, as its drafter gave it.
-        drafters: who guessed each node with the highest value.
-        proposals: what a node's children were drawn from, in their order; -1 is the sequence.
-        firsts: whose tree, of those that have the node, came first when they were merged.
+        confidences: each node's confidence, as its drafter gave it.
+        drafters: the drafter that gave each node its value, the highest one.
+        proposals: the distribution that a node's children were drawn from, in order; -1 is the sequence.
+        firsts: the drafter whose tree brought each node first in the merge.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -112,7 +112,7 @@ class MergedTree:
         self.firsts.append(drafter)
 
     def keep_order(self) -> None:
-        """Lowers values so that no node is worth more than its parent or an elder sibling: those are bought first."""
+        """Lowers values so that none exceeds its parent's or an elder sibling's, which are bought first."""
         elder: dict[int, float] = {}
         for node, parent in enumerate(self.parents):
             above = self.values[parent] if parent >= 0 else 1.0
@@ -137,10 +137,10 @@ class MergedTree:
 
 
 NO_GUESSES = MergedTree()
-"""The tree without nodes, to be shared: nothing may be added to it."""
+"""The empty tree, shared: do not add nodes to it."""
 
 Odds = Callable[[float], float]
-"""Turns a drafter's confidence into the probability that such a guess is right."""
+"""Maps a drafter's confidence to the probability that such a guess is right."""
 
 
 def merge(
@@ -150,17 +150,16 @@ def merge(
     least: float = 0.0,
     twins: bool = False,
 ) -> MergedTree:
-    """Unites trees that hang from the same sequence into one.
+    """Merges trees after the same sequence into one.
 
     A node that several drafters guessed appears once, with the highest of their values.
 
     Args:
-        trees: with confidences as their drafters gave them.
+        trees: trees with their drafters' confidences.
         max_depth: deeper nodes are left out.
-        odds: by a drafter's name, what its confidences mean; values between 0 and 1.
-        least: nodes of a lower value are left out, and what hangs from them.
-        twins: every node stays one of its own, also where a sibling has the same token: with replacement a token may
-            be drawn again.
+        odds: for a drafter's name, the map from its confidences to probabilities.
+        least: nodes of a lower value are left out, with all nodes below them.
+        twins: keeps siblings with the same token apart, for draws with replacement.
     """
     merged = MergedTree()
     places: dict[tuple[int, int], int] = {}
@@ -175,7 +174,7 @@ def _clip(confidence: float) -> float:
 
 def _add(
     merged: MergedTree,
-    known: dict[tuple[int, int], int],
+    merged_places: dict[tuple[int, int], int],
     tree: DraftTree,
     max_depth: int,
     odds: Odds,
@@ -191,7 +190,7 @@ def _add(
         if not 0 < depth <= max_depth or value < least:
             places.append(-1)
             continue
-        place = len(values) if twins else known.setdefault((above, token), len(values))
+        place = len(values) if twins else merged_places.setdefault((above, token), len(values))
         places.append(place)
         if place == len(values):
             merged.append(token, above, value, depth, confidence, drafter)

@@ -1,4 +1,4 @@
-"""Guessing with another vocabulary than the target's: a table from the drafter's token ids to the target's."""
+"""A table from a draft model's token ids to the ids of a target with another vocabulary."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from torch import Tensor
 
 
 class VocabularyMap:
-    """Reads the target's tokens as the drafter's, and gives the drafter's scores to the target's tokens.
+    """Maps the target's tokens to the drafter's, and the drafter's scores to the target's tokens.
 
-    A token of the target that the drafter lacks is read as the drafter's token 0.
+    A token of the target that the drafter lacks maps to the drafter's token 0.
 
     Args:
-        targets: for each id of the drafter the target's, -1 for none.
-        vocabulary_size: of the target.
+        targets: the target's id for each id of the drafter, -1 for none.
+        vocabulary_size: size of the target's vocabulary.
     """
 
     def __init__(self, targets: Sequence[int], vocabulary_size: int) -> None:
-        self._known = torch.tensor([own for own, target in enumerate(targets) if target >= 0])
+        self._ids = torch.tensor([own for own, target in enumerate(targets) if target >= 0])
         self._targets = torch.tensor([target for target in targets if target >= 0])
         self._own = {target: own for own, target in reversed(list(enumerate(targets)))}
         self._size = vocabulary_size
 
     @classmethod
     def load(cls, given: Any, own_size: int, vocabulary_size: int) -> VocabularyMap:
-        """The table in an operator's option: a list, or the path of a JSON file that holds one.
+        """The table in an operator's option: a list, or the path of a JSON file with a list.
 
         Raises:
-            DrafterError: it is no list of ``own_size`` ids of the target, -1 for none, each at most once.
+            DrafterError: the option is no list of ``own_size`` ids of the target, each at most once, or -1.
         """
         values = _read(given) if isinstance(given, str) else given
         if not isinstance(values, list) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
@@ -48,13 +48,13 @@ class VocabularyMap:
         return cls(values, vocabulary_size)
 
     def read(self, tokens: Iterable[int]) -> list[int]:
-        """The target's tokens as the drafter's."""
+        """Maps the target's tokens to the drafter's."""
         return [self._own.get(token, 0) for token in tokens]
 
     def spread(self, logits: Tensor) -> Tensor:
-        """Logits [n, own_size] as [n, vocabulary_size]; minus infinity for tokens that the drafter lacks."""
+        """Maps logits [n, own_size] to [n, vocabulary_size]; minus infinity for tokens that the drafter lacks."""
         spread = logits.new_full((len(logits), self._size), float("-inf"))
-        spread[:, self._targets.to(logits.device)] = logits[:, self._known.to(logits.device)]
+        spread[:, self._targets.to(logits.device)] = logits[:, self._ids.to(logits.device)]
         return spread
 
 

@@ -1,6 +1,6 @@
-"""Text on its way in and out of a model: tokenizers, chat templates, incremental decoding, stop strings.
+"""Text in and out of a model: tokenizers, chat templates, incremental decoding, stop strings.
 
-Stands on ``tokenizers`` and ``jinja2`` alone, so that services without a model can use it.
+Imports only ``tokenizers`` and ``jinja2``, so that services without a model can use this package.
 """
 
 from outrider.models.text.errors import TextError

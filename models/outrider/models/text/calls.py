@@ -1,12 +1,12 @@
-"""Which way of writing calls of functions a chat template shows."""
+"""Recognizes the format of function calls that a chat template uses."""
 
 from __future__ import annotations
 
 
 def shown_format(template: str | None) -> str | None:
-    """Name of the format of calls (`outrider.wire.calls`) that a template shows; None where it shows none of them.
+    """Name of the format of calls (`outrider.wire.calls`) that a template shows; None for an unknown format.
 
-    Qwen's Coder models write XML between the tags of Hermes: their templates do not speak of ``arguments`` in JSON.
+    Templates of Qwen's Coder models have the tags of Hermes around XML, without ``arguments`` in JSON.
     """
     source = (template or "").replace('\\"', '"')
     if "<tool_call>" in source and '"arguments": ' in source:

@@ -11,22 +11,22 @@ from outrider.models.text.messages import expected
 from outrider.models.text.template import ChatTemplate
 
 _ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
-"""In a template that tells calls from words by a content of null."""
-_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters: never meant for exchange
+"""Matches templates that recognize a call by a content of null."""
+_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters are never exchanged
 
 
 class Part(NamedTuple):
-    """A stretch of a rendered chat; names of special tokens in it count only where it is ``trusted``."""
+    """A part of a rendered chat; names of special tokens become special tokens only in a ``trusted`` part."""
 
     text: str
     trusted: bool
 
 
 class Chat:
-    """A chat template together with the special tokens that messages may not smuggle in.
+    """A chat template, with the special tokens that messages may not contain.
 
-    A name of a special token inside a message is broken up by a mark before the template sees it, and the
-    mark is taken out again afterwards: so it is known which names the template itself wrote.
+    A mark breaks up the name of a special token in a message before the template runs, and is removed afterwards. So
+    every unbroken name is the template's own.
     """
 
     def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
@@ -42,7 +42,7 @@ class Chat:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
-        """The rendered chat in stretches that are to be encoded one by one."""
+        """The rendered chat in parts, to be encoded one by one."""
         messages, text = self._rendered(messages, tools, add_generation_prompt, variables)
         try:
             if not self._contains_special([messages, tools, variables]):
@@ -50,8 +50,8 @@ class Chat:
         except RecursionError:
             raise TextError("messages or tools are nested too deeply") from None
         mark = next(mark for mark in _MARKS if mark not in text)
-        said = self._mark(messages, mark), self._mark(tools, mark)
-        marked = self._template.render(*said, add_generation_prompt, self._mark(variables, mark))
+        inputs = self._mark(messages, mark), self._mark(tools, mark)
+        marked = self._template.render(*inputs, add_generation_prompt, self._mark(variables, mark))
         return self._split(marked, mark)
 
     def _rendered(
@@ -61,12 +61,12 @@ class Chat:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None,
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The messages as the template takes them, which may be as they are, and their text."""
-        made = expected(messages, nulls=self._nulls)
+        """The messages in the form that the template accepts, converted or unchanged, and the rendered text."""
+        converted = expected(messages, nulls=self._nulls)
         try:
-            return made, self._template.render(made, tools, add_generation_prompt, variables)
+            return converted, self._template.render(converted, tools, add_generation_prompt, variables)
         except TextError:
-            if made == messages:
+            if converted == messages:
                 raise
             return messages, self._template.render(messages, tools, add_generation_prompt, variables)
 

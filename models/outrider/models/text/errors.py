@@ -1,7 +1,7 @@
-"""What can go wrong with a model's text files, or with a text."""
+"""Errors of a model's text files, and of texts."""
 
 from __future__ import annotations
 
 
 class TextError(ValueError):
-    """A tokenizer file, text, id or chat that cannot be used; the message is one sentence for a person."""
+    """A tokenizer file, text, id or chat is invalid; the message is one sentence for the user."""

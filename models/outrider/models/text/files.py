@@ -1,4 +1,4 @@
-"""The text side of a Hugging Face model directory: which files there are and what they state."""
+"""Reads the text files of a Hugging Face model directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from outrider.models.text.errors import TextError
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-_NO_LIMIT = 1_000_000_000  # transformers writes a huge model_max_length where there is no limit
+_NO_LIMIT = 1_000_000_000  # transformers writes a huge model_max_length for no limit
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Object in ``path``, empty where there is no such file; `TextError` when it is no JSON object."""
+    """The JSON object in ``path``, empty for a missing file; `TextError` if the file holds no JSON object."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -27,13 +27,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def special_names(config: Mapping[str, Any]) -> dict[str, str]:
-    """Content of the named special tokens (`bos_token`, ...) that ``tokenizer_config.json`` states."""
+    """Contents of the named special tokens (`bos_token`, ...) in ``tokenizer_config.json``."""
     contents = {name: _content(config.get(name)) for name in SPECIAL_NAMES}
     return {name: content for name, content in contents.items() if content is not None}
 
 
 def eos_ids(sources: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
-    """End-of-text ids of the first source that states ``eos_token_id`` (an id or a list of ids)."""
+    """End-of-text ids of the first source with ``eos_token_id`` (an id or a list of ids)."""
     for source in sources:
         value = source.get("eos_token_id")
         if value is not None:
@@ -42,7 +42,7 @@ def eos_ids(sources: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
 
 
 def context_length(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> int | None:
-    """Most tokens of prompt and answer, from ``config.json`` or else ``tokenizer_config.json``; None if unsaid."""
+    """Most tokens of prompt and answer, from ``config.json``, else ``tokenizer_config.json``; None without either."""
     stated = config.get("max_position_embeddings") or tokenizer_config.get("model_max_length")
     return int(stated) if stated and stated < _NO_LIMIT else None
 

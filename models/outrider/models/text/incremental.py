@@ -1,4 +1,4 @@
-"""Text from tokens one at a time."""
+"""Decodes tokens to text one at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from outrider.models.text.tokenizer import Tokenizer
 
 
 class IncrementalDecoder:
-    """Turns a sequence of ids into text as they come, each piece of text final when it is given out.
+    """Decodes ids as they arrive; each returned piece of text is final.
 
-    What `push` returned, joined, with `flush` at the end, equals ``tokenizer.decode`` of all ids: half a
-    character waits for its other half, and bytes that never become one come out as U+FFFD. An id without a
-    token (models pad their vocabulary) has no text.
+    The texts from `push` and the final `flush`, joined, equal ``tokenizer.decode`` of all ids: an incomplete character
+    waits for its other bytes, and invalid bytes become U+FFFD. An id without a token (models pad their vocabulary) has
+    no text.
     """
 
     def __init__(self, tokenizer: Tokenizer, keep_special: bool = False) -> None:
@@ -28,16 +28,16 @@ class IncrementalDecoder:
 
 class _Texts(Protocol):
     def push(self, token: int) -> str:
-        """Text that ``token`` made final, often empty."""
+        """The text that ``token`` makes final, often empty."""
 
     def flush(self) -> str:
-        """Text that still waited; the decoder then stands at the start of nothing and may not be used on."""
+        """The text that still waits; the decoder may not be used afterwards."""
 
 
 class _Bytes:
-    """Byte-level tokenizers: a text is the bytes of its tokens, so an UTF-8 decoder is all there is to it.
+    """Byte-level tokenizers: a text is the bytes of its tokens, decoded as UTF-8.
 
-    Most tokens are ASCII, and where no half character waits these are a text by themselves.
+    Most tokens are ASCII; without a waiting incomplete character, they need no decoder.
     """
 
     def __init__(self, tokenizer: Tokenizer, keep_special: bool) -> None:
@@ -60,10 +60,10 @@ class _Bytes:
 
 
 class _Window:
-    """Other tokenizers: the decoder runs over the last finished token and what came since.
+    """Other tokenizers: decodes the last finished token and all later tokens.
 
-    The finished token is kept because its neighbour decides about leading spaces. A run of byte tokens waits
-    for its end: one bad byte makes U+FFFD of the whole run.
+    The finished token stays, because leading spaces depend on the neighbour. A run of byte tokens waits for its end,
+    because one bad byte turns the whole run into U+FFFD.
     """
 
     def __init__(self, tokenizer: Tokenizer, keep_special: bool) -> None:

@@ -1,4 +1,4 @@
-"""Messages as OpenAI's clients write them, made what chat templates expect."""
+"""Converts messages of OpenAI's API to the form that chat templates expect."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def expected(messages: Sequence[Mapping[str, Any]], *, nulls: bool) -> list[Mapping[str, Any]]:
-    """``messages`` with the arguments of calls as objects and, unless templates want ``nulls``, text for each content.
+    """``messages`` with arguments of calls as objects and, unless ``nulls``, an empty text in place of a null content.
 
-    OpenAI's API has arguments as JSON in a string, and null for the content of a message that is calls; Hugging Face's
-    templates are written for objects (https://huggingface.co/docs/transformers/chat_extras).
+    OpenAI's API has arguments as JSON in a string, and a null content in a message of calls; Hugging Face's templates
+    expect objects (https://huggingface.co/docs/transformers/chat_extras).
     """
     return [_expected(message, nulls) for message in messages]
 

@@ -1,4 +1,4 @@
-"""What each token contributes to a text, by the kind of decoder that the tokenizer declares."""
+"""The bytes that each token adds to a text, by the tokenizer's kind of decoder."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def decoder_kinds(decoder: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_byte_level(kinds: list[str]) -> bool:
-    """Whether a text is just the bytes of its tokens, one after the other (GPT-2's scheme)."""
+    """Whether a text is the joined bytes of its tokens (GPT-2's scheme)."""
     return "ByteLevel" in kinds and set(kinds) <= {"ByteLevel", "Fuse"}
 
 
 def is_byte_token(token: str) -> bool:
-    """Whether ``token`` stands for one byte in SentencePiece's byte fallback, as ``<0x0A>``."""
+    """Whether ``token`` is one byte of SentencePiece's byte fallback, as ``<0x0A>``."""
     return _BYTE_TOKEN.fullmatch(token) is not None
 
 
 def token_bytes(token: str) -> bytes:
-    """Bytes of a byte-level token; a token outside GPT-2's alphabet (an added one) is taken literally."""
+    """Bytes of a byte-level token; UTF-8 for an added token outside GPT-2's alphabet."""
     try:
         return token.translate(_TO_BYTE).encode("latin-1")
     except UnicodeEncodeError:
@@ -37,14 +37,14 @@ def token_bytes(token: str) -> bytes:
 
 
 def piece_bytes(token: str) -> bytes:
-    """Bytes of a SentencePiece token on its own: its bar is a space, ``<0x0A>`` the byte that it stands for."""
+    """Bytes of a single SentencePiece token: its bar is a space, ``<0x0A>`` is a byte."""
     if is_byte_token(token):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()
 
 
 def _alphabet() -> Iterator[tuple[int, int]]:
-    """Character and byte of GPT-2's printable alphabet, and of the characters outside it (byte 0xFFFF: none)."""
+    """Pairs of character and byte in GPT-2's alphabet; 0xFFFF for characters outside it."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     rest = [byte for byte in range(256) if byte not in printable]
     yield from ((byte, byte) for byte in printable)

@@ -1,4 +1,4 @@
-"""Stop strings: a generation's text ends before the first of them."""
+"""Stop strings: a text ends before its first stop string."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from outrider.models.text.errors import TextError
 
 
 class StopMatcher:
-    """Finds the first stop string in a text that arrives in pieces, wherever the pieces are cut.
+    """Finds the first stop string in a text that arrives in pieces, however the pieces are cut.
 
-    The first is the one that is complete first (of those that end together, the longest), as if every
-    character had been looked at when it came. ``stopped`` tells whether one was found; after that, push no
-    more. `TextError` for an empty stop string.
+    The first stop string is the one that ends first; of several with the same end, the longest. Once ``stopped`` is
+    True, `push` may not be called again. `TextError` for an empty stop string.
     """
 
     def __init__(self, stop_strings: Sequence[str]) -> None:
@@ -24,29 +23,29 @@ class StopMatcher:
         self.stopped = False
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that may now be emitted, and whether a stop string ended it.
+        """The text that may be sent now, and whether a stop string ended it.
 
-        A suffix that may begin a stop string is held back.
+        Holds back a suffix that may begin a stop string.
         """
         if not self._stops:
             return text, False
-        seen = self._held + text
-        start = self._first_stop(seen)
+        pending = self._held + text
+        start = self._first_stop(pending)
         if start is not None:
             self._held, self.stopped = "", True
-            return seen[:start], True
-        cut = self._possible_start(seen)
-        self._held = seen[cut:]
-        return seen[:cut], False
+            return pending[:start], True
+        cut = self._possible_start(pending)
+        self._held = pending[cut:]
+        return pending[:cut], False
 
     def flush(self) -> str:
-        """The text held back, once it is known that nothing follows."""
+        """The text held back, at the end of the answer."""
         held, self._held = self._held, ""
         return held
 
     def _first_stop(self, text: str) -> int | None:
-        found = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
-        return min(found)[1] if found else None
+        matches = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
+        return min(matches)[1] if matches else None
 
     def _possible_start(self, text: str) -> int:
         for start in range(max(0, len(text) - self._longest + 1), len(text)):

@@ -1,4 +1,4 @@
-"""Chat templates: Jinja in a sandbox, with what transformers offers to a template."""
+"""Chat templates: Jinja in a sandbox, with the extensions of transformers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from outrider.models.text.errors import TextError
 
 
 class ChatTemplate:
-    """A compiled template; ``names`` are the special tokens that it may use (`bos_token`, ...).
+    """A compiled template; ``names`` are the special tokens that the template may use (`bos_token`, ...).
 
-    `TextError` when the source is no valid template.
+    `TextError` if the source is no valid template.
     """
 
     def __init__(self, source: str, names: Mapping[str, str]) -> None:
@@ -33,9 +33,9 @@ class ChatTemplate:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Text of a chat, where the template may read ``variables`` too.
+        """Renders a chat; the template may also read ``variables``.
 
-        `TextError` when the template refuses it or stumbles over it, and for a variable that is a part of the chat.
+        `TextError` if the template raises an error, or a variable has the name of a part of the chat.
         """
         chat: dict[str, Any] = {"messages": messages, "tools": tools, "documents": None}
         chat["add_generation_prompt"] = add_generation_prompt
@@ -44,7 +44,7 @@ class ChatTemplate:
                 raise TextError(f"chat_template_kwargs may not hold {name}")
         try:
             return self._template.render({**(variables or {}), **chat})
-        except Exception as error:  # a template is foreign code and may raise anything
+        except Exception as error:  # a template is untrusted code and may raise anything
             raise TextError(f"the chat template refuses these messages: {error}") from None
 
 

@@ -17,10 +17,10 @@ from outrider.models.text.errors import TextError
 
 
 class Tokenizer:
-    """Text to ids and back, for one vocabulary. Thread-safe.
+    """Encodes text to ids and decodes ids, for one vocabulary. Thread-safe.
 
-    ``eos_token_ids`` are the model's own end-of-text ids; ``context_length`` is None where no file states it;
-    ``call_format`` is that in which the chat template has calls written, None where it is none that is known.
+    ``eos_token_ids`` are the model's end-of-text ids; ``context_length`` is None if no file states it; ``call_format``
+    is the chat template's format of calls, None for an unknown format.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Tokenizer of the model in ``directory``; `TextError` when a file is missing or corrupt."""
+        """Tokenizer of the model in ``directory``; `TextError` if a file is missing or corrupt."""
         path = directory / "tokenizer.json"
         try:
             definition = path.read_bytes()
@@ -79,28 +79,28 @@ class Tokenizer:
         return hashlib.sha256(pairs.encode()).hexdigest()
 
     def added_token(self, text: str) -> int | None:
-        """Id of the token that was added to the vocabulary for just this text; None where there is none."""
+        """Id of the added token with exactly this text; None without one."""
         added = self._parsing.get_added_tokens_decoder()
         return next((number for number, token in added.items() if token.content == text), None)
 
     @property
     def has_chat_template(self) -> bool:
-        """Whether chats can be encoded."""
+        """Whether the model has a chat template."""
         return self._chat is not None
 
     @property
     def byte_level(self) -> bool:
-        """Whether a text is just the bytes of its tokens."""
+        """Whether a text is the joined bytes of its tokens."""
         return pieces.is_byte_level(self._kinds)
 
     @cached_property
     def longest_token(self) -> int:
-        """Most UTF-8 bytes of text that one token can stand for."""
+        """Most UTF-8 bytes of text in one token."""
         return max(map(len, self._all_bytes))
 
     def encode(self, text: str, *, parse_special: bool = False, add_special: bool = True) -> list[int]:
-        """Ids of ``text``. ``parse_special`` takes the names of special tokens in it for those tokens;
-        ``add_special`` adds what the model puts around a text (often a beginning-of-text token).
+        """Ids of ``text``. ``parse_special`` turns names of special tokens in the text into those tokens;
+        ``add_special`` adds the model's tokens around a text (often a beginning-of-text token).
         """
         return self.encode_batch([text], parse_special=parse_special, add_special=add_special)[0]
 
@@ -118,9 +118,9 @@ class Tokenizer:
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Ids of a chat: the template's special tokens are special, such names in a message are plain text.
+        """Ids of a chat; names of special tokens are special in the template and plain text in messages.
 
-        `TextError` when there is no template or it refuses the chat.
+        `TextError` if the model has no template or the template refuses the chat.
         """
         return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt, variables))
 
@@ -131,11 +131,11 @@ class Tokenizer:
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
-        """The first half of `encode_chat`: the rendered chat, in stretches to be encoded one by one."""
+        """The first half of `encode_chat`: the rendered chat in parts."""
         return self._chat_or_error().parts(messages, tools, add_generation_prompt, variables)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
-        """The second half of `encode_chat`."""
+        """The second half of `encode_chat`: ids of the parts, joined."""
         encoded = (self.encode(part.text, parse_special=part.trusted, add_special=False) for part in parts)
         return [token for ids in encoded for token in ids]
 
@@ -145,29 +145,29 @@ class Tokenizer:
         return str(self._parsing.decode(list(ids), skip_special_tokens=not keep_special))
 
     def decode_known(self, ids: list[int]) -> str:
-        """Text of ids that are known to be good, special tokens included."""
+        """Text of valid ids, special tokens included."""
         return str(self._parsing.decode(ids, skip_special_tokens=False))
 
     def require_known(self, ids: Iterable[int]) -> None:
-        """`TextError` unless every one of ``ids`` is a token of this vocabulary."""
+        """`TextError` unless all ``ids`` are in this vocabulary."""
         for token in ids:
             if token < 0 or self._parsing.id_to_token(token) is None:
                 raise TextError(f"token id {token} is outside the vocabulary of {self.vocabulary_size} tokens")
 
     def require_special(self, tokens: Iterable[str]) -> None:
-        """`TextError` unless every one of ``tokens`` is a special token of this vocabulary."""
+        """`TextError` unless all ``tokens`` are special tokens of this vocabulary."""
         for token in tokens:
             if token not in self.special_tokens:
-                known = ", ".join(self.special_tokens) or "none"
-                raise TextError(f"there is no special token {token!r}; there are: {known}")
+                names = ", ".join(self.special_tokens) or "none"
+                raise TextError(f"there is no special token {token!r}; there are: {names}")
 
     def token_bytes(self, keep_special: bool) -> Sequence[bytes]:
-        """Bytes of every token of a byte-level vocabulary by id; nothing for special ones unless kept."""
+        """Bytes of every token of a byte-level vocabulary by id; special tokens are empty unless kept."""
         return self._all_bytes if keep_special else self._ordinary_bytes
 
     @cached_property
     def alone(self) -> Sequence[bytes]:
-        """Bytes of every token by id, each on its own, special ones by their names; nothing for an unused id."""
+        """Bytes of every single token by id; special tokens have their names, unused ids are empty."""
         if self.byte_level:
             return self._all_bytes
         table = [b""] * self.vocabulary_size
@@ -177,12 +177,12 @@ class Tokenizer:
         return table
 
     def silent_ids(self, keep_special: bool) -> frozenset[int]:
-        """Ids that leave no text behind."""
+        """Ids without text."""
         return frozenset() if keep_special else frozenset(self.special_tokens.values())
 
     @cached_property
     def byte_ids(self) -> frozenset[int]:
-        """Ids that stand for one byte by SentencePiece's byte fallback."""
+        """Ids of SentencePiece's byte fallback, one byte each."""
         if "ByteFallback" not in self._kinds:
             return frozenset()
         return frozenset(number for token, number in self._vocabulary.items() if pieces.is_byte_token(token))

@@ -1,1 +1,1 @@
-"""How the pocket models are made: corpus, tokenizer, training, distillation, export, card."""
+"""The recipe of the pocket models: corpus, tokenizer, training, distillation, export, card."""

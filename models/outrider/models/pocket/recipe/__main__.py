@@ -11,10 +11,13 @@ from outrider.models.pocket.recipe.pipeline import Pipeline, Recipe, pick_device
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """The parser of the options."""
     options = argparse.ArgumentParser(prog="python -m outrider.models.pocket.recipe", description=__doc__)
     options.add_argument(
-        "--out", type=Path, required=True, help="folder for checkpoints and results; resumed if it holds any"
+        "--out",
+        type=Path,
+        required=True,
+        help="folder for checkpoints and results; training resumes from its checkpoints",
     )
     options.add_argument(
         "--minutes", type=float, default=120.0, help="training time of all three models (default: 120)"
@@ -29,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Train the pocket models and write them to `--out`/weights."""
+    """Trains the pocket models and writes them to `--out`/weights."""
     arguments = parser().parse_args()
     if arguments.minutes <= 0:
         parser().error("--minutes must be above zero")

@@ -1,4 +1,4 @@
-"""The model card: what was trained, on what, for how long, and what it measures; every figure is computed."""
+"""The model card: models, data, training and held-out figures; every figure is computed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Story:
-    """How training went: one clock a model, the parameter counts, the machine in words."""
+    """The course of training: a clock for each model, parameter counts, the machine in words."""
 
     target: Clock
     draft: Clock

@@ -1,4 +1,4 @@
-"""What a training run leaves on disk: buffers and clock to resume from, and the weights by name."""
+"""Files of a training run: buffers and clock to resume from, and the weights by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 @dataclass
 class Clock:
-    """How far training has come; saved with the weights."""
+    """Progress of training: steps, tokens and seconds; saved with the weights."""
 
     step: int = 0
     seen: int = 0
@@ -22,7 +22,7 @@ class Clock:
 
 
 def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
-    """Write buffers and clock to `path` in one rename."""
+    """Writes buffers and clock to `path` in one rename."""
     partial = path.with_suffix(".partial")
     clock_text = {"clock": json.dumps(vars(clock))}
     save_file(vars(state), partial, metadata=clock_text)
@@ -30,7 +30,7 @@ def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
 
 
 def load_checkpoint(path: Path, state: State) -> Clock:
-    """Fill `state` from `path` and return its clock."""
+    """Fills `state` from `path`; returns its clock."""
     for name, tensor in load_file(path).items():
         getattr(state, name).copy_(tensor)
     return read_clock(path)
@@ -43,5 +43,5 @@ def read_clock(path: Path) -> Clock:
 
 
 def save_weights(state: State, slots: list[Slot], path: Path) -> None:
-    """Write the masters under their parameters' names."""
+    """Writes the master weights under their parameters' names."""
     save_file({slot.name: slot.of(state.master).cpu().clone() for slot in slots}, path)

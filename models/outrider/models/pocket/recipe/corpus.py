@@ -1,7 +1,7 @@
-"""The text the pocket models learn: the running interpreter's own standard library.
+"""The training text of the pocket models: the running interpreter's standard library.
 
-Both the library and its test suite are under the PSF licence. Some library files are held out, chosen by a
-hash of their path so that the choice needs no list; one that shares long lines with the rest is dropped.
+The library and its test suite are under the PSF licence. A hash of the path chooses the held-out library files; a
+held-out file that shares long lines with the training text is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The files to learn, those held out, and those kept from both because they resemble what is learnt."""
+    """Files to train on, held-out files, and files dropped from both because they resemble training text."""
 
     train: list[Document]
     heldout: list[Document]
@@ -46,12 +46,12 @@ class Corpus:
 
     @property
     def library(self) -> list[Document]:
-        """The files to learn that are not tests."""
+        """Training files that are not tests."""
         return [d for d in self.train if not d.is_test]
 
     @property
     def tests(self) -> list[Document]:
-        """The files to learn that are tests; empty where the interpreter came without its test suite."""
+        """Training files that are tests; empty if the interpreter has no test suite."""
         return [d for d in self.train if d.is_test]
 
 
@@ -61,7 +61,7 @@ def standard_library() -> Path:
 
 
 def read(root: Path) -> list[Document]:
-    """Every `.py` file below `root` in path order, without tables, huge tests and what is not UTF-8."""
+    """Every `.py` file below `root` in path order, without tables, huge tests and files that are not UTF-8."""
     documents = []
     for file in sorted(root.rglob("*.py")):
         relative = file.relative_to(root)
@@ -92,15 +92,15 @@ def overlap(document: Document, known: set[str]) -> float:
 
 
 def gather(root: Path, percent: int = 4) -> Corpus:
-    """Split the library below `root`: about `percent` of a hundred library files are held out.
+    """Splits the library below `root`; holds out about `percent` % of the library files.
 
-    Raises `FileNotFoundError` where `root` holds no source.
+    Raises `FileNotFoundError` if `root` holds no source.
     """
     documents = read(root)
     if not documents:
         raise FileNotFoundError(f"no Python source below {root}: is the standard library installed as files?")
     train = [d for d in documents if not _held_out(d, percent)]
-    known = {line for d in train for line in _long_lines(d)}
+    trained = {line for d in train for line in _long_lines(d)}
     chosen = [d for d in documents if _held_out(d, percent)]
-    kept = [d for d in chosen if overlap(d, known) <= OVERLAP]
+    kept = [d for d in chosen if overlap(d, trained) <= OVERLAP]
     return Corpus(train, kept, [d for d in chosen if d not in kept])

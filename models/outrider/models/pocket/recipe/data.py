@@ -17,7 +17,7 @@ Stream = npt.NDArray[np.uint16]
 
 
 def pack(tokenizer: Tokenizer, documents: Iterable[Document], seed: int) -> Stream:
-    """Encode `documents` in an order drawn from `seed`; each ends with an end-of-text token."""
+    """Encodes `documents` in an order drawn from `seed`; each ends with an end-of-text token."""
     documents = list(documents)
     order = np.random.default_rng(seed).permutation(len(documents))
     end = tokenizer.encode(END).ids
@@ -28,20 +28,20 @@ def pack(tokenizer: Tokenizer, documents: Iterable[Document], seed: int) -> Stre
 
 
 def write(streams: Sequence[Stream], path: Path) -> None:
-    """Save `streams` end to end as little-endian 16-bit ids."""
+    """Writes `streams` end to end as little-endian 16-bit ids."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.concatenate(streams).astype("<u2").tofile(path)
 
 
 def read(path: Path) -> Stream:
-    """Map a stream written by `write`."""
+    """Maps a stream written by `write`."""
     return np.memmap(path, dtype="<u2", mode="r")
 
 
 class Windows:
-    """Windows of a stream in an order that depends only on the seed and on how many tokens were seen.
+    """Windows of a stream, in an order that depends only on the seed and the number of tokens seen.
 
-    Every epoch shifts the grid and shuffles it anew, so each token is seen once an epoch, in other company.
+    Every epoch shifts the grid and shuffles it anew: a token occurs once in an epoch, each time in another window.
     """
 
     def __init__(self, stream: Stream, seed: int) -> None:
@@ -56,7 +56,7 @@ class Windows:
         return self._order[1]
 
     def take(self, seen: int, rows: int, length: int) -> Tensor:
-        """Ids [rows, length + 1] that follow when `seen` tokens were taken before."""
+        """The next ids [rows, length + 1] after `seen` tokens."""
         out = np.empty((rows, length + 1), np.int64)
         for row in range(rows):
             epoch, within = divmod(seen + row * length, len(self.stream))
@@ -68,7 +68,7 @@ class Windows:
 
 
 def rows(stream: Stream, length: int) -> Tensor:
-    """The stream cut into whole rows [n, length + 1], one token shared between neighbours."""
+    """The stream cut into whole rows [n, length + 1]; neighbours share one token."""
     count = (len(stream) - 1) // length
     index = np.arange(count)[:, None] * length + np.arange(length + 1)
     return torch.from_numpy(stream[index].astype(np.int64))

@@ -1,4 +1,4 @@
-"""The draft's task: the target's own distribution, so that its guesses are what the target would say."""
+"""The task of the draft model: learn the target's distribution, so that its guesses match the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAFT = Shape(width=128, layers=2, heads=2, kv_heads=1, inner=352)
 
 @dataclass(frozen=True)
 class Distill:
-    """Distil the decoder in the safetensors file `teacher` into a smaller one."""
+    """Distils the decoder in the safetensors file `teacher` into a smaller one."""
 
     shape: Shape
     teacher_shape: Shape
@@ -23,7 +23,7 @@ class Distill:
     weight: float = 0.9
 
     def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
-        """Make a fresh student beside the frozen teacher."""
+        """Makes a new student beside the frozen teacher."""
         model = Llama(self.shape)
         model.reset(seed)
         return _Distill(model.to(device, dtype), load(self.teacher, self.teacher_shape, device, dtype), self.weight)

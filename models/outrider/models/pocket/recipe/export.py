@@ -1,4 +1,4 @@
-"""Write what was trained in Hugging Face's layout, with manifests of SHA-256 digests."""
+"""Writes trained models in Hugging Face's layout, with manifests of SHA-256 digests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _weights(source: Path, path: Path) -> None:
 
 
 def llama_config(shape: Shape, end: int) -> dict[str, object]:
-    """The `config.json` of a decoder of `shape`; `end` is the id that begins, ends and pads."""
+    """The `config.json` of a decoder of `shape`; `end` is the id of beginning, end and padding."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -54,7 +54,7 @@ def llama_config(shape: Shape, end: int) -> dict[str, object]:
 
 
 def decoder(weights: Path, shape: Shape, tokenizer: Path, end: int, directory: Path) -> None:
-    """Write a decoder's directory from float32 `weights` and the tokenizer's folder."""
+    """Writes a decoder's directory from float32 `weights` and the tokenizer's folder."""
     directory.mkdir(parents=True, exist_ok=True)
     _weights(weights, directory / "model.safetensors")
     for name in TOKENIZER_FILES:
@@ -65,7 +65,7 @@ def decoder(weights: Path, shape: Shape, tokenizer: Path, end: int, directory: P
 
 
 def heads(weights: Path, count: int, layers: int, shape: Shape, directory: Path) -> None:
-    """Write the Medusa directory: the published layout without `{head}.{layers}.weight`, the output layers."""
+    """Writes the Medusa directory: the published layout without `{head}.{layers}.weight`, the output layers."""
     directory.mkdir(parents=True, exist_ok=True)
     _weights(weights, directory / "medusa_lm_head.safetensors")
     config = {
@@ -83,7 +83,7 @@ def heads(weights: Path, count: int, layers: int, shape: Shape, directory: Path)
 
 
 def heldout(corpus: Corpus, version: str, path: Path) -> None:
-    """List the held-out files, and the look-alikes dropped from them, with digests, for Python `version`."""
+    """Writes a list of held-out and dropped files, with digests, for Python `version`."""
     listed = {
         kind: [{"path": d.path, "sha256": d.digest, "bytes": len(d.text.encode())} for d in documents]
         for kind, documents in (("files", corpus.heldout), ("dropped", corpus.dropped))
@@ -92,6 +92,6 @@ def heldout(corpus: Corpus, version: str, path: Path) -> None:
 
 
 def manifest(directory: Path) -> None:
-    """Write the digests of the files in `directory`."""
+    """Writes the digests of the files in `directory`."""
     files = sorted(f for f in directory.iterdir() if f.is_file() and f.name != MANIFEST)
     _write(directory / MANIFEST, {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files})

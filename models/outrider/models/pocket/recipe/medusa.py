@@ -1,6 +1,6 @@
-"""Medusa heads: each guesses one token further ahead from the target's last hidden state.
+"""Medusa heads: from the target's last hidden state, each head guesses one token further ahead.
 
-Cai et al., Medusa (arXiv:2401.10774), its first kind: the target is frozen. The output layers are the target's own.
+Medusa-1 (Cai et al., arXiv:2401.10774): the target is frozen. The heads share the target's output layer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class ResBlock(nn.Module):
-    """x + SiLU(linear(x)); the identity before training."""
+    """The block x + SiLU(linear(x)); the identity before training."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class ResBlock(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map `x` [..., width] to the same shape."""
+        """Maps `x` [..., width] to the same shape."""
         return x + F.silu(self.linear(x))
 
 
@@ -38,7 +38,7 @@ class Heads(nn.ModuleList):
 
 @dataclass(frozen=True)
 class Ahead:
-    """Train `count` heads of `layers` blocks on the frozen decoder in the safetensors file `teacher`."""
+    """Trains `count` heads of `layers` blocks on the frozen decoder in the safetensors file `teacher`."""
 
     shape: Shape
     teacher: Path
@@ -47,7 +47,7 @@ class Ahead:
     weight: float = 0.9
 
     def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
-        """Make fresh heads beside the frozen target."""
+        """Makes new heads beside the frozen target."""
         heads = Heads(self.count, self.layers, self.shape.width).to(device, dtype)
         return _Ahead(heads, load(self.teacher, self.shape, device, dtype), self.weight)
 
@@ -64,7 +64,7 @@ class _Ahead:
         return torch.stack(losses).mean()
 
     def _head(self, i: int, head: nn.Module, hidden: Tensor, tokens: Tensor) -> Tensor:
-        """Head `i` at position t against the target at t + 1 + i, which predicts token t + 2 + i."""
+        """Loss of head `i` at position t against the target at t + 1 + i, which predicts token t + 2 + i."""
         ours = head(hidden[:, : -1 - i]).flatten(0, 1)
         theirs = hidden[:, 1 + i :].flatten(0, 1)
         return distillation(

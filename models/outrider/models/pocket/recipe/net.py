@@ -1,6 +1,6 @@
 """A Llama-family decoder written for training, with Hugging Face's parameter names.
 
-`LlamaForCausalLM` loads its state dict as it is. It keeps no cache: serving has its own model.
+`LlamaForCausalLM` loads the state dict unchanged. The decoder has no KV cache: serving has its own model.
 Touvron et al., LLaMA (arXiv:2302.13971); grouped queries, Ainslie et al. (arXiv:2305.13245);
 rotary positions, Su et al. (arXiv:2104.09864).
 """
@@ -42,12 +42,12 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise `x` [..., width]."""
+        """Normalises `x` [..., width]."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 def rotary_tables(shape: Shape, length: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [length, head_dim] in Hugging Face's half-split order, the first half of sines negated."""
+    """Cosines and sines [length, head_dim] in Hugging Face's half-split order; the first half of sines is negated."""
     inverse = shape.theta ** -(torch.arange(0, shape.head_dim, 2, device=device).float() / shape.head_dim)
     angle = torch.arange(length, device=device).float()[:, None] * inverse
     cos, sin = angle.cos(), angle.sin()
@@ -55,7 +55,7 @@ def rotary_tables(shape: Shape, length: int, device: torch.device, dtype: torch.
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn `x` [batch, length, heads, head_dim] by its positions' angles."""
+    """Rotates `x` [batch, length, heads, head_dim] by the angles of its positions."""
     half = x.shape[-1] // 2
     return x * cos[:, None] + torch.cat((x[..., half:], x[..., :half]), -1) * sin[:, None]
 
@@ -63,8 +63,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, block: int = 256) -> Tensor:
     """Causal attention by plain products, one block of queries at a time.
 
-    `q`, `k`, `v` are [batch, heads, length, head_dim]. On CPU the fused kernel's bfloat16 backward is
-    slower than this; on an accelerator the fused kernel is taken.
+    `q`, `k`, `v` are [batch, heads, length, head_dim]. On CPU this is faster than the bfloat16 backward pass of the
+    fused kernel; on a GPU the fused kernel runs.
     """
     if q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -93,7 +93,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(shape.heads * shape.head_dim, shape.width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Attend within `x` [batch, length, width]."""
+        """Attends within `x` [batch, length, width]."""
         s, (batch, length, _) = self.shape, x.shape
         q = rotate(self.q_proj(x).view(batch, length, s.heads, s.head_dim), cos, sin)
         k = rotate(self.k_proj(x).view(batch, length, s.kv_heads, s.head_dim), cos, sin)
@@ -115,7 +115,7 @@ class MLP(nn.Module):
         self.down_proj = nn.Linear(shape.inner, shape.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map `x` [..., width] to the same shape."""
+        """Maps `x` [..., width] to the same shape."""
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
@@ -131,7 +131,7 @@ class Layer(nn.Module):
         self.mlp = MLP(shape)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Add attention, then the feed-forward layer, to `x` [batch, length, width]."""
+        """Adds attention, then the feed-forward layer, to `x` [batch, length, width]."""
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -148,7 +148,7 @@ class Body(nn.Module):
 
 
 class Llama(nn.Module):
-    """The decoder, its output layer tied to its embedding."""
+    """The decoder; the output layer is tied to the embedding."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class Llama(nn.Module):
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
 
     def reset(self, seed: int) -> None:
-        """Draw fresh weights; projections back into the residual stream start at zero."""
+        """Draws new weights; projections into the residual stream start at zero."""
         generator = torch.Generator().manual_seed(seed)
         for name, p in self.named_parameters():
             if p.dim() == 1:

@@ -1,7 +1,7 @@
-"""The optimiser: Muon for matrices, AdamW for the embedding, norms and biases, over flat float32 masters.
+"""The optimiser: Muon for matrices, AdamW for the embedding, norms and biases, over flat float32 master weights.
 
-Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon) steps along the momentum's nearest
-orthogonal matrix, found by Newton-Schulz; AdamW is Loshchilov & Hutter (arXiv:1711.05101).
+Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon) steps along the orthogonal matrix nearest to the
+momentum, found by Newton-Schulz; AdamW is Loshchilov & Hutter (arXiv:1711.05101).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Rates:
-    """Peak step sizes and constants of both halves."""
+    """Peak step sizes and constants of Muon and AdamW."""
 
     muon: float = 0.02
     adam: float = 3e-3
@@ -25,7 +25,7 @@ class Rates:
 
 
 def orthogonalise(g: Tensor, steps: int = 5) -> Tensor:
-    """Nearest semi-orthogonal matrices to a batch `g` [n, rows, columns], in bfloat16, by a quintic iteration."""
+    """Semi-orthogonal matrices nearest to a batch `g` [n, rows, columns], in bfloat16, by a quintic iteration."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g.bfloat16()
     tall = x.shape[1] > x.shape[2]
@@ -40,7 +40,7 @@ def orthogonalise(g: Tensor, steps: int = 5) -> Tensor:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one parameter lives in the flat buffers."""
+    """The place of one parameter in the flat buffers."""
 
     name: str
     start: int
@@ -53,7 +53,7 @@ class Slot:
 
     @property
     def matrix(self) -> bool:
-        """Whether Muon steps it: every matrix that is not an embedding."""
+        """Whether Muon updates the parameter: a matrix that is not an embedding."""
         return len(self.shape) == 2 and "embed" not in self.name
 
     def of(self, flat: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def layout(module: nn.Module) -> list[Slot]:
 
 
 def share(slots: list[Slot], workers: int) -> list[list[Slot]]:
-    """Deal `slots` to `workers` so that each steps about the same number of elements."""
+    """Deals `slots` to `workers`, so that each updates about the same number of elements."""
     hands: list[list[Slot]] = [[] for _ in range(workers)]
     for slot in sorted(slots, key=lambda s: (-s.shape.numel(), s.start)):
         min(hands, key=lambda hand: sum(s.shape.numel() for s in hand)).append(slot)
@@ -81,7 +81,7 @@ def share(slots: list[Slot], workers: int) -> list[list[Slot]]:
 
 @dataclass
 class State:
-    """Flat float32 buffers: the weights, Muon's momentum or Adam's first moment, Adam's second."""
+    """Flat float32 buffers: weights, Muon's momentum or Adam's first moment, and Adam's second moment."""
 
     master: Tensor
     first: Tensor
@@ -89,9 +89,9 @@ class State:
 
 
 def step(state: State, slots: list[Slot], gradient: Tensor, rates: Rates, scale: float, number: int) -> None:
-    """Apply update `number` (from 1) to `slots`; `scale` in 0..1 multiplies both step sizes.
+    """Applies update `number` (from 1) to `slots`; `scale` in 0..1 multiplies both step sizes.
 
-    `gradient` is flat like the buffers and holds the mean over the batch.
+    `gradient` is flat as the buffers are, and holds the mean over the batch.
     """
     matrices: dict[torch.Size, list[Slot]] = {}
     for slot in slots:

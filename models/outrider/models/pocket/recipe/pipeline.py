@@ -1,4 +1,4 @@
-"""The whole recipe, stage by stage; each stage leaves its result in the output folder and is skipped if done."""
+"""Runs the whole recipe in stages; each stage writes to the output folder and is skipped if its result exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the result; `target` is the longest of the three budgets."""
+    """All inputs of the pipeline; `target` has the longest of the three budgets."""
 
     out: Path
     library: Path
@@ -41,7 +41,7 @@ class Recipe:
 
 
 class Pipeline:
-    """Runs a recipe; `out` then holds the tokenizer, streams, checkpoints, and `weights/` as shipped."""
+    """Runs a recipe; `out` then holds the tokenizer, streams, checkpoints and `weights/`, the files to ship."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -49,7 +49,7 @@ class Pipeline:
         self.weights = recipe.out / "weights"
 
     def run(self) -> Path:
-        """Train and export everything; returns the folder to ship."""
+        """Trains and exports all models; returns the folder to ship."""
         self.prepare()
         self.train()
         self.export()
@@ -57,23 +57,23 @@ class Pipeline:
 
     @cached_property
     def corpus(self) -> corpus.Corpus:
-        """The documents, split."""
-        found = corpus.gather(self.recipe.library)
-        if not found.tests:
-            print(f"no test suite below {self.recipe.library}: the library alone is learnt")
-        return found
+        """The split documents."""
+        documents = corpus.gather(self.recipe.library)
+        if not documents.tests:
+            print(f"no test suite below {self.recipe.library}: the models train on the library alone")
+        return documents
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, learnt from the library on the first call."""
+        """The tokenizer, trained on the library at the first call."""
         folder = self.out / "tokenizer"
         if not (folder / "tokenizer.json").exists():
-            learnt = tokenizer.train([d.text for d in self.corpus.library], self.recipe.shape.vocab)
-            tokenizer.save(learnt, folder, self.recipe.shape.context)
+            trained = tokenizer.train([d.text for d in self.corpus.library], self.recipe.shape.vocab)
+            tokenizer.save(trained, folder, self.recipe.shape.context)
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def prepare(self) -> None:
-        """Write the token streams to learn and to measure on."""
+        """Writes the token streams for training and measurement."""
         if (self.out / "train.bin").exists():
             return
         packed = [
@@ -83,7 +83,7 @@ class Pipeline:
         data.write([packed[0]] * self.recipe.library_repeats + [packed[1]], self.out / "train.bin")
 
     def train(self) -> None:
-        """Train the target, then the draft and the heads on it."""
+        """Trains the target, then the draft and the heads on it."""
         r, target = self.recipe, self.out / "target" / "weights.safetensors"
         self._train("target", Plain(r.shape), r.target)
         self._train("draft", Distill(r.draft_shape, r.shape, target), r.draft, self._sampled(target))
@@ -93,19 +93,19 @@ class Pipeline:
         return train.run(task, plan, stream or self.out / "train.bin", self.out / "heldout.bin", self.out / name)
 
     def _sampled(self, target: Path) -> Path:
-        """The stream that the draft learns from: the target's own text twice, and as much of what the target learnt."""
+        """The draft's training stream: text sampled from the target twice, then as much training text."""
         r, mixed = self.recipe, self.out / "draft.bin"
         if not mixed.exists():
             self._export("target", target, r.shape)
             own = self.out / "sampled.bin"
             length = min(r.draft.length, r.shape.context)
             sampled.write(self.weights / "target", self.out / "train.bin", own, r.sampled_tokens, length, r.seed)
-            said = data.read(own)
-            data.write([said, said, data.read(self.out / "train.bin")[: 2 * len(said)]], mixed)
+            text = data.read(own)
+            data.write([text, text, data.read(self.out / "train.bin")[: 2 * len(text)]], mixed)
         return mixed
 
     def export(self) -> None:
-        """Write the folders to ship, the held-out list and the card."""
+        """Writes the folders to ship, the held-out list and the card."""
         r = self.recipe
         for name, shape in (("target", r.shape), ("draft", r.draft_shape)):
             self._export(name, self.out / name / "weights.safetensors", shape)
@@ -118,7 +118,7 @@ class Pipeline:
         export.decoder(weights, shape, self.out / "tokenizer", end, self.weights / name)
 
     def card(self, machine: str = "", notes: tuple[str, ...] = ()) -> str:
-        """The model card, its figures measured now on the exported weights."""
+        """The model card, with figures measured now on the exported weights."""
         r = self.recipe
         clocks = {
             name: read_clock(self.out / name / "checkpoint.safetensors") for name in ("target", "draft", "medusa")
@@ -156,7 +156,7 @@ class Pipeline:
         )
 
     def _own(self) -> torch.Tensor:
-        """Windows that the target goes on with from held-out text."""
+        """Windows that begin with held-out text and that the target continues."""
         length, path = min(512, self.recipe.shape.context), self.out / "heldout-own.bin"
         if not path.exists():
             target, heldout = self.weights / "target", self.out / "heldout.bin"
@@ -181,7 +181,7 @@ class Pipeline:
 
 
 def plans(minutes: float, device: str, workers: int, seed: int) -> tuple[Plan, Plan, Plan]:
-    """Budgets of target, draft and heads: 70, 20 and 10 % of `minutes`; an accelerator takes larger portions."""
+    """Budgets of target, draft and heads: 70, 20 and 10 % of `minutes`; a GPU takes larger batches."""
     gpu = device == "cuda"
     base = Plan(
         minutes=0.7 * minutes,
@@ -198,13 +198,13 @@ def plans(minutes: float, device: str, workers: int, seed: int) -> tuple[Plan, P
     )
 
 
-def pick_device(asked: str) -> str:
-    """`asked`, or for `auto` the GPU where there is one."""
-    if asked != "auto":
-        return asked
+def pick_device(name: str) -> str:
+    """`name`; for `auto`, the GPU if the machine has one."""
+    if name != "auto":
+        return name
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def pick_workers(device: str) -> int:
-    """One process a core, at most four; one for a GPU."""
+    """One process for each core, at most four; one for a GPU."""
     return 1 if device == "cuda" else min(4, len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""What the pocket models are worth, teacher-forced on held-out text."""
+"""Quality of the pocket models, teacher-forced on held-out text."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often a guess holds the target's own greedy choice, and how much probability mass they share."""
+    """How often the best guesses contain the target's greedy choice, and the shared probability mass."""
 
     top: dict[int, float]
     shared: float
 
 
 def nats(model: Llama, rows: Tensor) -> Tensor:
-    """Nats of every next token [n, length] of `rows` [n, length + 1]."""
+    """Nats [n, length] of every next token of `rows` [n, length + 1]."""
     with torch.no_grad():
         losses = [F.cross_entropy(model(row[None, :-1])[0].float(), row[1:], reduction="none") for row in rows]
     return torch.stack(losses)
 
 
 def bits_per_byte(nats_a_token: float, tokens: int, size: int) -> float:
-    """Bits a byte of a text of `size` bytes that splits into `tokens` tokens."""
+    """Bits per byte of a text of `size` bytes and `tokens` tokens."""
     return nats_a_token / math.log(2) * tokens / size
 
 
@@ -37,7 +37,7 @@ class _Tally:
         self.tops, self.hits, self.mass, self.count = tops, dict.fromkeys(tops, 0), 0.0, 0
 
     def add(self, guess: Tensor, target: Tensor) -> None:
-        """Count scores [n, vocab] of a guess against the target's."""
+        """Compares scores [n, vocab] of a guess with the target's."""
         wanted = target.argmax(-1, keepdim=True)
         ranked = guess.topk(max(self.tops), -1).indices
         for k in self.tops:
@@ -51,7 +51,7 @@ class _Tally:
 
 @torch.no_grad()
 def draft_agreement(target: Llama, draft: Llama, rows: Tensor, tops: tuple[int, ...] = (1, 2, 4)) -> Agreement:
-    """Compare the draft's scores with the target's at every position of `rows` [n, length + 1]."""
+    """Compares the draft's scores with the target's at every position of `rows` [n, length + 1]."""
     tally = _Tally(tops)
     for row in rows:
         tally.add(draft(row[None, :-1])[0].float(), target(row[None, :-1])[0].float())
@@ -60,7 +60,7 @@ def draft_agreement(target: Llama, draft: Llama, rows: Tensor, tops: tuple[int, 
 
 @torch.no_grad()
 def head_agreement(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] = (1, 4, 8)) -> list[Agreement]:
-    """Compare each head's guess with the target's scores for the same token, which the target makes later."""
+    """Compares each head's scores with the target's later scores for the same token."""
     tallies = [_Tally(tops) for _ in heads]
     for row in rows:
         hidden = target.hidden(row[None, :-1])[0]
@@ -72,7 +72,7 @@ def head_agreement(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, .
 
 @torch.no_grad()
 def head_runs(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] = (1, 4, 8)) -> dict[int, float]:
-    """Mean number of heads, from the first on, that hold the target's greedy choice among their ``k`` best."""
+    """Mean number of heads, from the first on, whose ``k`` best contain the target's greedy choice."""
     totals, count = dict.fromkeys(tops, 0), 0
     for row in rows:
         hidden = target.hidden(row[None, :-1])[0]

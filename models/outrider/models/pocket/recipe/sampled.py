@@ -1,4 +1,4 @@
-"""The target's own text, for the draft to learn on: what it will be asked about is what the target says.
+"""Samples text from the target, to train the draft on the text that it will guess.
 
 Agarwal et al., "On-Policy Distillation of Language Models" (arXiv:2306.13649); Zhou et al., "DistillSpec"
 (arXiv:2310.08461).
@@ -21,16 +21,16 @@ PAGE = 16
 
 
 def write(target: Path, stream: Path, out: Path, tokens: int, length: int, seed: int, together: int = 32) -> None:
-    """Saves about ``tokens`` ids: windows of ``length``, each begun by the stream and gone on with by the target.
+    """Writes about ``tokens`` ids: windows of ``length`` that begin with the stream and that the target continues.
 
     Args:
-        target: its directory, as exported.
-        stream: text to begin with, the first eighth to three eighths of a window.
-        out: where the windows are written, end to end.
-        tokens: at least one batch of windows is written.
-        length: of a window; the target's context holds it.
-        seed: of the windows and draws. Most draws are at temperature 1, a quarter at 0.7.
-        together: windows a batch.
+        target: directory of the exported target.
+        stream: text for the first eighth to three eighths of a window.
+        out: file for the windows, end to end.
+        tokens: number of ids, at least one batch of windows.
+        length: tokens of a window, at most the target's context.
+        seed: seed of the windows and draws. Three quarters of the windows are at temperature 1, the others at 0.7.
+        together: windows of a batch.
     """
     model = LlamaModel.load(target)
     windows, draws = data.Windows(data.read(stream), seed), torch.Generator().manual_seed(seed)
@@ -46,16 +46,16 @@ def write(target: Path, stream: Path, out: Path, tokens: int, length: int, seed:
 def _batch(model: LlamaModel, pool: KvPool, ids: Tensor, draws: torch.Generator) -> Tensor:
     rows, length = ids.shape
     begun = int(torch.randint(length // 8, 3 * length // 8 + 1, (1,), generator=draws))
-    each = -(-length // PAGE)
-    pages = [range(row * each, (row + 1) * each) for row in range(rows)]
+    per_row = -(-length // PAGE)
+    pages = [range(row * per_row, (row + 1) * per_row) for row in range(rows)]
     heat = torch.where(torch.rand(rows, 1, generator=draws) < 0.25, 0.7, 1.0)
-    known = 0
+    cached = 0
     for place in range(max(begun, 1), length):
-        works = [SequenceRows(place - known, known, pages[row]) for row in range(rows)]
+        works = [SequenceRows(place - cached, cached, pages[row]) for row in range(rows)]
         step = RaggedBatch.build(works, PAGE)
-        hidden = model.forward(ids[:, known:place].reshape(-1), step, pool)
-        scores = model.logits(hidden.view(rows, place - known, -1)[:, -1].contiguous())
+        hidden = model.forward(ids[:, cached:place].reshape(-1), step, pool)
+        scores = model.logits(hidden.view(rows, place - cached, -1)[:, -1].contiguous())
         race = scores / heat - torch.empty_like(scores).exponential_(generator=draws).log_()
         ids[:, place] = race.argmax(-1)
-        known = place
+        cached = place
     return ids

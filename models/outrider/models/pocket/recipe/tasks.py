@@ -1,4 +1,4 @@
-"""What is trained, and by which loss; the target's is here, the draft's in `distill`, the heads' in `medusa`."""
+"""Training tasks and losses: the target's is here, the draft's in `distill`, the heads' in `medusa`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Scores = Callable[[slice], Tensor]
 
 
 class Task(Protocol):
-    """A thing to train. It is sent to worker processes, so it holds descriptions, not tensors."""
+    """A description of a training task, without tensors, so that it can be sent to worker processes."""
 
     def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
-        """Make the module and its loss on `device`."""
+        """Makes the module and its loss on `device`."""
         ...
 
 
 class Bound(Protocol):
-    """A task on its device: the module that learns, and the loss it learns by."""
+    """A task on its device: the trained module and its loss."""
 
     module: nn.Module
 
@@ -45,8 +45,8 @@ def load(weights: Path, shape: Shape, device: torch.device, dtype: torch.dtype) 
 def distillation(student: Scores, teacher: Scores, targets: Tensor, weight: float) -> Tensor:
     """Mean of `weight` x cross-entropy to the teacher's distribution + the rest x nats of `targets` [n].
 
-    The first differs from the forward divergence by the teacher's entropy alone (Hinton et al., arXiv:1503.02531).
-    `student` and `teacher` score a range of the n positions when asked, so few rows of scores exist at a time.
+    The first term differs from the forward divergence by the teacher's entropy (Hinton et al., arXiv:1503.02531).
+    `student` and `teacher` score a range of the n positions per call, so few rows of scores exist at a time.
     """
     total = torch.zeros((), device=targets.device)
     for start in range(0, len(targets), CHUNK):
@@ -61,7 +61,7 @@ def distillation(student: Scores, teacher: Scores, targets: Tensor, weight: floa
 
 
 def cross_entropy(model: Llama, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Mean nats of `targets` [n] given `hidden` [n, width]; scores are made a few hundred rows at a time."""
+    """Mean nats of `targets` [n] given `hidden` [n, width]; scores a few hundred rows at a time."""
     total = hidden.new_zeros((), dtype=torch.float32)
     for start in range(0, len(targets), CHUNK):
         part = slice(start, start + CHUNK)
@@ -76,7 +76,7 @@ class Plain:
     shape: Shape
 
     def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
-        """Make a fresh decoder."""
+        """Makes a new decoder."""
         model = Llama(self.shape)
         model.reset(seed)
         return _Plain(model.to(device, dtype))

@@ -18,7 +18,7 @@ CHAT_TEMPLATE = (
 
 
 def train(texts: Iterable[str], vocab: int) -> Tokenizer:
-    """Learn `vocab` tokens from `texts`: the specials, the 256 bytes, then merges."""
+    """Trains a tokenizer of `vocab` tokens on `texts`: special tokens, the 256 bytes, then merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,7 +34,7 @@ def train(texts: Iterable[str], vocab: int) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, directory: Path, context: int) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` (with the chat template) into `directory`."""
+    """Writes `tokenizer.json` and `tokenizer_config.json` (with the chat template) into `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / "tokenizer.json"))
     config = {

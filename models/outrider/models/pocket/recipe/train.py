@@ -1,8 +1,8 @@
 """The training loop: worker processes over shared memory, resumed from checkpoints.
 
-Weights, masters and moments are flat buffers in shared memory. In each step workers take micro-batches from a
-common counter until the batch is done, so a slow core holds up the others by one micro-batch at most; each
-then updates its own share of the parameters. With one worker the result is the same bit for bit, run after run.
+Weights, master weights and moments are flat buffers in shared memory. In each step, workers take micro-batches from a
+common counter until the batch is done, so that a slow core delays the others by at most one micro-batch; each worker
+then updates its share of the parameters. With one worker, every run gives the same bits.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tqdm import tqdm
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and in which portions to train.
+    """Budget and batch sizes of training.
 
     The budget is `minutes` of training time, or `steps` when that is above zero. Step sizes rise over `warmup`
-    steps, hold, and fall to zero over the last `cooldown` share of the budget. The last `long_share` of it uses
+    steps, hold, and fall to zero over the last `cooldown` share of the budget. The last `long_share` of the budget uses
     windows of `long_length` tokens.
     """
 
@@ -56,12 +56,12 @@ class Plan:
     check_tokens: int = 24576
 
     def progress(self, clock: Clock) -> float:
-        """Share of the budget spent, 0..1."""
+        """Spent share of the budget, 0..1."""
         spent = clock.step / self.steps if self.steps else clock.seconds / (60 * self.minutes)
         return min(1.0, spent)
 
     def scale(self, number: int, progress: float) -> float:
-        """Factor on the step sizes at update `number` (from 1) when `progress` in 0..1 of the budget is spent."""
+        """Factor on the step sizes at update `number` (from 1), at `progress` in 0..1 of the budget."""
         return min(1.0, number / max(1, self.warmup), max(0.0, 1.0 - progress) / max(1e-9, self.cooldown))
 
 
@@ -71,7 +71,7 @@ def _share(buffer: Tensor) -> Tensor:
 
 
 class Shared:
-    """The buffers and counters that workers hold in common."""
+    """The buffers and counters that workers share."""
 
     def __init__(self, size: int, workers: int, dtype: torch.dtype, device: torch.device) -> None:
         def zeros(*shape: int, kind: torch.dtype = torch.float32) -> Tensor:
@@ -98,7 +98,7 @@ class Shared:
 
 
 def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
-    """Make the module's parameters views of `weights`; returns the flat gradient their `.grad`s are views of."""
+    """Turns the module's parameters into views of `weights`, and their `.grad`s into views of the returned gradient."""
     gradient = torch.zeros_like(weights)
     parameters = dict(bound.module.named_parameters())
     for slot in slots:
@@ -108,9 +108,9 @@ def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
 
 
 def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock:
-    """Train `task` on the stream file, resuming from `out`/checkpoint.safetensors; returns the clock at the end.
+    """Trains `task` on the stream file, from `out`/checkpoint.safetensors if that exists; returns the final clock.
 
-    Weights are left in `out`/weights.safetensors (float32) and a line a checkpoint in `out`/log.jsonl.
+    Writes weights to `out`/weights.safetensors (float32), and a line for each checkpoint to `out`/log.jsonl.
     """
     out.mkdir(parents=True, exist_ok=True)
     device, dtype = torch.device(plan.device), torch.bfloat16
@@ -153,7 +153,7 @@ class Worker:
         self.saved = clock.seconds
 
     def train(self) -> None:
-        """Train until the budget is spent."""
+        """Trains until the budget is spent."""
         done = 100 * self.plan.progress(self.clock)
         with tqdm(total=100.0, initial=done, unit="%", disable=self.rank > 0, desc=self.out.name, mininterval=5) as bar:
             while (progress := self.plan.progress(self.clock)) < 1.0:
@@ -164,7 +164,7 @@ class Worker:
         self.keep()
 
     def update(self, progress: float) -> float:
-        """One optimiser step; returns the batch's mean loss."""
+        """Runs one optimiser step; returns the batch's mean loss."""
         plan, shared = self.plan, self.shared
         length = plan.long_length if progress >= 1.0 - plan.long_share else plan.length
         rows = max(1, plan.micro // length)
@@ -187,7 +187,7 @@ class Worker:
         return loss_sum
 
     def apply(self, scale: float) -> None:
-        """Step this worker's share of the parameters."""
+        """Updates this worker's share of the parameters."""
         shared = self.shared
         if self.rank == 0:
             shared.taken.value = 0
@@ -197,7 +197,7 @@ class Worker:
             slot.of(shared.weights).copy_(slot.of(shared.state.master))
 
     def tick(self, seconds: float) -> None:
-        """Advance the clock by rank 0's measure; a pause counts as no more than a minute."""
+        """Advances the clock by rank 0's measurement; a pause counts as at most a minute."""
         if self.rank == 0:
             self.shared.plan_progress[0] = min(seconds, 60.0)
         self.shared.barrier.wait()
@@ -205,7 +205,7 @@ class Worker:
         self.shared.barrier.wait()
 
     def report(self, bar: tqdm[Any], loss: float) -> None:
-        """Move the progress bar; every few minutes check held-out loss and save."""
+        """Moves the progress bar; every few minutes measures the held-out loss and saves."""
         if self.clock.step % 10 == 0:
             bar.set_postfix_str(f"step {self.clock.step} loss {loss:.3f}", refresh=False)
         bar.update(100 * self.plan.progress(self.clock) - bar.n)
@@ -215,7 +215,7 @@ class Worker:
 
     @torch.no_grad()
     def heldout(self) -> float:
-        """Mean held-out loss in nats a token, the rows shared among the workers."""
+        """Mean held-out loss in nats per token; the workers share the rows."""
         shared, total = self.shared, 0.0
         for number in shared.claim(len(self.checks)):
             total += float(self.bound.loss(self.checks[number : number + 1].to(self.device)))
@@ -228,7 +228,7 @@ class Worker:
         return mean
 
     def keep(self, loss: float | None = None) -> None:
-        """Log the held-out loss and save a checkpoint."""
+        """Logs the held-out loss and saves a checkpoint."""
         heldout = self.heldout()
         if self.rank == 0:
             line = {**vars(self.clock), "loss": loss, "heldout": heldout, "wall": time.time()}
