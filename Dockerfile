@@ -1,8 +1,8 @@
 # All of Outrider's images: docker build --target gateway|tokenizer|kvcache|proposer|verifier .
 #
-# A service is installed into a virtual environment in a stage of its own and only that is copied into its image.
-# The gateway, the tokenizer and the KV cache come without torch. TORCH_INDEX names another package index for torch, for one
-# that has builds without CUDA, say.
+# A stage installs each service into a virtual environment, and the service's image copies only that environment.
+# The gateway, the tokenizer and the KV cache have no torch. TORCH_INDEX names another package index for torch, such as
+# one with builds without CUDA.
 
 FROM python:3.11-slim AS base
 ENV PATH=/opt/outrider/bin:$PATH \
