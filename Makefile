@@ -1,4 +1,4 @@
-# The commands a newcomer needs. `make run` is the first one.
+# Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := hatch_build.py wire mesh native kernels models services gateway cli loadtest clients/python
@@ -53,7 +53,7 @@ proto-check: dev
 	$(PROTOC) --include_imports --descriptor_set_out=build/wire/inference.binpb outrider/v1/inference.proto
 	cmp build/wire/inference.binpb $(CLIENT)/grpc/inference.binpb
 
-# The Python client without asyncio, from the one with it.
+# Generates the Python client without asyncio from the asyncio client.
 client-sync: dev
 	$(BIN)/python clients/python/generate.py $(CLIENT)
 
@@ -86,7 +86,7 @@ typescript: dev
 	npm --prefix clients/typescript run build
 	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
 
-# LangChain, litellm, instructor, openai and the AI SDK, in environments of their own.
+# Tests LangChain, litellm, instructor, openai and the AI SDK in environments of their own.
 clients-check: dev
 	$(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt
