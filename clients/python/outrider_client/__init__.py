@@ -1,4 +1,4 @@
-"""Outrider's client: `Client`, `AsyncClient`, what they return, and what they raise (see `outrider_client.errors`)."""
+"""Outrider's client: `Client`, `AsyncClient`, their results and their errors (see `outrider_client.errors`)."""
 
 from outrider_client._async.client import AsyncClient
 from outrider_client._async.responses import AsyncResponseStream

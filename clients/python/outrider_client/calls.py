@@ -1,4 +1,4 @@
-"""What the clients have in common: what to ask, of whom, when to ask again. Nothing here touches the network."""
+"""Requests, gateways and retries, common to all clients. Nothing here touches the network."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Prompt = str | Sequence[int]
 Messages = Sequence[Mapping[str, Any]]
 Input = str | Sequence[Mapping[str, Any]]
 CONTINUE = {"x-outrider-on-disconnect": "continue"}
-"""Has a gateway go on with a stream whose connection broke."""
+"""Header that makes a gateway continue a stream after its connection breaks."""
 
 PATIENCE_S = 60.0
-"""How long a ``Retry-After`` may be to be kept to, unless a client is told otherwise."""
+"""Longest ``Retry-After`` in seconds that a client waits for, by default."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _STREAM = "text/event-stream"
@@ -28,7 +28,7 @@ _RESPONSES = "/v1/responses"
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One HTTP request, for whichever gateway."""
+    """One HTTP request, for any gateway."""
 
     method: str
     path: str
@@ -42,14 +42,14 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def body(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked: ``parameters`` and either ``prompt`` or ``messages``; `TypeError` for both, or neither."""
+    """The fields of a request: ``parameters``, and ``prompt`` or ``messages``; `TypeError` for both or neither."""
     if (prompt is None) == (messages is None):
         raise TypeError("give either a prompt or messages")
     return given({"prompt": prompt, "messages": messages, **parameters})
 
 
 def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Ask:
-    """The request for a completion of ``prompt``, or for an answer to ``messages``."""
+    """The request for a completion of ``prompt`` or an answer to ``messages``."""
     path = "/v1/completions" if messages is None else "/v1/chat/completions"
     return Ask("POST", path, msgspec.json.encode(body(prompt, messages, parameters)))
 
@@ -59,9 +59,9 @@ def stream_end(request_id: str) -> Ask:
     return Ask("DELETE", f"/v1/streams/{request_id}")
 
 
-def response_creation(said: Input, parameters: Mapping[str, Any]) -> Ask:
-    """The request for a response to ``said``."""
-    return Ask("POST", _RESPONSES, msgspec.json.encode(given({"input": said, **parameters})))
+def response_creation(content: Input, parameters: Mapping[str, Any]) -> Ask:
+    """The request for a response to ``content``."""
+    return Ask("POST", _RESPONSES, msgspec.json.encode(given({"input": content, **parameters})))
 
 
 def response_ask(response_id: str, method: str = "GET", more: str = "") -> Ask:
@@ -70,7 +70,7 @@ def response_ask(response_id: str, method: str = "GET", more: str = "") -> Ask:
 
 
 def refused(response: httpx.Response) -> GatewayError:
-    """The error that a response, read to its end, tells."""
+    """The error of a response whose body is read."""
     headers = response.headers
     return error_of_answer(
         response.status_code, response.content, headers.get("x-request-id"), headers.get("retry-after")
@@ -78,7 +78,7 @@ def refused(response: httpx.Response) -> GatewayError:
 
 
 def decoded(data: bytes | str, kind: type[T]) -> T:
-    """The JSON of an answer; `UnreadableAnswerError` where it is none, or something else."""
+    """The JSON of an answer; `UnreadableAnswerError` if ``data`` is no JSON of this kind."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -91,7 +91,7 @@ def is_stream(response: httpx.Response) -> bool:
 
 
 class Gateways:
-    """The base URLs, the one in use first."""
+    """The base URLs, and which of them is in use."""
 
     def __init__(self, base_urls: str | Sequence[str]) -> None:
         urls = [base_urls] if isinstance(base_urls, str) else list(base_urls)
@@ -101,16 +101,16 @@ class Gateways:
         self._place = 0
 
     def url(self, ask: Ask) -> str:
-        """Where ``ask`` goes now."""
+        """URL of ``ask`` at the gateway in use."""
         return self._urls[self._place] + ask.path
 
     @property
     def address(self) -> str:
-        """The one in use."""
+        """The base URL in use."""
         return self._urls[self._place]
 
     def next(self) -> None:
-        """Turns to the next gateway."""
+        """Moves to the next gateway."""
         self._place = (self._place + 1) % len(self._urls)
 
     def __len__(self) -> int:
@@ -118,10 +118,10 @@ class Gateways:
 
 
 class Attempts:
-    """Decides after each failure whether and when to try again, ``count`` times.
+    """Decides after each failure whether and when to retry, up to ``count`` times.
 
-    A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
-    A gateway that asks for more than ``patience_s`` seconds is not waited for.
+    After a failure the next gateway is in use. A failed connection is retried at once while a gateway is untried. A
+    ``Retry-After`` above ``patience_s`` seconds is not waited for.
     """
 
     def __init__(self, gateways: Gateways, count: int, patience_s: float = PATIENCE_S) -> None:
@@ -129,11 +129,11 @@ class Attempts:
         self.succeeded()
 
     def succeeded(self, seconds: float = 0.0) -> None:
-        """Forgets all failures; for so many seconds from now there will be further tries, whatever their count."""
+        """Forgets all failures, and allows any number of retries in the next ``seconds``."""
         self._failures, self._until = 0, time.monotonic() + seconds
 
     def pause(self, error: Exception) -> float:
-        """Seconds to wait before the next try; raises when there is to be none."""
+        """Seconds to wait before the next try; raises ``error`` if there is none."""
         self._failures += 1
         final = self._failures > self._count and time.monotonic() >= self._until
         if isinstance(error, GatewayError):

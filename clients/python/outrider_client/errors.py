@@ -1,22 +1,22 @@
-"""What can go wrong, as one tree.
+"""Errors of the clients, as one tree.
 
     OutriderClientError
-    ├── ConnectionFailedError              no gateway could be reached, or none any more
-    ├── UnreadableAnswerError              what answered is no gateway: the page of a proxy, say
-    └── GatewayError                       a gateway answered with an error, or a stream ended in one
+    ├── ConnectionFailedError              no gateway can be reached
+    ├── UnreadableAnswerError              the answer is not a gateway's, but for example a proxy's page
+    └── GatewayError                       a gateway answered with an error, or a stream ended with one
         ├── BadRequestError           400  and other 4xx: 405, 408, 412, 413, 422, ...
         ├── AuthenticationError       401
         ├── PermissionDeniedError     403
         ├── NotFoundError             404  a model, or a stream that is too old or was cancelled
         ├── ConflictError             409
-        ├── RateLimitError            429  `retry_after` says when to come back
-        ├── DeadlineError             429, 504  by its code: `timeout_ms` or `ttft_ms` was or will be missed
-        ├── CancelledError            499  the stream was ended by `DELETE /v1/streams/<id>`
+        ├── RateLimitError            429  `retry_after` says when to retry
+        ├── DeadlineError             429, 504  by code: `timeout_ms` or `ttft_ms` was missed or will be
+        ├── CancelledError            499  `DELETE /v1/streams/<id>` ended the stream
         └── ServerError               5xx
             └── ServiceUnavailableError  502, 503, 504
 
-429, 502, 503 and 504 are tried again, as often as the client's ``max_retries`` says, unless a deadline was missed or
-the gateway asks for more than ``retry_after_s`` seconds of patience; the others are raised at once.
+Clients retry 429, 502, 503 and 504 up to ``max_retries`` times, unless a deadline was missed or the gateway asks for a
+longer wait than ``retry_after_s`` seconds; other errors are raised at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ import msgspec
 
 
 class OutriderClientError(Exception):
-    """Anything that this package raises about a request."""
+    """Base of all errors of this package about requests."""
 
 
 class ConnectionFailedError(OutriderClientError):
-    """No gateway could be reached."""
+    """No gateway can be reached."""
 
 
 class UnreadableAnswerError(OutriderClientError):
-    """An answer that is no error is not what a gateway says."""
+    """A successful answer is not in a gateway's format."""
 
 
 class GatewayError(OutriderClientError):
-    """A gateway's own error.
+    """An error that a gateway answered.
 
-    ``status`` is that of HTTP, also for an error in mid-stream; ``type``, ``param`` and ``code`` are as in OpenAI's
-    error objects; ``retry_after`` is in seconds.
+    ``status`` is the HTTP status, also for an error in mid-stream; ``type``, ``param`` and ``code`` are the fields of
+    OpenAI's error object; ``retry_after`` is in seconds.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GatewayError(OutriderClientError):
         message: str,
         *,
         status: int,
-        type: str = "",  # noqa: A002 - as the wire calls it
+        type: str = "",  # noqa: A002 - the name on the wire
         param: str | None = None,
         code: str | None = None,
         request_id: str | None = None,
@@ -61,11 +61,11 @@ class GatewayError(OutriderClientError):
 
 
 class BadRequestError(GatewayError):
-    """The request can never succeed as it is."""
+    """The request is invalid."""
 
 
 class AuthenticationError(GatewayError):
-    """No key, or one that is not valid."""
+    """The key is missing or invalid."""
 
 
 class PermissionDeniedError(GatewayError):
@@ -73,11 +73,11 @@ class PermissionDeniedError(GatewayError):
 
 
 class NotFoundError(GatewayError):
-    """There is no such model, stream or path."""
+    """The model, stream or path does not exist."""
 
 
 class ConflictError(GatewayError):
-    """It is there already."""
+    """The object exists already."""
 
 
 class RateLimitError(GatewayError):
@@ -85,11 +85,11 @@ class RateLimitError(GatewayError):
 
 
 class DeadlineError(GatewayError):
-    """The answer was not there by ``timeout_ms``, or its first token by ``ttft_ms``, or could not have been."""
+    """The answer missed ``timeout_ms``, or its first token ``ttft_ms``, or would have."""
 
 
 class CancelledError(GatewayError):
-    """Somebody ended the stream."""
+    """A client cancelled the stream."""
 
 
 class ServerError(GatewayError):
@@ -97,7 +97,7 @@ class ServerError(GatewayError):
 
 
 class ServiceUnavailableError(ServerError):
-    """Nobody can answer at the moment."""
+    """No service can answer at present."""
 
 
 _BY_STATUS: dict[int, type[GatewayError]] = {
@@ -161,51 +161,51 @@ class _ErrorAnswer(msgspec.Struct):
 def error_of_answer(
     status: int, body: bytes, request_id: str | None = None, retry_after: str | None = None
 ) -> GatewayError:
-    """The error that an answer of ``status`` tells, whatever proxy may have written its body."""
+    """The error of an answer with ``status``; its body may be a proxy's."""
     try:
-        told = msgspec.json.decode(body, type=_ErrorAnswer).error
+        error = msgspec.json.decode(body, type=_ErrorAnswer).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = ErrorBody()
-    return _make(status, told, request_id, _seconds(retry_after))
+        error = ErrorBody()
+    return _make(status, error, request_id, _seconds(retry_after))
 
 
-def error_of_event(told: ErrorBody, request_id: str | None) -> GatewayError:
+def error_of_event(error: ErrorBody, request_id: str | None) -> GatewayError:
     """The error that ended a stream."""
-    return _make(_STATUS_OF_TYPE.get(told.type or "", 500), told, request_id, None)
+    return _make(_STATUS_OF_TYPE.get(error.type or "", 500), error, request_id, None)
 
 
 def error_of_status(
-    code: str, told: ErrorBody, request_id: str | None = None, retry_after: float | None = None
+    code: str, error: ErrorBody, request_id: str | None = None, retry_after: float | None = None
 ) -> GatewayError:
-    """The error of a call over gRPC that ended with the status ``code``."""
+    """The error of a gRPC call that ended with the status ``code``."""
     status = _STATUS_OF_CODE.get(code, 500)
-    told.type = told.type or _TYPE_OF_STATUS[status]
-    return _make(status, told, request_id, retry_after)
+    error.type = error.type or _TYPE_OF_STATUS[status]
+    return _make(status, error, request_id, retry_after)
 
 
 def unreadable(data: bytes | str) -> UnreadableAnswerError:
-    """The error of an answer that holds ``data`` where a gateway's would hold something else."""
+    """The error of an answer whose ``data`` are not in a gateway's format."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     shown = text[:_SHOWN]
     return UnreadableAnswerError(f"the answer is not a gateway's, which may be due to a proxy: {shown!r}")
 
 
-def _make(status: int, told: ErrorBody, request_id: str | None, retry_after: float | None) -> GatewayError:
+def _make(status: int, error: ErrorBody, request_id: str | None, retry_after: float | None) -> GatewayError:
     by_status = _BY_STATUS.get(status, ServerError if status >= 500 else BadRequestError)
-    kind = _BY_CODE.get(told.code, by_status)
+    kind = _BY_CODE.get(error.code, by_status)
     return kind(
-        told.message or f"the gateway answered {status}",
+        error.message or f"the gateway answered {status}",
         status=status,
-        type=told.type or "",
-        param=told.param,
-        code=None if told.code is None else str(told.code),
+        type=error.type or "",
+        param=error.param,
+        code=None if error.code is None else str(error.code),
         request_id=request_id,
         retry_after=retry_after,
     )
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """`Retry-After` in seconds; its other form, a date, is not told by gateways and taken for none."""
+    """`Retry-After` in seconds; None for a date, which gateways never send."""
     try:
         return max(0.0, float(retry_after or ""))
     except ValueError:

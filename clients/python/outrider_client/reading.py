@@ -1,4 +1,4 @@
-"""What a stream of server-sent events brings across all its connections. Nothing here touches the network."""
+"""Reads a stream of server-sent events across connections. Nothing here touches the network."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
 class Reading(ABC, Generic[T]):
-    """One stream across all its connections: what to ask next, and what came.
+    """One stream across all its connections: the next request, and the items of events.
 
-    Without a request that begins it, the stream is one that another process began.
+    With ``beginning`` None, another process began the stream.
     """
 
-    def __init__(self, beginning: Ask | None, id: str) -> None:  # noqa: A002 - as the streams call it
+    def __init__(self, beginning: Ask | None, id: str) -> None:  # noqa: A002 - the name in streams
         self._beginning, self.id = beginning, id
-        self._heard = beginning is None
+        self._has_begun = beginning is None
         self.done = False
 
     @property
     def ask(self) -> Ask:
-        """The request that goes on with the stream, or begins it."""
+        """The request that continues the stream, or begins it."""
         if self.id:
             return self._rest()
         assert self._beginning is not None
@@ -41,50 +41,50 @@ class Reading(ABC, Generic[T]):
     @property
     @abstractmethod
     def end(self) -> Ask | None:
-        """The request that ends the stream, if leaving the stream is to end it."""
+        """The request that ends the stream; None if the stream survives its reader."""
 
     @abstractmethod
     def _rest(self) -> Ask:
-        """The request for what follows the last item that was read."""
+        """The request for the items after the last one read."""
 
     @abstractmethod
     def connected(self, response: httpx.Response) -> bool:
-        """Whether a gateway has answered with a stream, or its end."""
+        """Whether a gateway answered with a stream, or with its end."""
 
     @abstractmethod
     def ended(self) -> None:
-        """The gateway has ended its answer in good order."""
+        """Notes that the gateway's answer ended without an error."""
 
     def refused(self, error: GatewayError) -> bool:
-        """Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard."""
-        if not isinstance(error, NotFoundError) or self._heard or not self.id:
+        """Whether to begin again: no gateway knows the stream, and no event of it has arrived."""
+        if not isinstance(error, NotFoundError) or self._has_begun or not self.id:
             return False
         self.id = ""
         return True
 
     def take(self, event: ServerSentEvent) -> T | None:
-        """The item that ``event`` brings, if it brings one.
+        """The item in ``event``; None without one.
 
-        Raises the `GatewayError` that ``event`` tells: the stream can be asked for again where the error may pass.
+        Raises the `GatewayError` in ``event``; the stream can be resumed after a retryable error.
         """
         if not event.data:
             return None
-        self._heard = True
+        self._has_begun = True
         return self._taken(event)
 
     @abstractmethod
     def _taken(self, event: ServerSentEvent) -> T | None:
-        """As `take`."""
+        """The item in an event with data; see `take`."""
 
-    def _failure(self, told: ErrorBody, request_id: str) -> GatewayError:
-        """The error that ended a connection, and the stream unless the error may pass."""
-        error = error_of_event(told, request_id)
+    def _failure(self, body: ErrorBody, request_id: str) -> GatewayError:
+        """The error that ended a connection, and the stream too unless the error is retryable."""
+        error = error_of_event(body, request_id)
         self.done = not isinstance(error, RETRYABLE)
         return error
 
 
 class ChunkReading(Reading[Chunk]):
-    """A completion's or a chat's chunks."""
+    """Reads chunks of a completion or a chat."""
 
     def __init__(self, beginning: Ask | None, request_id: str = "", last_event_id: str = "") -> None:
         super().__init__(beginning, request_id)
@@ -96,7 +96,7 @@ class ChunkReading(Reading[Chunk]):
         return stream_end(self.id)
 
     def connected(self, response: httpx.Response) -> bool:
-        """Whether a gateway has answered with a stream, or with 204 where nothing is left of it."""
+        """Whether a gateway answered with a stream, or with 204 for a stream without further events."""
         if response.status_code != 204 and not is_stream(response):
             return False
         self.id = self.id or response.headers.get("x-request-id", "")
@@ -104,7 +104,7 @@ class ChunkReading(Reading[Chunk]):
         return True
 
     def ended(self) -> None:
-        """The gateway has ended its answer; the last event should have been ``[DONE]``."""
+        """Does nothing: the event ``[DONE]`` ends the stream."""
 
     def _rest(self) -> Ask:
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
@@ -128,50 +128,50 @@ class _ResponseFailure(msgspec.Struct):
 
 
 class ResponseReading(Reading[ResponseEvent]):
-    """One response's events.
+    """Reads events of a response.
 
-    A foreground response is ended with its stream; one in the ``background`` goes on without it.
+    A foreground response ends with its stream; a ``background`` response continues without it.
     """
 
     def __init__(self, beginning: Ask | None, *, background: bool, id: str = "", after: int = -1) -> None:  # noqa: A002
         super().__init__(beginning, id)
         self._background, self.sequence_number = background, after
-        self._came = False
+        self._has_events = False
 
     @classmethod
-    def of(cls, said: Input, parameters: Mapping[str, Any]) -> ResponseReading:
-        """Of a response that is to be made; where it is stored, it goes on while its stream is broken."""
-        ask = response_creation(said, {**parameters, "stream": True})
+    def of(cls, content: Input, parameters: Mapping[str, Any]) -> ResponseReading:
+        """Reads a new response; a stored response continues while its stream is broken."""
+        ask = response_creation(content, {**parameters, "stream": True})
         if parameters.get("store") is not False:
             ask = msgspec.structs.replace(ask, headers=CONTINUE)
         return cls(ask, background=bool(parameters.get("background")))
 
     @property
     def end(self) -> Ask | None:
-        """The request that ends the response, if it is to end with its stream."""
+        """The request that ends the response; None for a background response."""
         return None if self._background else response_ask(self.id, "DELETE")
 
     def connected(self, response: httpx.Response) -> bool:
-        """Whether a gateway has answered with a stream."""
+        """Whether a gateway answered with a stream."""
         if not is_stream(response):
             return False
         self.id = self.id or f"resp_{response.headers.get('x-request-id', '')}"
-        self._came = False
+        self._has_events = False
         return True
 
     def ended(self) -> None:
-        """The gateway has ended its answer: without an event, where the one before was the last."""
-        self.done = self.done or not self._came
+        """Notes the end of an answer; an answer without events means that the stream is done."""
+        self.done = self.done or not self._has_events
 
     def _rest(self) -> Ask:
         place = f"&starting_after={self.sequence_number}" if self.sequence_number >= 0 else ""
         return response_ask(self.id, more=f"?stream=true{place}")
 
     def _taken(self, event: ServerSentEvent) -> ResponseEvent:
-        self._came = True
+        self._has_events = True
         if (failure := decoded(event.data, _ResponseFailure)).type == "error":
-            told = ErrorBody(failure.message, failure.code, failure.param, failure.code)
-            raise self._failure(told, self.id.removeprefix("resp_"))
+            body = ErrorBody(failure.message, failure.code, failure.param, failure.code)
+            raise self._failure(body, self.id.removeprefix("resp_"))
         item = decoded(event.data, ResponseEvent)
         self.sequence_number, self.done = item.sequence_number, item.type in _LAST
         return item

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: `Responses` and `AsyncResponses` are ``responses`` of the clients."""
+"""OpenAI's Responses API: `Responses` and `AsyncResponses`, the attribute ``responses`` of the clients."""
 
 from outrider_client._async.responses import AsyncResponses, AsyncResponseStream
 from outrider_client._sync.responses import Responses, ResponseStream

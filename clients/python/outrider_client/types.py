@@ -1,4 +1,4 @@
-"""What a gateway answers, typed. Fields that are not known here are passed over."""
+"""Types of a gateway's answers. Unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class PromptDetails(msgspec.Struct, frozen=True):
-    """Of the prompt's tokens, those that were not computed again."""
+    """Tokens of the prompt that were cached."""
 
     cached_tokens: int = 0
 
 
 class CompletionDetails(msgspec.Struct, frozen=True):
-    """Guesses of drafters: those that became the answer's tokens, and those that did not."""
+    """Accepted and rejected guesses of drafters."""
 
     accepted_prediction_tokens: int = 0
     rejected_prediction_tokens: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What an answer cost, in tokens."""
+    """The cost of an answer, in tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -43,8 +43,8 @@ class Usage(msgspec.Struct, frozen=True):
 class Draft(msgspec.Struct, frozen=True):
     """The guesses that one step verified, as a tree.
 
-    Node ``i`` guesses ``tokens[i]`` behind the node ``parents[i]``; with the parent -1 it guesses the generated token
-    ``first_index``. ``accepted`` lists the nodes that became tokens of the answer, from the top down.
+    Node ``i`` guesses ``tokens[i]`` after the node ``parents[i]``; a node with the parent -1 guesses the answer's token
+    ``first_index``. ``accepted`` lists the accepted nodes, from the top down.
     """
 
     first_index: int
@@ -56,9 +56,9 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What OpenAI's API has no place for.
+    """Outrider's extension of OpenAI's answers.
 
-    ``drafts`` are there with ``return_drafts``, the lists before it with ``return_tokens``, the rest at the end.
+    ``return_drafts`` adds ``drafts``, ``return_tokens`` the fields before it; the other fields come at the end.
     """
 
     first_index: int | None = None
@@ -82,7 +82,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What a chunk adds to a chat's message."""
+    """The addition of a chunk to a chat's message."""
 
     role: str | None = None
     content: str | None = None
@@ -101,15 +101,15 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> str:
-        """The text, wherever it stands."""
+        """The text of the choice, of its message or of its delta."""
         if self.text is not None:
             return self.text
-        spoken = self.message or self.delta
-        return (spoken.content if spoken else None) or ""
+        message = self.message or self.delta
+        return (message.content if message else None) or ""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A completion or a chat's answer, whole or, as a `Chunk`, in part."""
+    """A completion or a chat's answer, or a part of one as a `Chunk`."""
 
     id: str
     created: int
@@ -121,7 +121,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The first choice's text; nothing in a chunk that has no choice."""
+        """Text of the first choice; empty in a chunk without choices."""
         return self.choices[0].content if self.choices else ""
 
 
@@ -137,7 +137,7 @@ class OutputPart(msgspec.Struct, frozen=True):
 
 
 class OutputItem(msgspec.Struct, frozen=True):
-    """What a response holds: a ``message`` with its ``content``, or a ``function_call`` with JSON as ``arguments``."""
+    """An item of a response: a ``message`` with ``content``, or a ``function_call`` with JSON in ``arguments``."""
 
     id: str
     type: str
@@ -149,7 +149,7 @@ class OutputItem(msgspec.Struct, frozen=True):
 
 
 class ResponseUsage(msgspec.Struct, frozen=True):
-    """What a response cost, in tokens."""
+    """The cost of a response, in tokens."""
 
     input_tokens: int
     output_tokens: int
@@ -159,7 +159,7 @@ class ResponseUsage(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response as it stands; ``created_at`` is in seconds since 1970.
+    """A response in its present state; ``created_at`` is in seconds since 1970.
 
     ``status`` is ``queued``, ``in_progress``, ``completed``, ``incomplete``, ``failed`` or ``cancelled``.
     """
@@ -179,12 +179,12 @@ class Response(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All text of its messages."""
+        """All text of the response's messages."""
         return "".join(part.text for item in self.output for part in item.content)
 
 
 class ResponseEvent(msgspec.Struct, frozen=True):
-    """One of OpenAI's typed events; which fields it has says its ``type``."""
+    """One of OpenAI's typed events; its ``type`` determines its fields."""
 
     type: str
     sequence_number: int
@@ -197,24 +197,24 @@ class ResponseEvent(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text that it adds; nothing in an event that adds none."""
+        """The text that the event adds; empty in other events."""
         return self.delta if self.type == "response.output_text.delta" else ""
 
 
 class ModelList(msgspec.Struct, frozen=True):
-    """All models."""
+    """The served models."""
 
     data: list[Model]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What an event holds in the place of a chunk when the stream failed."""
+    """The content of an event after the stream failed."""
 
     error: ErrorBody | None = None
 
 
 def token_name(data: bytes) -> str:
-    """The text of a token with these bytes; of a part of a character the bytes, as gateways have them over HTTP."""
+    """The text of a token with these bytes; a part of a character becomes ``bytes:...``, as over HTTP."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -222,18 +222,18 @@ def token_name(data: bytes) -> str:
 
 
 def token_logprob(data: bytes, logprob: float | None) -> dict[str, Any]:
-    """A token with these bytes among ``logprobs``, as chats have them."""
+    """An entry for a token with these bytes in the ``logprobs`` of a chat."""
     return {"token": data.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(data)}
 
 
 def logprob_entry(entry: Any, logprob: float | None) -> dict[str, Any]:
-    """A token of the answer, with the tokens that might have stood there, among ``logprobs``, as chats have them."""
+    """An entry for a token of the answer, with the likeliest tokens, in the ``logprobs`` of a chat."""
     top = [token_logprob(other.data, other.logprob) for other in entry.top]
     return {**token_logprob(entry.data, logprob), "top_logprobs": top}
 
 
 def draft(tree: Any) -> Draft:
-    """The guesses of one step as gRPC and NATS tell them, where ``data`` are the bytes of each."""
+    """The guesses of one step from gRPC or NATS; ``data`` holds the bytes of each guess."""
     texts = [token_name(data) for data in tree.data]
     parents, guessed_by, accepted = list(tree.parents), list(tree.guessed_by), list(tree.accepted)
     return Draft(tree.first_index, list(tree.tokens), texts, parents, guessed_by, accepted)

@@ -1,4 +1,4 @@
-/** What a gateway answers. Names are those of the wire. */
+/** Types of a gateway's answers, with the names on the wire. */
 
 /** A served model. `created` is in seconds since 1970. */
 export interface Model {
@@ -8,18 +8,18 @@ export interface Model {
   owned_by: string;
 }
 
-/** What an answer cost, in tokens. */
+/** The cost of an answer, in tokens. */
 export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
-  /** Of the prompt's tokens, those that were not computed again. */
+  /** Tokens of the prompt that were cached. */
   prompt_tokens_details: { cached_tokens: number };
-  /** Guesses of drafters: those that became the answer's tokens, and those that did not. */
+  /** Accepted and rejected guesses of drafters. */
   completion_tokens_details: { accepted_prediction_tokens: number; rejected_prediction_tokens: number };
 }
 
-/** What OpenAI's API has no place for; the first four are there with `return_tokens`, the others at the end. */
+/** Outrider's extension; `return_tokens` adds the first four fields, the other fields come at the end. */
 export interface Detail {
   first_index?: number;
   tokens?: number[];
@@ -32,7 +32,7 @@ export interface Detail {
   choices?: Detail[];
 }
 
-/** One call of a function, whole or what a chunk adds to it. Only chunks have an `index`. */
+/** A function call, or a chunk's addition to one. Only chunks have an `index`. */
 export interface ToolCall {
   function: { name?: string; arguments: string };
   id?: string;
@@ -48,14 +48,14 @@ export interface AssistantMessage {
   tool_calls?: ToolCall[];
 }
 
-/** What a chunk adds to a chat's message. */
+/** A chunk's addition to a chat's message. */
 export interface Delta {
   role?: "assistant";
   content?: string;
   tool_calls?: ToolCall[];
 }
 
-/** Log-probabilities in completions: one entry a token in each list. */
+/** Log-probabilities in completions: each list has one entry for each token. */
 export interface TextLogprobs {
   text_offset: number[];
   token_logprobs: (number | null)[];
@@ -89,7 +89,7 @@ export interface TextChoice extends ChoiceOf<TextLogprobs> {
   text: string;
 }
 
-/** A chat's choice as a whole. */
+/** A chat's whole choice. */
 export interface MessageChoice extends ChoiceOf<ChatLogprobs> {
   message: AssistantMessage;
 }
@@ -101,7 +101,7 @@ export interface DeltaChoice extends ChoiceOf<ChatLogprobs> {
 
 export type Choice = TextChoice | MessageChoice | DeltaChoice;
 
-/** A completion or a chat's answer, whole or, in a stream, in part. */
+/** A completion or a chat's answer, or a part of one in a stream. */
 export interface AnswerOf<C extends Choice> {
   id: string;
   object: string;
@@ -111,7 +111,7 @@ export interface AnswerOf<C extends Choice> {
   choices: C[];
   usage?: Usage | null;
   outrider?: Detail;
-  /** The first choice's text; nothing in a chunk that has no choice. Not on the wire. */
+  /** Text of the first choice; empty in a chunk without choices. Not on the wire. */
   text: string;
 }
 
@@ -121,19 +121,19 @@ export type CompletionChunk = AnswerOf<TextChoice>;
 export type ChatChunk = AnswerOf<DeltaChoice>;
 export type Chunk = CompletionChunk | ChatChunk;
 
-/** A choice's text, wherever it stands. */
+/** The text of a choice, of its message or of its delta. */
 export function contentOf(choice: Choice): string {
   if ("text" in choice) return choice.text;
   return ("message" in choice ? choice.message : choice.delta).content ?? "";
 }
 
-/** An answer as a caller gets it. */
-export function withText<A extends { choices: Choice[] }>(told: A): A & { text: string } {
-  const [first] = told.choices;
-  return { ...told, text: first === undefined ? "" : contentOf(first) };
+/** An answer with the field `text` for callers. */
+export function withText<A extends { choices: Choice[] }>(answer: A): A & { text: string } {
+  const [first] = answer.choices;
+  return { ...answer, text: first === undefined ? "" : contentOf(first) };
 }
 
-/** Whether a chunk is of those that a chat's stream begins with, before there is a token. */
+/** Whether a chunk opens a chat's stream, before any token. */
 export function opens(chunk: Chunk): boolean {
   return chunk.choices.some((choice) => "delta" in choice && choice.delta.role !== undefined);
 }

@@ -1,4 +1,4 @@
-/** Calls that are answered at once, tried as often as it takes. */
+/** Calls with one answer, with retries. */
 
 import { Bounds, type CallOptions } from "./bounds.js";
 import { Attempts } from "./gateways.js";

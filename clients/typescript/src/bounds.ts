@@ -1,21 +1,21 @@
-/** What bounds a call in time: its caller's signal, and its deadlines. */
+/** The time bounds of a call: its caller's signal and its deadlines. */
 
 import { DeadlineError } from "./errors.js";
 
 /** Options of one call. */
 export interface CallOptions {
-  /** Ends the call, which throws the signal's reason; a stream's generation is ended too. */
+  /** Ends the call, which throws the signal's reason; ends a stream's generation too. */
   signal?: AbortSignal | undefined;
-  /** Milliseconds within which the first token has to be there, tries included. */
+  /** Milliseconds within which the first token has to arrive, retries included. */
   ttftMs?: number | undefined;
-  /** Milliseconds within which the whole answer has to be there, tries and resumptions included. */
+  /** Milliseconds within which the whole answer has to arrive, retries and resumptions included. */
   timeoutMs?: number | undefined;
 }
 
-/** Longest time that `ttftMs`, `timeoutMs` and the like may be: a day. */
+/** Upper bound of options in milliseconds: a day. */
 export const LONGEST_MS = 86_400_000;
 
-/** `value`, if it is a number of milliseconds from `least` on; `RangeError` otherwise. */
+/** Returns `value` from `least` to `LONGEST_MS`; `RangeError` otherwise. */
 export function milliseconds(name: string, value: number, least: number): number {
   if (value >= least && value <= LONGEST_MS) return value;
   throw new RangeError(`${name} must be milliseconds from ${least} to ${LONGEST_MS}, not ${value}`);
@@ -28,8 +28,8 @@ const LATE = {
 type Deadline = keyof typeof LATE;
 
 /**
- * Counts from its making on. Gateways are told what is left of each deadline; what they do not keep to, or cannot
- * because none answers, ends here. `end` must be called.
+ * Time counts from the constructor on. Requests carry the rest of each deadline; a missed deadline ends the call here
+ * too, in case no gateway answers. `end` must be called.
  */
 export class Bounds {
   readonly #controller = new AbortController();
@@ -38,7 +38,7 @@ export class Bounds {
   readonly #outer: AbortSignal | undefined;
   readonly #forward = () => this.#controller.abort(this.#outer?.reason);
 
-  /** Where the answer is not `streamed`, only gateways know when its first token is there. */
+  /** If the answer is not `streamed`, only gateways can check the deadline of the first token. */
   constructor({ signal, ttftMs, timeoutMs }: CallOptions, streamed: boolean) {
     if (ttftMs !== undefined) this.#set("ttft_ms", milliseconds("ttftMs", ttftMs, 1), streamed);
     if (timeoutMs !== undefined) this.#set("timeout_ms", milliseconds("timeoutMs", timeoutMs, 1), true);
@@ -47,29 +47,29 @@ export class Bounds {
     else signal?.addEventListener("abort", this.#forward);
   }
 
-  /** Fires when the call is over before its end; its reason is what to throw. */
+  /** Aborts when a bound ends the call; the reason is the error to throw. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Has the first token's deadline pass for good. */
+  /** Drops the first token's deadline, once the token has arrived. */
   begun(): void {
     clearTimeout(this.#timers.get("ttft_ms"));
     this.#due.delete("ttft_ms");
   }
 
-  /** The deadlines as parameters: whole milliseconds that are left. */
+  /** The deadlines as parameters, in whole milliseconds left. */
   left(): Partial<Record<Deadline, number>> {
     const now = performance.now();
     return Object.fromEntries([...this.#due].map(([name, due]) => [name, Math.max(1, Math.ceil(due - now))]));
   }
 
-  /** Ends the call, whatever its caller's signal says. */
+  /** Ends the call. */
   stop(): void {
     this.#controller.abort();
   }
 
-  /** Waits between tries; throws `error`, which made that necessary, at once where the wait would end too late. */
+  /** Waits between tries; throws `error`, the reason of the retry, if the wait would exceed a deadline. */
   async pause(ms: number, error: unknown): Promise<void> {
     if (Math.min(...this.#due.values()) <= performance.now() + ms) throw error;
     this.signal.throwIfAborted();
@@ -85,15 +85,15 @@ export class Bounds {
     this.signal.throwIfAborted();
   }
 
-  /** Lets go of timers and signals. */
+  /** Releases timers and signals. */
   end(): void {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#outer?.removeEventListener("abort", this.#forward);
   }
 
   #set(name: Deadline, ms: number, kept: boolean): void {
-    const told = { message: LATE[name], type: "timeout_error", param: name, code: "deadline_exceeded" };
+    const error = { message: LATE[name], type: "timeout_error", param: name, code: "deadline_exceeded" };
     this.#due.set(name, performance.now() + ms);
-    if (kept) this.#timers.set(name, setTimeout(() => this.#controller.abort(new DeadlineError(504, told)), ms));
+    if (kept) this.#timers.set(name, setTimeout(() => this.#controller.abort(new DeadlineError(504, error)), ms));
   }
 }

@@ -29,14 +29,14 @@ import { Stream } from "./stream.js";
 const COMPLETIONS = "/v1/completions";
 const CHATS = "/v1/chat/completions";
 
-/** What to stream: a completion of a prompt, or an answer to messages. */
+/** A stream's request: a completion of a prompt, or an answer to messages. */
 export type StreamedCompletion = { prompt: Prompt } & CompletionParameters;
 export type StreamedChat = { messages: readonly Message[] } & ChatParameters;
 
 /**
- * Asks gateways. Its methods throw the errors of errors.ts, and what the signal among their options was aborted with.
+ * A client of gateways. Methods throw the errors of errors.ts, and the reason of an aborted `signal` option.
  *
- * `baseUrls` are of one gateway or of several of one mesh; where one fails, the next is asked.
+ * `baseUrls` are URLs of one or several gateways of one mesh; if one fails, the client uses the next.
  */
 export class Client {
   /** OpenAI's Responses API. */
@@ -68,17 +68,17 @@ export class Client {
     return withText(await this.#asking.call<ChatAnswer>(post(CHATS, { ...bodyOf(parameters), messages }), options));
   }
 
-  /** A completion or an answer to a chat, chunk by chunk as it is generated; nothing is asked before it is iterated. */
-  stream(asked: StreamedCompletion, options?: CallOptions): Stream<CompletionChunk>;
-  stream(asked: StreamedChat, options?: CallOptions): Stream<ChatChunk>;
-  stream(asked: StreamedCompletion | StreamedChat, options: CallOptions = {}): Stream {
-    if ("prompt" in asked === "messages" in asked) throw new TypeError("give either a prompt or messages");
-    const body = { ...bodyOf(asked), stream: true };
-    const ask = post("prompt" in asked ? COMPLETIONS : CHATS, body);
+  /** Streams a completion or an answer to a chat, chunk by chunk; iteration sends the request. */
+  stream(request: StreamedCompletion, options?: CallOptions): Stream<CompletionChunk>;
+  stream(request: StreamedChat, options?: CallOptions): Stream<ChatChunk>;
+  stream(request: StreamedCompletion | StreamedChat, options: CallOptions = {}): Stream {
+    if ("prompt" in request === "messages" in request) throw new TypeError("give either a prompt or messages");
+    const body = { ...bodyOf(request), stream: true };
+    const ask = post("prompt" in request ? COMPLETIONS : CHATS, body);
     return new Stream(this.#manner, new Reading({ ...ask, headers: CONTINUE }), options);
   }
 
-  /** A stream that another process had begun, behind the event of that id, or from its beginning. */
+  /** Resumes a stream of another process after the event `lastEventId`, or from its beginning. */
   resume(id: string, lastEventId = "", options: CallOptions = {}): Stream<Chunk> {
     return new Stream(this.#manner, new Reading(null, { id, lastEventId }), options);
   }
@@ -88,7 +88,7 @@ export class Client {
     await this.#asking.send(new Reading(null, { id, lastEventId: "" }).end, options);
   }
 
-  /** What is served. */
+  /** The served models. */
   async models(options: CallOptions = {}): Promise<Model[]> {
     return (await this.#asking.call<{ data: Model[] }>({ method: "GET", path: "/v1/models" }, options)).data;
   }

@@ -1,36 +1,36 @@
 /**
- * What can go wrong, as one tree.
+ * Errors of the client, as one tree.
  *
  *     OutriderClientError
- *     ├── ConnectionFailedError              no gateway could be reached, or none any more
- *     └── GatewayError                       a gateway answered with an error, or a stream ended in one
+ *     ├── ConnectionFailedError              no gateway can be reached
+ *     └── GatewayError                       a gateway answered with an error, or a stream ended with one
  *         ├── BadRequestError           400  and other 4xx: 405, 408, 412, 413, 422, ...
  *         ├── AuthenticationError       401
  *         ├── PermissionDeniedError     403
  *         ├── NotFoundError             404  a model, or a stream that is too old or was cancelled
  *         ├── ConflictError             409
- *         ├── RateLimitError            429  `retryAfter` says when to come back
- *         ├── DeadlineError             429, 504  by its code: `timeoutMs` or `ttftMs` was or will be missed
- *         ├── CancelledError            499  the stream was ended by `DELETE /v1/streams/<id>`
- *         └── ServerError               5xx  or an answer that is none of a gateway
+ *         ├── RateLimitError            429  `retryAfter` says when to retry
+ *         ├── DeadlineError             429, 504  by code: `timeoutMs` or `ttftMs` was missed or will be
+ *         ├── CancelledError            499  `DELETE /v1/streams/<id>` ended the stream
+ *         └── ServerError               5xx  or an answer that is not a gateway's
  *             └── ServiceUnavailableError  502, 503, 504
  *
- * 429, 502, 503 and 504 are tried again, as often as the client's `maxRetries` says, unless a deadline was missed; the
- * others are thrown at once. A caller's own `signal` throws what it was aborted with, which is not of this tree.
+ * Clients retry 429, 502, 503 and 504 up to `maxRetries` times, unless a deadline was missed; other errors are thrown
+ * at once. An aborted `signal` of the caller throws its reason, which is outside this tree.
  */
 
-/** Anything that this package throws about a request. */
+/** Base of all errors of this package about requests. */
 export class OutriderClientError extends Error {
   override readonly name: string = "OutriderClientError";
 }
 
-/** No gateway could be reached. */
+/** No gateway can be reached. */
 export class ConnectionFailedError extends OutriderClientError {
   override readonly name: string = "ConnectionFailedError";
 }
 
-/** OpenAI's error object, as far as it is told. */
-export interface Told {
+/** OpenAI's error object. */
+export interface ErrorBody {
   message?: string | null;
   type?: string | null;
   param?: string | null;
@@ -38,10 +38,10 @@ export interface Told {
 }
 
 /**
- * A gateway's own error.
+ * An error that a gateway answered.
  *
- * `status` is that of HTTP, also for an error in mid-stream; `type`, `param` and `code` are as in OpenAI's error
- * objects; `retryAfter` is in seconds.
+ * `status` is the HTTP status, also for an error in mid-stream; `type`, `param` and `code` are the fields of OpenAI's
+ * error object; `retryAfter` is in seconds.
  */
 export class GatewayError extends OutriderClientError {
   override readonly name: string = "GatewayError";
@@ -51,23 +51,23 @@ export class GatewayError extends OutriderClientError {
 
   constructor(
     readonly status: number,
-    told: Told,
+    body: ErrorBody,
     readonly requestId: string | null = null,
     readonly retryAfter: number | null = null,
   ) {
-    super(told.message || `the gateway answered ${status}`);
-    this.type = told.type ?? "";
-    this.param = told.param ?? null;
-    this.code = told.code == null ? null : String(told.code);
+    super(body.message || `the gateway answered ${status}`);
+    this.type = body.type ?? "";
+    this.param = body.param ?? null;
+    this.code = body.code == null ? null : String(body.code);
   }
 }
 
-/** The request can never succeed as it is. */
+/** The request is invalid. */
 export class BadRequestError extends GatewayError {
   override readonly name: string = "BadRequestError";
 }
 
-/** No key, or one that is not valid. */
+/** The key is missing or invalid. */
 export class AuthenticationError extends GatewayError {
   override readonly name: string = "AuthenticationError";
 }
@@ -77,12 +77,12 @@ export class PermissionDeniedError extends GatewayError {
   override readonly name: string = "PermissionDeniedError";
 }
 
-/** There is no such model, stream or path. */
+/** The model, stream or path does not exist. */
 export class NotFoundError extends GatewayError {
   override readonly name: string = "NotFoundError";
 }
 
-/** It is there already. */
+/** The object exists already. */
 export class ConflictError extends GatewayError {
   override readonly name: string = "ConflictError";
 }
@@ -92,12 +92,12 @@ export class RateLimitError extends GatewayError {
   override readonly name: string = "RateLimitError";
 }
 
-/** The answer was not there by `timeoutMs`, or its first token by `ttftMs`, or could not have been. */
+/** The answer missed `timeoutMs`, or its first token `ttftMs`, or would have. */
 export class DeadlineError extends GatewayError {
   override readonly name: string = "DeadlineError";
 }
 
-/** Somebody ended the stream. */
+/** A client cancelled the stream. */
 export class CancelledError extends GatewayError {
   override readonly name: string = "CancelledError";
 }
@@ -107,7 +107,7 @@ export class ServerError extends GatewayError {
   override readonly name: string = "ServerError";
 }
 
-/** Nobody can answer at the moment. */
+/** No service can answer at present. */
 export class ServiceUnavailableError extends ServerError {
   override readonly name: string = "ServiceUnavailableError";
 }
@@ -137,33 +137,33 @@ const STATUS_OF_TYPE = new Map<string, number>([
 ]);
 const DEADLINES = ["deadline_exceeded", "deadline_unmeetable"];
 
-/** Whether another try may help. */
+/** Whether an error is retryable. */
 export function passes(error: GatewayError): boolean {
   return error instanceof RateLimitError || error instanceof ServiceUnavailableError;
 }
 
-/** The error that an answer of `status` tells, whatever proxy may have written its body. */
+/** The error of an answer with `status`; its body may be a proxy's. */
 export function errorOfAnswer(
   status: number,
   body: string,
   requestId: string | null = null,
   retryAfter: string | null = null,
 ): GatewayError {
-  return make(status, toldIn(body), requestId, seconds(retryAfter));
+  return make(status, errorIn(body), requestId, seconds(retryAfter));
 }
 
 /** The error that ended a stream. */
-export function errorOfEvent(told: Told, requestId: string | null): GatewayError {
-  return make(STATUS_OF_TYPE.get(told.type ?? "") ?? 500, told, requestId, null);
+export function errorOfEvent(body: ErrorBody, requestId: string | null): GatewayError {
+  return make(STATUS_OF_TYPE.get(body.type ?? "") ?? 500, body, requestId, null);
 }
 
-function make(status: number, told: Told, requestId: string | null, retryAfter: number | null): GatewayError {
+function make(status: number, body: ErrorBody, requestId: string | null, retryAfter: number | null): GatewayError {
   const byStatus = BY_STATUS.get(status) ?? (status >= 500 ? ServerError : BadRequestError);
-  const Kind = DEADLINES.includes(String(told.code)) ? DeadlineError : byStatus;
-  return new Kind(status, told, requestId, retryAfter);
+  const Kind = DEADLINES.includes(String(body.code)) ? DeadlineError : byStatus;
+  return new Kind(status, body, requestId, retryAfter);
 }
 
-function toldIn(body: string): Told {
+function errorIn(body: string): ErrorBody {
   try {
     const { error } = JSON.parse(body) as { error?: unknown };
     return typeof error === "object" && error !== null ? error : {};
@@ -172,8 +172,8 @@ function toldIn(body: string): Told {
   }
 }
 
-/** `Retry-After` in seconds; its other form, a date, is not told by gateways and taken for none. */
+/** `Retry-After` in seconds; null for a date, which gateways never send. */
 function seconds(retryAfter: string | null): number | null {
-  const told = retryAfter === null || retryAfter.trim() === "" ? Number.NaN : Number(retryAfter);
-  return Number.isFinite(told) ? Math.max(0, told) : null;
+  const value = retryAfter === null || retryAfter.trim() === "" ? Number.NaN : Number(retryAfter);
+  return Number.isFinite(value) ? Math.max(0, value) : null;
 }

@@ -1,11 +1,11 @@
-/** Whom to ask, and when to ask again. Nothing here touches the network. */
+/** Gateways and retries. Nothing here touches the network. */
 
 import { ConnectionFailedError, GatewayError, passes } from "./errors.js";
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2000;
 
-/** The base URLs, the one in use first. */
+/** The base URLs, and which of them is in use. */
 export class Gateways {
   readonly #urls: string[];
   #place = 0;
@@ -19,12 +19,12 @@ export class Gateways {
     return this.#urls.length;
   }
 
-  /** The one in use. */
+  /** The base URL in use. */
   get address(): string {
     return this.#urls[this.#place]!;
   }
 
-  /** Turns from `address` to the next gateway, unless somebody else has done so. */
+  /** Moves from `address` to the next gateway, unless another call has done so. */
   leave(address: string): void {
     if (address === this.address) this.#place = (this.#place + 1) % this.#urls.length;
   }
@@ -37,7 +37,7 @@ function checked(url: string): string {
   return url.replace(/\/+$/, "").replace(/\/v1$/, "");
 }
 
-/** Whom to ask, how often again, and how long to wait for that at most. */
+/** Gateways, the number of retries, and the longest wait for one. */
 export interface Patience {
   readonly gateways: Gateways;
   readonly maxRetries: number;
@@ -45,9 +45,9 @@ export interface Patience {
 }
 
 /**
- * Decides after each failure whether and when to try again, `maxRetries` times.
+ * Decides after each failure whether and when to retry, up to `maxRetries` times.
  *
- * A failure turns to the next gateway; where it was the connection's, at once while there is one that was not tried.
+ * After a failure the next gateway is in use. A failed connection is retried at once while a gateway is untried.
  */
 export class Attempts {
   readonly #patience: Patience;
@@ -58,12 +58,12 @@ export class Attempts {
     this.#patience = patience;
   }
 
-  /** Forgets all failures; for so many milliseconds from now there will be further tries, whatever their count. */
+  /** Forgets all failures, and allows any number of retries in the next `ms` milliseconds. */
   succeeded(ms: number): void {
     [this.#failures, this.#until] = [0, performance.now() + ms];
   }
 
-  /** Milliseconds to wait before the next try, after `error` at `address`; throws it when there is to be none. */
+  /** Milliseconds to wait before the next try, after `error` at `address`; throws `error` if there is none. */
   pause(error: unknown, address: string): number {
     this.#failures += 1;
     const { gateways, maxRetries } = this.#patience;

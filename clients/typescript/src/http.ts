@@ -1,4 +1,4 @@
-/** One request at one gateway, by `fetch`. */
+/** One request to one gateway, by `fetch`. */
 
 import type { Bounds } from "./bounds.js";
 import { ConnectionFailedError, errorOfAnswer, ServerError } from "./errors.js";
@@ -6,7 +6,7 @@ import type { Body } from "./parameters.js";
 
 export type Fetch = typeof globalThis.fetch;
 
-/** One HTTP request, for whichever gateway. */
+/** One HTTP request, for any gateway. */
 export interface Ask {
   readonly method: "GET" | "POST" | "DELETE";
   readonly path: string;
@@ -14,12 +14,12 @@ export interface Ask {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** `ask` with what is left of its deadlines, if it has a body to say so in. */
+/** `ask` with the rest of its deadlines, if it has a body. */
 export function within(ask: Ask, bounds: Bounds): Ask {
   return ask.body === undefined ? ask : { ...ask, body: { ...ask.body, ...bounds.left() } };
 }
 
-/** How gateways are asked. */
+/** Settings of requests to gateways. */
 export interface Transport {
   readonly fetch: Fetch;
   readonly headers: Readonly<Record<string, string>>;
@@ -27,8 +27,8 @@ export interface Transport {
 }
 
 /**
- * One connection. It fails with the reason of `signal` where that has fired, and otherwise with
- * `ConnectionFailedError`, also when nothing is heard for `silenceMs`. `close` must be called.
+ * One connection. It fails with the reason of an aborted `signal`, otherwise with `ConnectionFailedError`, also after
+ * `silenceMs` without data. `close` must be called.
  */
 export class Connection {
   readonly #controller = new AbortController();
@@ -44,26 +44,26 @@ export class Connection {
     signal.addEventListener("abort", this.#stop);
   }
 
-  /** The answer's head; throws the error that a gateway answers with. */
+  /** The answer's head; throws the error of a gateway's answer. */
   async open({ method, path, body, headers }: Ask, keepalive = false): Promise<Response> {
     const { fetch } = this.transport;
     const all = { ...this.transport.headers, ...headers, ...(body && { "content-type": "application/json" }) };
-    const told = body && { body: JSON.stringify(body) };
-    const init = { method, headers: all, signal: this.#controller.signal, keepalive, ...told };
+    const content = body && { body: JSON.stringify(body) };
+    const init = { method, headers: all, signal: this.#controller.signal, keepalive, ...content };
     const response = await this.#heard(fetch(this.address + path, init));
     if (response.ok) return response;
     const { headers: head, status } = response;
     throw errorOfAnswer(status, await this.text(response), head.get("x-request-id"), head.get("retry-after"));
   }
 
-  /** The whole of a body. */
+  /** The whole body. */
   async text(response: Response): Promise<string> {
     let whole = "";
     for await (const text of this.texts(response)) whole += text;
     return whole;
   }
 
-  /** A body's text as it comes. */
+  /** A body's text as it arrives. */
   async *texts(response: Response): AsyncGenerator<string, void> {
     const reader = response.body?.getReader();
     const decoder = new TextDecoder();
@@ -74,7 +74,7 @@ export class Connection {
     }
   }
 
-  /** Breaks the connection off, if it is not at its end. */
+  /** Aborts the connection, unless it has ended. */
   close(): void {
     clearTimeout(this.#timer);
     this.signal.removeEventListener("abort", this.#stop);
@@ -95,7 +95,7 @@ export class Connection {
   }
 }
 
-/** `text` as JSON; `ServerError` where it is none, which only a proxy's can be. */
+/** `text` as JSON; `ServerError` for other text, which only a proxy can send. */
 export function decoded<T>(text: string): T {
   try {
     return JSON.parse(text) as T;
@@ -104,7 +104,7 @@ export function decoded<T>(text: string): T {
   }
 }
 
-/** Node hides why a request failed in the cause. */
+/** The reason of a failed request, which Node hides in the cause. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error;
   return cause instanceof Error ? `${message}: ${cause.message || (cause as { code?: string }).code}` : message;

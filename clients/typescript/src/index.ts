@@ -1,4 +1,4 @@
-/** Outrider's client: `Client`, what it returns, and what it throws (drawn in errors.ts). */
+/** Outrider's client: `Client`, its results, and its errors (see errors.ts). */
 
 export type * from "./answers.js";
 export { contentOf } from "./answers.js";

@@ -9,27 +9,27 @@ export interface ClientOptions {
   /** Sent as a bearer token. */
   apiKey?: string | undefined;
   /**
-   * Milliseconds that a gateway may stay silent, in the middle of a stream too (60000). Node's own `fetch` gives up
-   * after 300000, unless `fetch` is another.
+   * Milliseconds that a gateway may stay silent, also in mid-stream (60000). Node's own `fetch` gives up after 300000;
+   * another `fetch` may not.
    */
   silenceMs?: number | undefined;
-  /** Further attempts after 429, 502, 503, 504 or a connection that failed (2); `Retry-After` is kept to. */
+  /** Retries after 429, 502, 503, 504 or a failed connection (2); the client waits for `Retry-After`. */
   maxRetries?: number | undefined;
-  /** Milliseconds of the longest `Retry-After` that is waited for (60000); an error with a longer one is thrown. */
+  /** Longest `Retry-After` to wait for, in milliseconds (60000); with a longer one, the error is thrown. */
   maxPauseMs?: number | undefined;
-  /** Milliseconds without any success after which a stream that broke is given up (30000). */
+  /** Milliseconds without success after which the client gives up a broken stream (30000). */
   resumeMs?: number | undefined;
-  /** Asks instead of the global `fetch`: through a proxy, say. */
+  /** Replaces the global `fetch`, for example by one with a proxy. */
   fetch?: Fetch | undefined;
 }
 
-/** How a client asks: its options, all given. */
+/** A client's options, checked and complete. */
 export interface Manner extends Patience {
   readonly transport: Transport;
   readonly resumeMs: number;
 }
 
-/** The manner that `options` ask for; `RangeError` or `TypeError` says what is wrong with them. */
+/** Checks and completes `options`; `RangeError` or `TypeError` for a wrong option. */
 export function mannerOf(baseUrls: string | readonly string[], options: ClientOptions): Manner {
   const { apiKey, silenceMs = 60_000, maxRetries = 2, maxPauseMs = 60_000, resumeMs = 30_000 } = options;
   if (!Number.isInteger(maxRetries) || maxRetries < 0) {

@@ -1,18 +1,18 @@
-/** What may be asked, by the names of the HTTP API (docs/http-api.md); null and undefined are as good as absent. */
+/** Parameters of requests, with the names of the HTTP API (docs/http-api.md); null and undefined mean absent. */
 
 type Maybe<T> = { [K in keyof T]?: T[K] | null | undefined };
 
 /** Text, or its token ids. */
 export type Prompt = string | number[];
 
-/** A message of a chat; keys that are not named here go to the model's template. */
+/** A message of a chat; other keys go to the model's template. */
 export interface Message {
   role: string;
   content?: string | { type: "text"; text: string }[] | null;
   [key: string]: unknown;
 }
 
-/** A function that may be called; `parameters` is a JSON Schema. */
+/** A function that the model may call; `parameters` is a JSON Schema. */
 export interface Tool {
   type: "function";
   function: { name: string; description?: string; parameters?: Record<string, unknown>; strict?: boolean };
@@ -25,7 +25,7 @@ export type ResponseFormat =
       json_schema: { name: string; schema: Record<string, unknown>; description?: string; strict?: boolean };
     };
 
-/** Exactly one of its kinds. */
+/** Exactly one kind of structure. */
 export type StructuredOutputs =
   | { json: Record<string, unknown> | string }
   | { json_object: true }
@@ -33,7 +33,7 @@ export type StructuredOutputs =
   | { choice: string[] }
   | { grammar: string };
 
-/** What completions, chats and responses have in common. */
+/** Parameters common to completions, chats and responses. */
 export interface Common {
   model: string;
   temperature: number;
@@ -46,7 +46,7 @@ export interface Common {
   logit_bias: Record<string, number>;
   bad_words: (string | number[])[];
   min_tokens: number;
-  /** Up to 2^53 - 1: JavaScript's numbers hold no larger one. */
+  /** Up to 2^53 - 1, the largest safe integer of JavaScript. */
   seed: number;
   stop: string | string[];
   stop_token_ids: number[];
@@ -60,7 +60,7 @@ export interface Common {
   return_tokens: boolean;
 }
 
-/** What completions and chats have in common. */
+/** Parameters common to completions and chats. */
 export interface Generating extends Common {
   max_tokens: number;
   max_completion_tokens: number;
@@ -83,7 +83,7 @@ export type ChatParameters = Maybe<
   }
 >;
 
-/** Has a gateway go on with a stream whose connection broke. */
+/** Header that makes a gateway continue a stream after its connection breaks. */
 export const CONTINUE = { "x-outrider-on-disconnect": "continue" };
 
 /** A request's body. */
@@ -95,7 +95,7 @@ const ELSEWHERE = new Map([
   ["timeout_ms", "give timeoutMs among the options"],
 ]);
 
-/** A body of `parameters`; `TypeError` for what has another place, and for a seed that is not what it seems. */
+/** The body of `parameters`; `TypeError` for a parameter of another place, and for an unsafe integer as seed. */
 export function bodyOf(parameters: object): Body {
   const body: Body = { ...parameters };
   for (const [name, instead] of ELSEWHERE) {

@@ -1,12 +1,12 @@
-/** One stream across all its connections: what to ask next, and what came. */
+/** One stream across all its connections: the next request, and the chunks of events. */
 
 import { type Chunk, opens, withText } from "./answers.js";
-import { errorOfEvent, type GatewayError, NotFoundError, passes, type Told } from "./errors.js";
+import { type ErrorBody, errorOfEvent, type GatewayError, NotFoundError, passes } from "./errors.js";
 import { type Ask, decoded } from "./http.js";
 import type { Source } from "./source.js";
 import { Parser, type ServerEvent } from "./sse.js";
 
-/** What tells a stream's place, to whom wants to take it up elsewhere. */
+/** The place of a reader in a stream, by which another process can resume. */
 export interface Place {
   id: string;
   lastEventId: string;
@@ -20,41 +20,41 @@ export class Reading implements Place, Source<Chunk> {
   #heard: boolean;
   #parser = new Parser();
 
-  /** `ask` begins the stream; where it is null, another has begun it. */
+  /** `ask` begins the stream; null if another process began it. */
   constructor(ask: Ask | null, { id, lastEventId }: Place = { id: "", lastEventId: "" }) {
     [this.#ask, this.#heard, this.id, this.lastEventId] = [ask, ask === null, id, lastEventId];
   }
 
-  /** The request that goes on with the stream, or begins it. */
+  /** The request that continues the stream, or begins it. */
   get ask(): Ask {
     if (this.id === "" && this.#ask !== null) return this.#ask;
     const headers: Record<string, string> = this.lastEventId === "" ? {} : { "last-event-id": this.lastEventId };
     return { method: "GET", path: this.#path, headers };
   }
 
-  /** The request that ends it. */
+  /** The request that ends the stream. */
   get end(): Ask {
     return { method: "DELETE", path: this.#path };
   }
 
-  /** A gateway has answered; what the last connection left half said is forgotten. */
+  /** Takes a gateway's answer; drops an incomplete event of the last connection. */
   connected(response: Response): void {
     this.id ||= response.headers.get("x-request-id") ?? "";
     this.done = response.status === 204;
     this.#parser = new Parser();
   }
 
-  /** The last of what a gateway says should have been `[DONE]`. */
+  /** Does nothing: the event `[DONE]` ends the stream. */
   ended(): void {}
 
-  /** Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard. */
+  /** Whether to begin again: no gateway knows the stream, and no event of it has arrived. */
   refused(error: unknown): boolean {
     if (!(error instanceof NotFoundError) || this.#heard || this.id === "") return false;
     this.id = "";
     return true;
   }
 
-  /** What `text` brings. Where an error may pass, the stream can be asked for again. */
+  /** The chunks in `text`. The stream can be resumed after a retryable error. */
   *take(text: string): Generator<Chunk, void> {
     for (const event of this.#parser.feed(text)) {
       this.#note(event);
@@ -69,14 +69,14 @@ export class Reading implements Place, Source<Chunk> {
   }
 
   #chunk({ data }: ServerEvent): Chunk {
-    const told = decoded<Chunk | { error: Told }>(data);
-    if (!("error" in told)) return withText(told);
-    const error: GatewayError = errorOfEvent(told.error, this.id);
+    const chunk = decoded<Chunk | { error: ErrorBody }>(data);
+    if (!("error" in chunk)) return withText(chunk);
+    const error: GatewayError = errorOfEvent(chunk.error, this.id);
     this.done = !passes(error);
     throw error;
   }
 
-  /** A request's id stands in its events' too, where a proxy between keeps a browser from reading headers. */
+  /** Takes the request's id from an event, in case a proxy hides the headers from a browser. */
   #note({ id }: ServerEvent): void {
     this.#heard = true;
     if (id === null) return;

@@ -1,4 +1,4 @@
-/** Asking for responses. */
+/** Calls of the Responses API. */
 
 import type { Asking } from "./asking.js";
 import type { CallOptions } from "./bounds.js";
@@ -16,7 +16,7 @@ import {
 } from "./responses.js";
 import { ResponseStream } from "./stream.js";
 
-/** `responses` of a client. */
+/** The attribute `responses` of a client. */
 export class Responses {
   readonly #manner: Manner;
   readonly #asking: Asking;
@@ -26,7 +26,7 @@ export class Responses {
     [this.#manner, this.#asking] = [manner, asking];
   }
 
-  /** A response, or with `background` its beginning. */
+  /** A response; with `background`, its beginning. */
   create(
     input: ResponseInput,
     parameters: ResponseParameters = {},
@@ -35,32 +35,32 @@ export class Responses {
     return this.#call(creation({ ...bodyOf(parameters), input }), options);
   }
 
-  /** A response event by event, as it is generated; nothing is asked before it is iterated. */
-  stream(asked: { input: ResponseInput } & ResponseParameters, options: CallOptions = {}): ResponseStream {
-    const ask = creation({ ...bodyOf(asked), stream: true });
-    const first = asked.store === false ? ask : { ...ask, headers: CONTINUE };
-    return new ResponseStream(this.#manner, new ResponseReading(first, !asked.background), options);
+  /** Streams a response, event by event; iteration sends the request. */
+  stream(request: { input: ResponseInput } & ResponseParameters, options: CallOptions = {}): ResponseStream {
+    const ask = creation({ ...bodyOf(request), stream: true });
+    const first = request.store === false ? ask : { ...ask, headers: CONTINUE };
+    return new ResponseStream(this.#manner, new ResponseReading(first, !request.background), options);
   }
 
-  /** A stored response as it stands; asking has one in the background go on whose gateway has died. */
+  /** A stored response in its present state; resumes a background response whose gateway has died. */
   retrieve(id: string, options: CallOptions = {}): Promise<ModelResponse> {
     return this.#call(about(id), options);
   }
 
   /**
-   * The events of a stored response behind the one of that number, or all; a response that was left goes on. Leaving
-   * this stream does not end it.
+   * Streams the events of a stored response after number `startingAfter`; an abandoned response continues. Leaving this
+   * stream does not end the response.
    */
   resume(id: string, startingAfter = -1, options: CallOptions = {}): ResponseStream {
     return new ResponseStream(this.#manner, new ResponseReading(null, false, id, startingAfter), options);
   }
 
-  /** Ends a response in the background; what there is of it. */
+  /** Ends a background response; returns the part that exists. */
   cancel(id: string, options: CallOptions = {}): Promise<ModelResponse> {
     return this.#call(about(id, "POST", "/cancel"), options);
   }
 
-  /** Ends a response and forgets it. */
+  /** Ends and deletes a response. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     await this.#asking.send(about(id, "DELETE"), options);
   }

@@ -1,4 +1,4 @@
-/** OpenAI's Responses API: what is asked, what is answered, and a stream of a response's events. */
+/** OpenAI's Responses API: requests, answers, and streams of a response's events. */
 
 import type { Detail } from "./answers.js";
 import { errorOfEvent, type GatewayError, NotFoundError, passes } from "./errors.js";
@@ -9,7 +9,7 @@ import type { Source } from "./source.js";
 
 type Maybe<T> = { [K in keyof T]?: T[K] | null | undefined };
 
-/** A function that may be called; `parameters` is a JSON Schema. */
+/** A function that the model may call; `parameters` is a JSON Schema. */
 export interface FunctionTool {
   type: "function";
   name: string;
@@ -18,7 +18,7 @@ export interface FunctionTool {
   strict?: boolean;
 }
 
-/** Text, or items of OpenAI's: messages, calls of functions and what those returned. */
+/** Text, or OpenAI's items: messages, function calls and their results. */
 export type ResponseInput = string | readonly Record<string, unknown>[];
 
 /** Parameters of `POST /v1/responses`. */
@@ -39,7 +39,7 @@ export type ResponseParameters = Maybe<
   }
 >;
 
-/** A message, or a call of a function with JSON as its `arguments`. */
+/** A message, or a function call with JSON in `arguments`. */
 export interface OutputItem {
   id: string;
   type: "message" | "function_call";
@@ -50,7 +50,7 @@ export interface OutputItem {
   arguments?: string;
 }
 
-/** What a response cost, in tokens. */
+/** The cost of a response, in tokens. */
 export interface ResponseUsage {
   input_tokens: number;
   output_tokens: number;
@@ -59,7 +59,7 @@ export interface ResponseUsage {
   output_tokens_details: { accepted_prediction_tokens: number; rejected_prediction_tokens: number };
 }
 
-/** A response as it stands; `created_at` is in seconds since 1970. */
+/** A response in its present state; `created_at` is in seconds since 1970. */
 export interface ModelResponse {
   id: string;
   created_at: number;
@@ -73,11 +73,11 @@ export interface ModelResponse {
   metadata: Record<string, string>;
   usage: ResponseUsage | null;
   outrider?: Detail;
-  /** All text of its messages. Not on the wire. */
+  /** All text of the response's messages. Not on the wire. */
   text: string;
 }
 
-/** One of OpenAI's typed events; which fields it has says its `type`. */
+/** One of OpenAI's typed events; its `type` determines its fields. */
 export interface ResponseEvent {
   type: string;
   sequence_number: number;
@@ -87,11 +87,11 @@ export interface ResponseEvent {
   delta?: string;
   arguments?: string;
   outrider?: Detail;
-  /** The text that it adds; nothing in an event that adds none. Not on the wire. */
+  /** The text that the event adds; empty in other events. Not on the wire. */
   text: string;
 }
 
-type Told = Omit<ResponseEvent, "text">;
+type WireEvent = Omit<ResponseEvent, "text">;
 type Failure = { type: "error"; message: string; code: string | null; param: string | null };
 
 const PATH = "/v1/responses";
@@ -107,20 +107,20 @@ export function about(id: string, method: Ask["method"] = "GET", more = ""): Ask
   return { method, path: `${PATH}/${encodeURIComponent(id)}${more}` };
 }
 
-/** A response as a caller gets it. */
-export function withOutputText(told: Omit<ModelResponse, "text">): ModelResponse {
-  const parts = told.output.flatMap((item) => item.content ?? []);
-  return { ...told, text: parts.map((part) => part.text).join("") };
+/** A response with the field `text` for callers. */
+export function withOutputText(response: Omit<ModelResponse, "text">): ModelResponse {
+  const parts = response.output.flatMap((item) => item.content ?? []);
+  return { ...response, text: parts.map((part) => part.text).join("") };
 }
 
-/** One response's events across all connections. */
+/** The events of one response across all connections. */
 export class ResponseReading implements Source<ResponseEvent> {
   done = false;
   #heard: boolean;
   #came = false;
   #parser = new Parser();
 
-  /** `ask` begins the response; where it is null, another has begun it. Only one that is `owned` ends with its stream. */
+  /** `first` begins the response; null if another process began it. Only an `owned` response ends with its stream. */
   constructor(
     readonly first: Ask | null,
     readonly owned: boolean,
@@ -146,7 +146,7 @@ export class ResponseReading implements Source<ResponseEvent> {
     [this.#parser, this.#came] = [new Parser(), false];
   }
 
-  /** Behind the last event there is nothing more to say. */
+  /** An answer without events means that the stream is done. */
   ended(): void {
     this.done ||= !this.#came;
   }
@@ -160,9 +160,9 @@ export class ResponseReading implements Source<ResponseEvent> {
   *take(text: string): Generator<ResponseEvent, void> {
     for (const { data } of this.#parser.feed(text)) {
       this.#heard = this.#came = true;
-      const told = decoded<Told | Failure>(data);
-      if (!("sequence_number" in told) || told.type === "error") throw this.#failed(told as Failure);
-      yield this.#noted(told);
+      const event = decoded<WireEvent | Failure>(data);
+      if (!("sequence_number" in event) || event.type === "error") throw this.#failed(event as Failure);
+      yield this.#noted(event);
     }
   }
 
@@ -170,12 +170,12 @@ export class ResponseReading implements Source<ResponseEvent> {
     return type === "response.created" || type === "response.in_progress";
   }
 
-  #noted(told: Told): ResponseEvent {
-    if (told.response !== undefined) this.id ||= told.response.id;
-    this.sequenceNumber = told.sequence_number;
-    this.done = LAST.includes(told.type);
-    const event = { ...told, text: told.type === "response.output_text.delta" ? (told.delta ?? "") : "" };
-    return told.response === undefined ? event : { ...event, response: withOutputText(told.response) };
+  #noted(event: WireEvent): ResponseEvent {
+    if (event.response !== undefined) this.id ||= event.response.id;
+    this.sequenceNumber = event.sequence_number;
+    this.done = LAST.includes(event.type);
+    const typed = { ...event, text: event.type === "response.output_text.delta" ? (event.delta ?? "") : "" };
+    return event.response === undefined ? typed : { ...typed, response: withOutputText(event.response) };
   }
 
   #failed({ message, code, param }: Failure): GatewayError {

@@ -1,23 +1,23 @@
-/** What a stream reads. */
+/** The source of a stream's items. */
 
 import type { Ask } from "./http.js";
 
-/** One stream across all its connections, whatever it is of. */
+/** One stream across all its connections, of chunks or of events. */
 export interface Source<T> {
   readonly id: string;
   readonly done: boolean;
-  /** The request that goes on with the stream, or begins it. */
+  /** The request that continues the stream, or begins it. */
   readonly ask: Ask;
-  /** The request that ends it, if it is to be ended. */
+  /** The request that ends the stream; null if the stream survives its reader. */
   readonly end: Ask | null;
-  /** A gateway has answered; what the last connection left half said is forgotten. */
+  /** Takes a gateway's answer; drops an incomplete event of the last connection. */
   connected(response: Response): void;
-  /** The gateway has said all that it had to say. */
+  /** Notes that the gateway's answer ended without an error. */
   ended(): void;
-  /** Whether to begin again: the gateway died before it could note the stream, and nothing of it was heard. */
+  /** Whether to begin again: no gateway knows the stream, and no event of it has arrived. */
   refused(error: unknown): boolean;
-  /** What `text` brings. Where an error may pass, the stream can be asked for again. */
+  /** The items in `text`. The stream can be resumed after a retryable error. */
   take(text: string): Generator<T, void>;
-  /** Whether something is of what comes before there is a token. */
-  opens(told: T): boolean;
+  /** Whether an item opens the stream, before any token. */
+  opens(item: T): boolean;
 }

@@ -1,12 +1,12 @@
-/** Server-sent events out of text, by the HTML standard's rules. */
+/** Parses server-sent events by the HTML standard. */
 
-/** One event; `id` is null where it does not tell one. */
+/** One event; `id` is null for an event without one. */
 export interface ServerEvent {
   readonly data: string;
   readonly id: string | null;
 }
 
-/** Takes a stream's text as it comes. An event that the connection cut off is never told. */
+/** Parses a stream's text as it arrives; drops an event that the connection cut off. */
 export class Parser {
   #waiting = "";
   #data: string[] = [];
@@ -18,7 +18,7 @@ export class Parser {
     return lines.map((line) => this.#take(line)).filter((event) => event !== null);
   }
 
-  /** Whole lines; a CR at the very end may be half of a line's end, and waits. */
+  /** Whole lines; a CR at the end of the text waits, since it may be half of a CR LF. */
   #lines(text: string): string[] {
     const all = this.#waiting + text;
     const half = all.endsWith("\r") ? "\r" : "";

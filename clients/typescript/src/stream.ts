@@ -13,9 +13,9 @@ import type { Source } from "./source.js";
 const ENDING_MS = 2000;
 
 /**
- * What a stream tells, whichever connections and gateways bring it; to be iterated once.
+ * Items of a stream across connections and gateways; iterate once.
  *
- * Leaving the loop, `close`, or the call's signal ends a generation that is not done.
+ * Leaving the loop, `close`, or the call's signal ends an unfinished generation.
  */
 export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   /** @internal */
@@ -23,7 +23,7 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   readonly #manner: Manner;
   readonly #options: CallOptions;
   readonly #attempts: Attempts;
-  readonly #told: AsyncGenerator<T, void>;
+  readonly #items: AsyncGenerator<T, void>;
   #bounds: Bounds | undefined;
   #ending: Promise<void> | undefined;
   #closed = false;
@@ -32,23 +32,23 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   constructor(manner: Manner, source: S, options: CallOptions) {
     [this.#manner, this.source, this.#options] = [manner, source, options];
     this.#attempts = new Attempts(manner);
-    this.#told = this.#read();
+    this.#items = this.#read();
   }
 
-  /** The stream's id; empty before there is anything to read. */
+  /** The stream's id; empty before the first answer. */
   get id(): string {
     return this.source.id;
   }
 
   [Symbol.asyncIterator](): AsyncGenerator<T, void> {
-    return this.#told;
+    return this.#items;
   }
 
-  /** Stops reading, and has the gateway stop generating, if it can be reached; a loop that waits for a chunk ends. */
+  /** Stops reading, and ends the generation if a gateway can be reached; a loop that waits for an item ends. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#bounds?.stop();
-    await this.#told.return();
+    await this.#items.return();
     await this.#end();
   }
 
@@ -89,14 +89,14 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   }
 
   *#take(text: string, bounds: Bounds): Generator<T, void> {
-    for (const told of this.source.take(text)) {
+    for (const item of this.source.take(text)) {
       this.#attempts.succeeded(this.#manner.resumeMs);
-      if (!this.source.opens(told)) bounds.begun();
-      yield told;
+      if (!this.source.opens(item)) bounds.begun();
+      yield item;
     }
   }
 
-  /** Has the gateway end what is not done, once; whether that succeeds is of no matter. */
+  /** Asks a gateway once to end an unfinished generation; ignores failures. */
   #end(): Promise<void> {
     const { id, done, end } = this.source;
     return (this.#ending ??= id !== "" && !done && end !== null ? this.#cancel(end) : Promise.resolve());
@@ -110,17 +110,17 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   }
 }
 
-/** Chunks of one answer; `id` and `lastEventId` are what another process needs to `Client.resume`. */
+/** Chunks of one answer; another process can `Client.resume` the stream by `id` and `lastEventId`. */
 export class Stream<C extends Chunk = Chunk> extends StreamOf<C, Reading & Source<C>> {
-  /** Where the reader stands. */
+  /** Id of the last event read. */
   get lastEventId(): string {
     return this.source.lastEventId;
   }
 }
 
-/** Events of one response; `id` and `sequenceNumber` are what another process needs to `Responses.resume`. */
+/** Events of one response; another process can `Responses.resume` the stream by `id` and `sequenceNumber`. */
 export class ResponseStream extends StreamOf<ResponseEvent, ResponseReading> {
-  /** Where the reader stands. */
+  /** Number of the last event read. */
   get sequenceNumber(): number {
     return this.source.sequenceNumber;
   }

@@ -1,4 +1,4 @@
-"""What clients and streams share: leaving their block closes them."""
+"""The base of clients and streams: leaving their block closes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class AsyncBlock(ABC):
-    """Closes itself where its block is left."""
+    """Closes itself at the end of its block."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -20,4 +20,4 @@ class AsyncBlock(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Frees what it holds."""
+        """Frees its resources."""

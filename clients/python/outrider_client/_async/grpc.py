@@ -22,7 +22,7 @@ from outrider_client.types import Answer, Chunk
 
 
 class AsyncCalls:
-    """Calls one of several gateways, and the next one where a gateway fails.
+    """Calls one of several gateways; if it fails, the next.
 
     The arguments are those of `outrider_client.grpc.Client`.
     """
@@ -45,13 +45,13 @@ class AsyncCalls:
         self._channels: dict[str, Any] = {}
 
     def attempts(self) -> Attempts:
-        """When to try again after failures of one request or stream."""
+        """Retries of one request or stream."""
         return Attempts(self._gateways, self._retries, self._patience_s)
 
     async def send(self, name: str, request: Any) -> Any:
-        """The answer of the method ``name``, tried again where that may help.
+        """The answer of the method ``name``, with retries.
 
-        The errors are those of `outrider_client.errors`.
+        Raises the errors of `outrider_client.errors`.
         """
         attempts = self.attempts()
         while True:
@@ -61,7 +61,7 @@ class AsyncCalls:
                 await asyncio.sleep(attempts.pause(failure(error) or error))
 
     def call(self, name: str, request: Any, timeout: float | None = None) -> Any:
-        """A call of the method ``name`` at the gateway in use; it may end in `grpc.RpcError`."""
+        """Calls the method ``name`` at the gateway in use; the call may raise `grpc.RpcError`."""
         method, address = METHODS[name], self._gateways.address
         channel = self._channels.get(address)
         if channel is None:
@@ -82,18 +82,18 @@ class AsyncCalls:
 
 
 class AsyncClient(AsyncBlock):
-    """Asks gateways over gRPC. Threads may share a `Client`, tasks of one event loop an `AsyncClient`.
+    """A client of gateways over gRPC. Threads may share a `Client`, tasks of one event loop an `AsyncClient`.
 
-    Its methods and errors are those of the clients over HTTP.
+    Methods and errors are those of the clients over HTTP.
 
     Args:
-        addresses: ``host:port`` of one gateway or several of one mesh; where one fails, the next is asked.
+        addresses: ``host:port`` of one or several gateways of one mesh; if one fails, the client uses the next.
         api_key: sent as a bearer token.
-        timeout: seconds that an answer which is no stream may take.
-        max_retries: further attempts after a connection that failed, and after errors that may pass.
-        retry_after_s: the longest time that a gateway may ask to wait for, in seconds; beyond it the error is raised.
-        resume_s: seconds without any success after which a stream that broke is given up.
-        credentials: of TLS, where something before the gateways speaks it.
+        timeout: seconds that an answer may take, unless it is a stream.
+        max_retries: retries after a failed connection or a retryable error.
+        retry_after_s: longest wait in seconds that a gateway may ask for; with a longer one, the error is raised.
+        resume_s: seconds without success after which the client gives up a broken stream.
+        credentials: TLS credentials, for a proxy with TLS in front of the gateways.
     """
 
     def __init__(
@@ -132,11 +132,11 @@ class AsyncClient(AsyncBlock):
     def stream(
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> AsyncStream:
-        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
         return AsyncStream(self._calls, Course(lingering(generation(prompt, messages, parameters))))
 
     def resume(self, request_id: str, from_index: Sequence[int] = ()) -> AsyncStream:
-        """A stream that another process had begun, from an index of each choice on, or from its beginning."""
+        """Resumes a stream of another process from an index of each choice, or from its beginning."""
         return AsyncStream(self._calls, Course(None, request_id, from_index))
 
     async def cancel(self, request_id: str) -> None:
@@ -144,7 +144,7 @@ class AsyncClient(AsyncBlock):
         await self._calls.send("Cancel", METHODS["Cancel"].request(request_id=request_id))
 
     async def models(self) -> list[str]:
-        """Names of what is served."""
+        """Names of the served models."""
         return list((await self._calls.send("ListModels", METHODS["ListModels"].request())).models)
 
     async def tokenize(self, text: str, model: str = "") -> list[int]:
@@ -159,7 +159,7 @@ class AsyncClient(AsyncBlock):
 
 
 class AsyncStream(AsyncStreamOf[Chunk]):
-    """Chunks of one answer; ``id`` and ``next`` are what another process needs to resume it."""
+    """Chunks of one answer; another process can resume the stream by ``id`` and ``next``."""
 
     _reading: Course
 
@@ -183,13 +183,13 @@ class AsyncStream(AsyncStreamOf[Chunk]):
             call = self._calls.call(method, request)
             try:
                 course.id = course.id or id_of(await call.initial_metadata())
-                async for told in call:
+                async for message in call:
                     self._attempts.succeeded(self._calls.resume_s)
-                    yield course.take(told)
+                    yield course.take(message)
                 course.done = True
             except grpc.RpcError as error:
-                said = failure(error)
-                if not course.again(method, said):
-                    await asyncio.sleep(self._attempts.pause(said or error))
+                refusal = failure(error)
+                if not course.again(method, refusal):
+                    await asyncio.sleep(self._attempts.pause(refusal or error))
             finally:
                 call.cancel()

@@ -12,25 +12,25 @@ from outrider_client.types import Response, ResponseEvent
 
 
 class AsyncResponses:
-    """``responses`` of a client; its errors are those of `outrider_client.errors`."""
+    """The attribute ``responses`` of a client; methods raise the errors of `outrider_client.errors`."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def create(self, input: Input, **parameters: Any) -> Response:  # noqa: A002 - as OpenAI's clients call it
-        """A response, or with ``background`` its beginning; ``parameters`` are those of ``POST /v1/responses``."""
+    async def create(self, input: Input, **parameters: Any) -> Response:  # noqa: A002 - the name in OpenAI's clients
+        """A response; with ``background``, its beginning. ``parameters`` are those of ``POST /v1/responses``."""
         return await self._transport.call(response_creation(input, parameters), Response)
 
     def stream(self, input: Input, **parameters: Any) -> AsyncResponseStream:  # noqa: A002
-        """A response event by event, as it is generated."""
+        """Streams a response, event by event."""
         return AsyncResponseStream(self._transport, ResponseReading.of(input, parameters))
 
     async def retrieve(self, response_id: str) -> Response:
-        """A stored response as it stands; asking has one in the background go on whose gateway has died."""
+        """A stored response in its present state; resumes a background response whose gateway has died."""
         return await self._transport.call(response_ask(response_id), Response)
 
     def resume(self, response_id: str, starting_after: int = -1) -> AsyncResponseStream:
-        """The events of a stored response behind the one of that number, or all; a response that was left goes on.
+        """Streams the events of a stored response after number ``starting_after``; an abandoned response continues.
 
         Leaving this stream does not end the response.
         """
@@ -39,23 +39,23 @@ class AsyncResponses:
         )
 
     async def cancel(self, response_id: str) -> Response:
-        """Ends a response in the background, and returns what there is of it."""
+        """Ends a background response; returns the part that exists."""
         return await self._transport.call(response_ask(response_id, "POST", "/cancel"), Response)
 
     async def delete(self, response_id: str) -> None:
-        """Ends a response and forgets it."""
+        """Ends and deletes a response."""
         await self._transport.send(response_ask(response_id, "DELETE"))
 
 
 class AsyncResponseStream(AsyncEventStream[ResponseEvent]):
-    """Events of one response; ``id`` and ``sequence_number`` are what another process needs to resume it.
+    """Events of one response; another process can resume the stream by ``id`` and ``sequence_number``.
 
-    Leaving the block, or `close`, ends a response that is not done, unless it is in the background.
+    Leaving the block, or `close`, ends an unfinished response, except a background response.
     """
 
     _reading: ResponseReading
 
     @property
     def sequence_number(self) -> int:
-        """Where the reader stands."""
+        """Number of the last event read."""
         return self._reading.sequence_number

@@ -1,4 +1,4 @@
-"""Streams over HTTP, and what those over gRPC share with them."""
+"""Streams over HTTP, and the base of streams over gRPC."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 class State(Protocol):
-    """How far a stream has come: its id, empty before there is one, and whether it has ended."""
+    """State of a stream: its id, empty before the first answer, and whether it has ended."""
 
     id: str
     done: bool
 
 
 class AsyncStreamOf(AsyncBlock, Generic[T]):
-    """What a stream brings, whichever connections and gateways bring it; to be iterated once.
+    """Items of a stream across connections and gateways; iterate once.
 
-    Leaving the block, or `close`, ends a generation that is not done.
+    Leaving the block, or `close`, ends an unfinished generation.
     """
 
     def __init__(self, reading: State) -> None:
@@ -39,14 +39,14 @@ class AsyncStreamOf(AsyncBlock, Generic[T]):
 
     @property
     def id(self) -> str:
-        """The stream's id; empty before there is anything to read."""
+        """The stream's id; empty before the first answer."""
         return self._reading.id
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self._items
 
     async def close(self) -> None:
-        """Stops reading, and has the gateway stop generating, if it can be reached."""
+        """Stops reading, and ends the generation if a gateway can be reached."""
         await self._items.aclose()
         if self._reading.id and not self._reading.done:
             self._reading.done = True
@@ -54,7 +54,7 @@ class AsyncStreamOf(AsyncBlock, Generic[T]):
 
     @abstractmethod
     def _read(self) -> AsyncGenerator[T, None]:
-        """The stream across all its connections."""
+        """Yields items across all connections."""
 
     @abstractmethod
     async def _end(self) -> None:
@@ -62,7 +62,7 @@ class AsyncStreamOf(AsyncBlock, Generic[T]):
 
 
 class AsyncEventStream(AsyncStreamOf[T]):
-    """A stream of server-sent events, taken up again where a connection breaks."""
+    """A stream of server-sent events; resumes after a broken connection."""
 
     _reading: Reading[T]
 
@@ -106,11 +106,11 @@ class AsyncEventStream(AsyncStreamOf[T]):
 
 
 class AsyncStream(AsyncEventStream[Chunk]):
-    """Chunks of one answer; ``id`` and ``last_event_id`` are what another process needs to resume it."""
+    """Chunks of one answer; another process can resume the stream by ``id`` and ``last_event_id``."""
 
     _reading: ChunkReading
 
     @property
     def last_event_id(self) -> str:
-        """Where the reader stands."""
+        """Id of the last event read."""
         return self._reading.last_event_id

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class AsyncTransport:
-    """Sends requests to one of several gateways, and to the next one where a gateway fails.
+    """Sends requests to one of several gateways; if it fails, to the next.
 
     The arguments are those of `outrider_client.Client`.
     """
@@ -39,15 +39,15 @@ class AsyncTransport:
         self._http = http_client or httpx.AsyncClient()
 
     def attempts(self) -> Attempts:
-        """When to try again after failures of one request or stream."""
+        """Retries of one request or stream."""
         return Attempts(self._gateways, self._retries, self._patience_s)
 
     async def call(self, ask: Ask, kind: type[T]) -> T:
-        """The answer to ``ask``, tried again where that may help; its errors are those of `outrider_client.errors`."""
+        """The answer to ``ask``, with retries; raises the errors of `outrider_client.errors`."""
         return decoded((await self.send(ask)).content, kind)
 
     async def send(self, ask: Ask) -> httpx.Response:
-        """The response to ``ask``, as `call`, but not decoded."""
+        """The response to ``ask``, with retries, not decoded."""
         attempts = self.attempts()
         while True:
             try:
@@ -59,7 +59,7 @@ class AsyncTransport:
                 await asyncio.sleep(attempts.pause(error))
 
     async def send_once(self, ask: Ask, *, stream: bool = False) -> httpx.Response:
-        """Whatever the gateway in use responds, its body unread where it is to ``stream``; `httpx.TransportError`."""
+        """Any response of the gateway in use, with ``stream`` before its body; may raise `httpx.TransportError`."""
         url, headers = self._gateways.url(ask), {**self._headers, **ask.headers}
         request = self._http.build_request(ask.method, url, content=ask.body, headers=headers, timeout=self._timeout)
         return await self._http.send(request, stream=stream)

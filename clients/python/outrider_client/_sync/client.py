@@ -19,18 +19,18 @@ from outrider_client.types import Answer, Model, ModelList
 
 
 class Client(Block):
-    """Asks gateways. Threads may share a `Client`, tasks of one event loop an `AsyncClient`.
+    """A client of gateways. Threads may share a `Client`, tasks of one event loop an `AsyncClient`.
 
-    The errors of its methods are those of `outrider_client.errors`.
+    Methods raise the errors of `outrider_client.errors`.
 
     Args:
-        base_urls: of one gateway or several of one mesh; where one fails, the next is asked.
+        base_urls: URLs of one or several gateways of one mesh; if one fails, the client uses the next.
         api_key: sent as a bearer token.
-        timeout: seconds that a gateway may stay silent, in the middle of a stream too.
-        max_retries: further attempts after 429, 502, 503, 504 or a connection that failed; `Retry-After` is kept to.
-        retry_after_s: the longest `Retry-After` that is waited for, in seconds; beyond it the error is raised at once.
-        resume_s: seconds without any success after which a stream that broke is given up.
-        http_client: sends the requests, with its own proxies, certificates and hooks; closed with this client.
+        timeout: seconds that a gateway may stay silent, also in mid-stream.
+        max_retries: retries after 429, 502, 503, 504 or a failed connection; the client waits for `Retry-After`.
+        retry_after_s: longest `Retry-After` in seconds to wait for; with a longer one, the error is raised at once.
+        resume_s: seconds without success after which the client gives up a broken stream.
+        http_client: client for requests, with its proxies, certificates and hooks; closed with this client.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Client(Block):
     def stream(
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> Stream:
-        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
         ask = generation(prompt, messages, {**parameters, "stream": True})
-        asked = msgspec.structs.replace(ask, headers=CONTINUE)
-        return Stream(self._transport, ChunkReading(asked))
+        continued = msgspec.structs.replace(ask, headers=CONTINUE)
+        return Stream(self._transport, ChunkReading(continued))
 
     def resume(self, request_id: str, last_event_id: str = "") -> Stream:
-        """A stream that another process had begun, behind the event of that id, or from its beginning."""
+        """Resumes a stream of another process after the event ``last_event_id``, or from its beginning."""
         return Stream(self._transport, ChunkReading(None, request_id, last_event_id))
 
     def cancel(self, request_id: str) -> None:
@@ -84,5 +84,5 @@ class Client(Block):
         self._transport.send(stream_end(request_id))
 
     def models(self) -> list[Model]:
-        """What is served."""
+        """The served models."""
         return (self._transport.call(Ask("GET", "/v1/models"), ModelList)).data

@@ -1,4 +1,4 @@
-"""The clients over gRPC; they need the extra ``grpc``. Their errors and types are those of `outrider_client`."""
+"""The clients over gRPC; they need the extra ``grpc``. Errors and types are those of `outrider_client`."""
 
 from outrider_client._async.grpc import AsyncClient, AsyncStream
 from outrider_client._sync.grpc import Client, Stream

@@ -1,4 +1,4 @@
-"""Parameters of the HTTP API as requests over gRPC."""
+"""Converts parameters of the HTTP API to requests over gRPC."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _ANY_OBJECT = '{"type":"object"}'
 
 
 def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Any:
-    """The request for a completion of ``prompt``, or for an answer to ``messages``.
+    """The request for a completion of ``prompt`` or an answer to ``messages``.
 
-    Parameters are those of the HTTP API; `TypeError` or `ValueError` for one that cannot be said over gRPC.
+    Parameters are those of the HTTP API; `TypeError` or `ValueError` for a parameter that gRPC does not support.
     """
     given, request = body(prompt, messages, parameters), METHODS["Generate"].request()
     if messages is not None:
         request.messages_json = json.dumps(list(given.pop("messages")))
-    elif isinstance(said := given.pop("prompt"), str):
-        request.text = said
+    elif isinstance(content := given.pop("prompt"), str):
+        request.text = content
     else:
-        request.ids = _packed(said)
+        request.ids = _packed(content)
     for name in _PLAIN:
         if name in given:
             setattr(request, name, given.pop(name))
@@ -53,12 +53,12 @@ def generation(prompt: Prompt | None, messages: Messages | None, parameters: Map
 
 
 def completion(request: Any) -> Any:
-    """The same in one answer."""
+    """The request for the whole answer at once."""
     return METHODS["Complete"].request(request=request)
 
 
 def lingering(request: Any) -> Any:
-    """The same, going on for a while when the connection breaks."""
+    """The request, with a generation that continues for a while after its connection breaks."""
     request.linger = True
     return request
 

@@ -16,14 +16,14 @@ _OPTIONS = (
 
 
 def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> Any:
-    """A channel to ``address``, ``host:port``, with TLS where there are ``credentials``."""
+    """A channel to ``address``, ``host:port``; with ``credentials``, over TLS."""
     if credentials is not None:
         return grpc.secure_channel(address, credentials, options=_OPTIONS)
     return grpc.insecure_channel(address, options=_OPTIONS)
 
 
 def open_async_channel(address: str, credentials: grpc.ChannelCredentials | None) -> Any:
-    """As `open_channel`, for the event loop that runs."""
+    """A channel as of `open_channel`, for the running event loop."""
     if credentials is not None:
         return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
     return grpc.aio.insecure_channel(address, options=_OPTIONS)

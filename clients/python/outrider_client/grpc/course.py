@@ -1,4 +1,4 @@
-"""One stream across all its connections."""
+"""The course of a stream across all its connections."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _LEAST = -(1 << 31)
 
 
 class Course:
-    """One stream across all its connections: where each choice stands."""
+    """One stream across all its connections, with the next index of each choice."""
 
     def __init__(self, request: Any, request_id: str = "", from_index: Sequence[int] = ()) -> None:
         self._request, self.id = request, request_id
         self.chat = request is not None and bool(request.messages_json)
         self.next = list(from_index) or [_LEAST] * (request.n or 1 if request is not None else 1)
-        self._heard = request is None
+        self._has_begun = request is None
         self.done = False
 
     @property
     def ask(self) -> tuple[str, Any]:
-        """The method that goes on with the stream, or begins it, and its request."""
+        """The method that continues the stream, or begins it, and its request."""
         if not self.id:
             return "Generate", self._request
         return "Resume", METHODS["Resume"].request(request_id=self.id, from_index=self.next)
 
     def again(self, method: str, error: GatewayError | None) -> bool:
-        """Whether to ask again at once, after ``method`` ended in ``error``: nothing of the stream was noted, or heard.
+        """Whether to begin again at once after ``method`` ended with ``error``: no message of the stream has arrived.
 
-        What gateways say of a stream ends it, unless it may pass.
+        An error of a gateway ends the stream, unless the error is retryable.
         """
         self.done = error is not None and not isinstance(error, RETRYABLE) and not self._lost(error)
-        if error is None or self._heard:
+        if error is None or self._has_begun:
             return False
         self.id = "" if method == "Generate" else self.id
         if not self._lost(error):
@@ -45,12 +45,12 @@ class Course:
         return True
 
     def _lost(self, error: GatewayError) -> bool:
-        """Whether the gateway died before it could note the stream, and nothing of it was heard."""
-        return error.status == 404 and bool(self.id) and not self._heard
+        """Whether no gateway knows the stream, and no message of it has arrived."""
+        return error.status == 404 and bool(self.id) and not self._has_begun
 
-    def take(self, told: Any) -> Chunk:
-        """The chunk that a message is."""
-        self._heard = True
-        self.next += [_LEAST] * (told.choice + 1 - len(self.next))
-        self.next[told.choice] = told.first_index + len(told.tokens)
-        return answer([told], chat=self.chat, whole=False)
+    def take(self, message: Any) -> Chunk:
+        """The chunk of a message."""
+        self._has_begun = True
+        self.next += [_LEAST] * (message.choice + 1 - len(self.next))
+        self.next[message.choice] = message.first_index + len(message.tokens)
+        return answer([message], chat=self.chat, whole=False)

@@ -1,6 +1,6 @@
-"""The gateway's methods and messages, made of ``inference.binpb``, which `make proto` generates.
+"""The gateway's methods and messages, from ``inference.binpb``, which `make proto` generates.
 
-The messages live in a pool of their own, so that they never meet those of a server in the same process.
+The messages are in a separate pool, so that they never conflict with those of a server in the same process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SERVICE = "outrider.v1.Inference"
 
 
 class Method(NamedTuple):
-    """One method: its path, and how its messages are written and read."""
+    """One method: its path, its types of messages, and whether it streams answers."""
 
     path: str
     request: Any

@@ -1,4 +1,4 @@
-"""Messages of gateways as the types of this package, and their errors."""
+"""Converts messages of gateways to the types and errors of this package."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LOST = ("UNAVAILABLE", "UNKNOWN", "INTERNAL", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 def whole(response: Any, *, chat: bool) -> Answer:
-    """The answer that a message tells."""
+    """The answer in a message."""
     return answer(response.choices, chat=chat, whole=True, usage=response.usage)
 
 
 def answer(choices: Sequence[Any], *, chat: bool, whole: bool, usage: Any = None) -> Answer:
-    """Messages of choices as an answer, or as a part of one."""
+    """An answer, or a part of one, from messages of choices."""
     first = choices[0]
     detail = [_detail(choice) for choice in choices]
     return Answer(
@@ -43,18 +43,18 @@ def answer(choices: Sequence[Any], *, chat: bool, whole: bool, usage: Any = None
     )
 
 
-def _choice(told: Any, chat: bool, whole: bool) -> Choice:
+def _choice(message: Any, chat: bool, whole: bool) -> Choice:
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in told.tool_calls
+        for call in message.tool_calls
     ]
     return Choice(
-        index=told.choice,
-        finish_reason=told.finish or None,
-        text=None if chat else told.text,
-        message=Message(content=told.text, tool_calls=calls) if chat and whole else None,
-        delta=Delta(content=told.text, tool_calls=calls) if chat and not whole else None,
-        logprobs={"content": [_logprob(entry) for entry in told.logprobs]} if told.logprobs else None,
+        index=message.choice,
+        finish_reason=message.finish or None,
+        text=None if chat else message.text,
+        message=Message(content=message.text, tool_calls=calls) if chat and whole else None,
+        delta=Delta(content=message.text, tool_calls=calls) if chat and not whole else None,
+        logprobs={"content": [_logprob(entry) for entry in message.logprobs]} if message.logprobs else None,
     )
 
 
@@ -62,47 +62,47 @@ def _logprob(entry: Any) -> dict[str, Any]:
     return logprob_entry(entry, entry.logprob if entry.HasField("logprob") else None)
 
 
-def _detail(told: Any) -> Detail:
-    ended = bool(told.finish)
+def _detail(message: Any) -> Detail:
+    ended = bool(message.finish)
     return Detail(
-        first_index=told.first_index,
-        tokens=list(told.tokens),
-        texts=list(told.texts),
-        guessed_by=list(told.guessed_by),
-        drafts=[draft(tree) for tree in told.drafts],
-        steps=told.detail.steps if ended else None,
-        seed=told.detail.seed if ended else None,
-        verifier=told.detail.verifier if ended else None,
-        lossy=told.detail.lossy,
+        first_index=message.first_index,
+        tokens=list(message.tokens),
+        texts=list(message.texts),
+        guessed_by=list(message.guessed_by),
+        drafts=[draft(tree) for tree in message.drafts],
+        steps=message.detail.steps if ended else None,
+        seed=message.detail.seed if ended else None,
+        verifier=message.detail.verifier if ended else None,
+        lossy=message.detail.lossy,
     )
 
 
-def _usage(told: Any) -> Usage:
+def _usage(usage: Any) -> Usage:
     return Usage(
-        told.prompt_tokens,
-        told.completion_tokens,
-        told.prompt_tokens + told.completion_tokens,
-        PromptDetails(told.cached_tokens),
-        CompletionDetails(told.accepted_tokens, told.rejected_tokens),
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.prompt_tokens + usage.completion_tokens,
+        PromptDetails(usage.cached_tokens),
+        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens),
     )
 
 
 def id_of(metadata: Any) -> str:
-    """The request's id in a call's initial metadata, or an empty string."""
+    """The request's id in a call's initial metadata; empty without one."""
     return str(dict(metadata or ()).get("x-request-id", ""))
 
 
 def failure(error: Any) -> GatewayError | None:
-    """What the gateway said that ended a call with ``error``; None where it was not reached, or the call broke off."""
+    """The gateway's error that ended a call; None if the gateway was not reached or the call broke off."""
     code = error.code().name
     trailing: Mapping[str, str] = {str(key): str(value) for key, value in error.trailing_metadata() or ()}
     if "outrider-error" not in trailing and code in _LOST:
         return None
     param, retry = trailing.get("outrider-param"), trailing.get("retry-after-ms", "")
-    told = ErrorBody(
+    body = ErrorBody(
         message=error.details() or "",
         param=None if param is None else unquote(param),
         code=trailing.get("outrider-code"),
     )
     after = int(retry) / 1000 if retry.isdecimal() else None
-    return error_of_status(code, told, id_of(error.initial_metadata()) or None, after)
+    return error_of_status(code, body, id_of(error.initial_metadata()) or None, after)

@@ -19,7 +19,7 @@ from outrider_client.errors import BadRequestError, ConnectionFailedError, Gatew
 from outrider_client.nats.stream import AsyncStream, Body, whole
 from outrider_client.types import Answer
 
-_CODE, _NOBODY = "nats-service-error-code", "503"
+_CODE, _NO_RESPONDERS = "nats-service-error-code", "503"
 
 Callback = Callable[[Msg], Awaitable[None]]
 
@@ -33,18 +33,18 @@ class _Models(msgspec.Struct):
 
 
 class AsyncClient(AsyncBlock):
-    """Asks whatever gateways there are on NATS; tasks of one event loop may share one.
+    """A client of the gateways on NATS; tasks of one event loop may share a client.
 
-    Its errors are those of `outrider_client.errors`.
+    Methods raise the errors of `outrider_client.errors`.
 
     Args:
-        servers: URLs of NATS, with credentials where it asks for any.
-        api_key: of the gateways.
+        servers: URLs of NATS, with credentials if NATS requires them.
+        api_key: API key for the gateways.
         timeout: seconds that a gateway may take to answer.
-        max_retries: further attempts where nobody answers, and after errors that may pass.
-        retry_after_s: the longest time that a gateway may ask to wait for, in seconds; beyond it the error is raised.
-        resume_s: seconds without any success after which a stream that broke is given up.
-        silence_s: seconds without a token after which a stream is resumed.
+        max_retries: retries if no gateway answers, and after a retryable error.
+        retry_after_s: longest wait in seconds that a gateway may ask for; with a longer one, the error is raised.
+        resume_s: seconds without success after which the client gives up a broken stream.
+        silence_s: seconds without a token after which the client resumes a stream.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AsyncClient(AsyncBlock):
         self._prefix = ""
 
     async def close(self) -> None:
-        """Leaves NATS."""
+        """Closes the connection to NATS."""
         if self._client.is_connected or self._client.is_reconnecting:
             await self._client.close()
 
@@ -76,17 +76,17 @@ class AsyncClient(AsyncBlock):
         return await whole(self.stream(prompt, **parameters), chat=False)
 
     async def chat(self, messages: Messages, **parameters: Any) -> Answer:
-        """An answer to a chat; calls of functions are told as the JSON that they are generated as."""
+        """An answer to a chat; function calls are in the text, as generated JSON."""
         return await whole(self.stream(messages=messages, **parameters), chat=True)
 
     def stream(
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> AsyncStream:
-        """A completion of ``prompt``, or an answer to ``messages``, chunk by chunk as it is generated."""
+        """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
         return AsyncStream(self, body(prompt, messages, parameters))
 
     def resume(self, request_id: str, from_index: Sequence[int] = (0,)) -> AsyncStream:
-        """A stream that another process had begun, from an index of each choice on."""
+        """Resumes a stream of another process from an index of each choice."""
         return AsyncStream(self, None, request_id, from_index)
 
     async def cancel(self, request_id: str) -> None:
@@ -94,17 +94,17 @@ class AsyncClient(AsyncBlock):
         await self.ask("cancel", {"request_id": request_id})
 
     async def models(self) -> list[str]:
-        """Names of what is served."""
+        """Names of the served models."""
         return msgspec.json.decode(await self.ask("models", {}), type=_Models).models
 
     async def subject_prefix(self) -> str:
-        """What the subjects of requests begin with that this client names."""
+        """The prefix of the subjects of this client's requests."""
         if not self._prefix:
             self._prefix = msgspec.json.decode(await self.ask("hello", {}), type=_Hello).subject_prefix
         return self._prefix
 
     async def ask(self, endpoint: str, body: Body) -> bytes:
-        """One answer, asked for again where nobody answers and where an error may pass."""
+        """One answer, with retries if no gateway answers and after retryable errors."""
         attempts = self.attempts()
         while True:
             try:
@@ -113,18 +113,18 @@ class AsyncClient(AsyncBlock):
                 await asyncio.sleep(attempts.pause(error))
 
     def attempts(self) -> Attempts:
-        """When to ask again; NATS finds a gateway itself."""
+        """Retries of one request or stream; NATS chooses the gateway."""
         return Attempts(Gateways("nats"), self._retries, self._patience_s)
 
     async def listen(self, subject: str, callback: Callback) -> Subscription:
-        """Has ``callback`` called for each message on ``subject`` from now on."""
+        """Subscribes to ``subject``; calls ``callback`` for each message."""
         client = await self.connected()
         subscription = await client.subscribe(subject, cb=callback)
         await client.flush()
         return subscription
 
     async def post(self, endpoint: str, body: Body, callback: Callback) -> Subscription:
-        """Asks, and has ``callback`` called for each answer."""
+        """Sends a request; calls ``callback`` for each answer."""
         client = await self.connected()
         inbox, data = client.new_inbox(), self._encoded(body)
         subscription = await client.subscribe(inbox, cb=callback)
@@ -132,13 +132,13 @@ class AsyncClient(AsyncBlock):
         return subscription
 
     async def answer(self, answered: asyncio.Future[Msg]) -> bytes:
-        """What the first answer to a post says."""
+        """Content of the first answer to a post."""
         message = await asyncio.wait_for(answered, self._timeout)
         _require_success(message)
         return message.data
 
     async def connected(self) -> Client:
-        """The connection, made when it is first needed; it comes back by itself."""
+        """The connection, opened at first use; it reconnects by itself."""
         async with self._joining:
             if not (self._client.is_connected or self._client.is_reconnecting):
                 self._client = await self._join()
@@ -174,13 +174,13 @@ def _subject(endpoint: str) -> str:
 
 
 async def _quiet(error: Exception) -> None:
-    """What a connection meets shows in what is asked over it."""
+    """Ignores errors of the connection: requests over it fail visibly."""
 
 
 def _require_success(answer: Msg) -> None:
-    """Raises the error that an answer is, if it is one."""
+    """Raises the error in an answer, if there is one."""
     headers = {key.lower(): value for key, value in (answer.headers or {}).items()}
-    if headers.get("status") == _NOBODY:
+    if headers.get("status") == _NO_RESPONDERS:
         raise nats.errors.NoRespondersError
     if (code := headers.get(_CODE)) is not None:
         raise error_of_answer(int(code), answer.data, None, headers.get("retry-after"))

@@ -1,4 +1,4 @@
-"""Frames of tokens, as verifiers publish them, put in order and told as the types of this package."""
+"""Orders frames of verifiers and converts them to the types of this package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES = {
 
 
 class Cost(msgspec.Struct, array_like=True, frozen=True):
-    """What a request cost; ``emitted`` tokens came from a verifier before, whose share is not counted in the rest."""
+    """The cost of a request; ``emitted`` tokens of earlier verifiers are not counted in the other fields."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -43,7 +43,7 @@ class Cost(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Likely(msgspec.Struct, array_like=True, frozen=True):
-    """A token that might have stood there."""
+    """One of the likeliest tokens of a position."""
 
     token: int
     logprob: float
@@ -51,7 +51,7 @@ class Likely(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Likelihood(msgspec.Struct, array_like=True, frozen=True):
-    """How likely the target held a token."""
+    """The target's log-probability of a token, with the likeliest tokens."""
 
     logprob: float | None
     data: bytes
@@ -59,7 +59,7 @@ class Likelihood(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Tree(msgspec.Struct, array_like=True, frozen=True):
-    """The guesses that a step verified; ``data`` are the bytes of each."""
+    """The guesses that a step verified; ``data`` holds the bytes of each guess."""
 
     first_index: int
     tokens: list[int]
@@ -70,7 +70,7 @@ class Tree(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True):
-    """Tokens from ``first_index`` on, and at the end how it ended."""
+    """Tokens from ``first_index`` on; the last frame has ``finish`` and ``usage``."""
 
     request: str
     first_index: int
@@ -89,11 +89,11 @@ read_frame = msgspec.msgpack.Decoder(Frame).decode
 
 
 class Gap(Exception):
-    """Tokens are missing, or whoever kept the request has given it up: it has to be resumed."""
+    """Tokens are missing, or the verifier gave the request up: the stream has to be resumed."""
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a gateway answers when it has taken a request."""
+    """A gateway's answer to an accepted request."""
 
     request_id: str
     subjects: list[str]
@@ -103,9 +103,9 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Choices:
-    """The choices of one request, as far as they were read.
+    """The choices of one request, up to the last frame read.
 
-    Where the prompt is ``echoed`` they begin wherever their first frames do.
+    With an ``echoed`` prompt, choices begin at their first frames.
     """
 
     def __init__(self, request_id: str, start: list[int], *, echoed: bool) -> None:
@@ -118,16 +118,16 @@ class Choices:
 
     @property
     def done(self) -> bool:
-        """Whether all have ended."""
+        """Whether all choices have ended."""
         return all(self.ended)
 
     @property
     def wanted(self) -> list[int]:
-        """Index of the next token of each choice, or one before anything where no frame has come."""
-        return [_LEAST if unheard else place for unheard, place in zip(self._open, self.next, strict=True)]
+        """Index of the next token of each choice; the least index before its first frame."""
+        return [_LEAST if is_open else place for is_open, place in zip(self._open, self.next, strict=True)]
 
     def take(self, data: bytes) -> Chunk | None:
-        """The chunk that a frame is; None where there is nothing new in it. `Gap`, or the error that it tells."""
+        """The chunk of a frame; None for a frame without news. Raises `Gap`, or the frame's error."""
         frame = read_frame(data)
         place = self._place(frame.request)
         if self.ended[place] or (frame.finish == "cancelled" and frame.error is None):
@@ -145,7 +145,7 @@ class Choices:
         return self._chunk(_from(frame, self.next[place]), place)
 
     def _place(self, name: str) -> int:
-        """Which choice a frame is of: their names end in their places, that of the first is the request's."""
+        """The choice of a frame: names end with the choice's number; the first choice has the request's name."""
         return 0 if name == self._request else int(name.removeprefix(f"{self._request}-"))
 
     def _chunk(self, frame: Frame, place: int) -> Chunk | None:
@@ -193,22 +193,22 @@ class Choices:
 
     def _error(self, frame: Frame) -> GatewayError:
         code = "deadline_exceeded" if frame.finish == "timeout" else None
-        told = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)], code=code)
-        return error_of_event(told, self._request)
+        body = ErrorBody(frame.error or "the request failed", _TYPES[str(frame.finish)], code=code)
+        return error_of_event(body, self._request)
 
 
 def _from(frame: Frame, index: int) -> Frame:
-    """What of ``frame`` stands at ``index`` and behind."""
-    known = min(index - frame.first_index, len(frame.tokens))
-    if known <= 0:
+    """The part of ``frame`` from ``index`` on."""
+    skipped = min(index - frame.first_index, len(frame.tokens))
+    if skipped <= 0:
         return frame
     return msgspec.structs.replace(
         frame,
-        first_index=frame.first_index + known,
-        tokens=frame.tokens[known:],
-        texts=frame.texts[known:],
-        guessed_by=frame.guessed_by[known:],
-        likelihoods=None if frame.likelihoods is None else frame.likelihoods[known:],
+        first_index=frame.first_index + skipped,
+        tokens=frame.tokens[skipped:],
+        texts=frame.texts[skipped:],
+        guessed_by=frame.guessed_by[skipped:],
+        likelihoods=None if frame.likelihoods is None else frame.likelihoods[skipped:],
         drafts=[tree for tree in frame.drafts or [] if tree.first_index >= index],
     )
 

@@ -27,10 +27,10 @@ _taken = msgspec.json.Decoder(Taken).decode
 
 
 class AsyncStream(AsyncBlock):
-    """Chunks of one answer, whichever gateways and verifiers bring them; to be iterated once.
+    """Chunks of one answer across gateways and verifiers; iterate once.
 
-    ``id`` and ``next`` are what another process needs to `AsyncClient.resume`. Leaving the block, or `close`, ends a
-    generation that is not done.
+    Another process can `AsyncClient.resume` the stream by ``id`` and ``next``. Leaving the block, or `close`, ends an
+    unfinished generation.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class AsyncStream(AsyncBlock):
 
     @property
     def id(self) -> str:
-        """The request's id; empty before it was asked for."""
+        """The request's id; empty before the request is sent."""
         return self._id
 
     @property
@@ -59,7 +59,7 @@ class AsyncStream(AsyncBlock):
         return self._chunks
 
     async def close(self) -> None:
-        """Stops reading, and has the gateway stop generating, if it can be reached."""
+        """Stops reading, and ends the generation if a gateway can be reached."""
         await self._chunks.aclose()
         if self._choices is not None and not self._choices.done:
             self._choices.ended = [True] * len(self._choices.ended)
@@ -68,7 +68,7 @@ class AsyncStream(AsyncBlock):
 
     async def _read(self) -> AsyncGenerator[Chunk, None]:
         try:
-            choices = await (self._go_on() if self._body is None else self._begin(self._body))
+            choices = await (self._follow() if self._body is None else self._begin(self._body))
             while not choices.done:
                 chunk = await self._chunk(choices)
                 if chunk is not None:
@@ -80,7 +80,7 @@ class AsyncStream(AsyncBlock):
                     await subscription.unsubscribe()
 
     async def _begin(self, body: Body) -> Choices:
-        """Listens for frames, and then asks for them: none is missed."""
+        """Subscribes to frames before it sends the request, so that no frame is missed."""
         name = token_hex(16)
         subject = await self._client.subject_prefix() + name
         self._id = subject.rpartition(".")[2]
@@ -89,23 +89,23 @@ class AsyncStream(AsyncBlock):
             where = subject if place == 0 else f"{subject}-{place}"
             self._subscriptions.append(await self._client.listen(where, self._on_frame))
         self._attempts.succeeded(self._client.resume_s)
-        with suppress(ConflictError):  # an answer to an earlier try was lost: it has been taken
+        with suppress(ConflictError):  # an earlier try was accepted, and its answer was lost
             choices.taken = _taken(await self._client.ask("generate", {**body, "request_id": name}))
         return choices
 
-    async def _go_on(self) -> Choices:
+    async def _follow(self) -> Choices:
         choices = self._choices = Choices(self._id, self._start, echoed=self._start[0] < 0)
         await self._persist(choices)
         return choices
 
     async def _chunk(self, choices: Choices) -> Chunk | None:
-        """The next chunk, if what comes next is one; a stream that has a gap, or is silent, is resumed."""
+        """The next chunk; None for a message without one. Resumes a stream after a gap or silence."""
         source: Subscription | None = self._relay
         try:
             source, data = await asyncio.wait_for(self._news.get(), self._client.silence_s)
             return choices.take(data)
         except (Gap, TimeoutError):
-            if source is self._relay:  # else another way is being gone already
+            if source is self._relay:  # otherwise the stream was resumed already
                 await self._persist(choices)
         return None
 
@@ -117,7 +117,7 @@ class AsyncStream(AsyncBlock):
                 await asyncio.sleep(self._attempts.pause(error))
 
     async def _resume(self, choices: Choices) -> None:
-        """Has a gateway read the request and send what it reads."""
+        """Asks a gateway to relay the stream."""
         if self._relay is not None:
             await self._relay.unsubscribe()
         answered: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
@@ -138,30 +138,30 @@ class AsyncStream(AsyncBlock):
 
 
 async def whole(stream: AsyncStream, *, chat: bool) -> Answer:
-    """A stream's chunks as one answer, which is there when the stream has ended."""
+    """Reads a stream to its end; returns its chunks as one answer."""
     parts: dict[int, list[Chunk]] = {}
     async with stream:
         async for chunk in stream:
             parts.setdefault(chunk.choices[0].index, []).append(chunk)
     chunks = [parts[place] for place in sorted(parts)]
-    details = [_detail([chunk.outrider or Detail() for chunk in each]) for each in chunks]
+    details = [_detail([chunk.outrider or Detail() for chunk in choice]) for choice in chunks]
     last = chunks[0][-1]
     return msgspec.structs.replace(
         last,
-        choices=[_choice(each, chat) for each in chunks],
-        usage=_usage([each[-1].usage or Usage(0, 0, 0) for each in chunks]),
+        choices=[_choice(choice, chat) for choice in chunks],
+        usage=_usage([choice[-1].usage or Usage(0, 0, 0) for choice in chunks]),
         outrider=details[0] if len(details) == 1 else Detail(choices=details),
     )
 
 
 def _choice(chunks: Sequence[Chunk], chat: bool) -> Choice:
     text, last = "".join(chunk.text for chunk in chunks), chunks[-1].choices[0]
-    told = [entry for chunk in chunks for entry in (chunk.choices[0].logprobs or {}).get("content", [])]
+    logprobs = [entry for chunk in chunks for entry in (chunk.choices[0].logprobs or {}).get("content", [])]
     return msgspec.structs.replace(
         last,
         text=None if chat else text,
         message=Message(content=text) if chat else None,
-        logprobs={"content": told} if told else None,
+        logprobs={"content": logprobs} if logprobs else None,
     )
 
 
@@ -177,7 +177,7 @@ def _detail(parts: Sequence[Detail]) -> Detail:
 
 
 def _usage(parts: Sequence[Usage]) -> Usage:
-    """What all choices have cost: one prompt, and what each generated."""
+    """The cost of all choices: one prompt, and the tokens of each choice."""
     first, generated = parts[0], sum(part.completion_tokens for part in parts)
     details = [part.completion_tokens_details for part in parts]
     return Usage(
@@ -186,7 +186,7 @@ def _usage(parts: Sequence[Usage]) -> Usage:
         first.prompt_tokens + generated,
         first.prompt_tokens_details,
         CompletionDetails(
-            sum(each.accepted_prediction_tokens for each in details),
-            sum(each.rejected_prediction_tokens for each in details),
+            sum(detail.accepted_prediction_tokens for detail in details),
+            sum(detail.rejected_prediction_tokens for detail in details),
         ),
     )
