@@ -1,4 +1,4 @@
-"""The tier in memory: one file in /dev/shm, which verifiers on this host may map to read pages where they lie."""
+"""The tier in memory: one file in /dev/shm, which verifiers on this host may map to read pages in place."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from outrider.kvcache.tiers import TierContext, TierError, no_options
 TOKEN_BYTES = 32
 _PREFIX = "outrider-kv-"
 _SLACK = 1.25
-"""An arena has more room than pages may take, so that pages of several sizes find theirs in one piece."""
+"""Size of an arena over its capacity, so that pages of several sizes find room in one piece."""
 
 
 class MemoryTier:
     """Pages in shared memory, by plug-in name ``memory``.
 
-    Readers find the arena by its path and know by the random token it begins with that it is this one. It is readable
-    by this user alone. Option ``directory`` (`/dev/shm`) says where the file is.
+    Readers find the arena by its path and identify it by the random token at its beginning. Only this user can read it.
+    Option ``directory`` (`/dev/shm`): directory of the file.
 
     Attributes:
-        path: of the arena.
-        token: its first bytes.
+        path: path of the arena.
+        token: first bytes of the arena.
 
     Raises:
-        TierError: there is no such directory, or no such room.
+        TierError: the directory does not exist, or has too little room.
     """
 
     shared = False
@@ -69,7 +69,7 @@ class MemoryTier:
         return None if place is None else self._map[_slice(place)]
 
     def remove(self, key: bytes) -> None:
-        """See `Tier`; the room of what a reader has pinned is free when that ends."""
+        """See `Tier`; the room of a pinned page becomes free when its last pin ends."""
         if (place := self._places.pop(key, None)) is None:
             return
         if self._pins[place]:
@@ -78,7 +78,7 @@ class MemoryTier:
             self._room.give(*place)
 
     def pin(self, key: bytes) -> tuple[int, int] | None:
-        """Keeps a page where it is until `unpin`; None where there is none."""
+        """Keeps a page in place until `unpin`; None for an unknown page."""
         if (place := self._places.get(key)) is not None:
             self._pins[place] += 1
         return place
@@ -102,7 +102,7 @@ class MemoryTier:
 
 
 def data_offset(place: tuple[int, int]) -> int:
-    """Where in the arena's file a page's data begins."""
+    """Offset of a page's data in the arena's file."""
     return TOKEN_BYTES + place[0] + HEADER_BYTES
 
 
@@ -111,7 +111,7 @@ def _slice(place: tuple[int, int]) -> slice:
 
 
 def _sweep(directory: Path) -> None:
-    """Removes arenas whose processes were killed: nobody holds their locks any more."""
+    """Removes arenas of killed processes: their locks are free."""
     for path in directory.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def _sweep(directory: Path) -> None:
 
 
 def _map(path: Path, size: int) -> tuple[BinaryIO, mmap.mmap]:
-    """A new file of ``size`` bytes that are there for certain, locked for as long as this process lives."""
+    """Creates and maps a file of ``size`` allocated bytes, locked as long as this process lives."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:

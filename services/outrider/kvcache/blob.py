@@ -1,4 +1,4 @@
-"""A page as tiers keep it: a header that says what it is, and the data."""
+"""The stored form of a page: a header and the data."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ HEADER_BYTES = _HEADER.size
 
 
 class Damaged(Exception):
-    """A stored page is not what was stored."""
+    """A stored page has changed since it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known of a page without its data.
+    """Header of a page.
 
     Attributes:
         checksum: CRC-32C of key and data.
         size: bytes of the data.
-        tokens: of the page.
-        index: pages before it in its chain.
-        seconds: that computing it takes.
-        expires: of `time.time`.
-        owner: of `owner_of`.
+        tokens: number of tokens.
+        index: number of pages before it in its chain.
+        seconds: time to compute the page.
+        expires: time of expiry, as in `time.time`.
+        owner: hashed tenant, as in `owner_of`.
     """
 
     checksum: int
@@ -46,7 +46,7 @@ class Header:
 
     @classmethod
     def read(cls, blob: bytes) -> Header:
-        """The header that ``blob`` begins with; `Damaged` where it does not begin with one."""
+        """The header at the beginning of ``blob``; `Damaged` if there is none."""
         if len(blob) < HEADER_BYTES:
             raise Damaged
         magic, *fields = _HEADER.unpack_from(blob)
@@ -56,12 +56,12 @@ class Header:
 
 
 def owner_of(tenant: str) -> bytes:
-    """A tenant as headers name it, 16 bytes."""
+    """A tenant's hash in headers, 16 bytes."""
     return hashlib.sha256(tenant.encode()).digest()[:16]
 
 
 def open_blob(key: bytes, blob: bytes) -> tuple[Header, bytes]:
-    """Header and data of a page that was stored under ``key``; `Damaged` where anything about it is not as it was."""
+    """Header and data of a page stored under ``key``; `Damaged` if size or checksum do not match."""
     header = Header.read(blob)
     data = blob[HEADER_BYTES:]
     if len(data) != header.size or page_checksum(key, data) != header.checksum:

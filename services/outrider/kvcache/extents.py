@@ -1,4 +1,4 @@
-"""Room in an arena, first fit."""
+"""First-fit allocation of room in an arena."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _ALIGNMENT = 64
 
 
 class Extents:
-    """Free extents of ``size`` bytes; neighbours are joined when they are given back."""
+    """Free extents of an arena of ``size`` bytes; neighbours merge when they are freed."""
 
     def __init__(self, size: int) -> None:
         self._free: list[tuple[int, int]] = [(0, size - size % _ALIGNMENT)]
 
     def take(self, size: int) -> int | None:
-        """Where ``size`` bytes are free; None where there is no such room in one piece."""
+        """Allocates ``size`` bytes in one piece and returns their offset; None without such room."""
         size = _rounded(size)
         for place, (start, length) in enumerate(self._free):
             if length >= size:
@@ -23,7 +23,7 @@ class Extents:
         return None
 
     def give(self, start: int, size: int) -> None:
-        """Ends `take`."""
+        """Frees the ``size`` bytes at ``start`` that `take` allocated."""
         size = _rounded(size)
         place = bisect_left(self._free, (start, 0))
         if place < len(self._free) and self._free[place][0] == start + size:

@@ -1,4 +1,4 @@
-"""The tiers whose pages outlive the process: ``disk`` is this instance's own, ``directory`` all instances share."""
+"""The tiers whose pages outlive the process: ``disk`` belongs to one instance, ``directory`` to all instances."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _log = get_logger("kvcache")
 
 
 class ObjectTier:
-    """Pages as objects: see `Tier`.
+    """A `Tier` that stores pages as objects.
 
-    A failing store costs its pages and nothing else. Options: ``path``, of the directory; ``key_file``, with which data
-    is encrypted.
+    If the store fails, only its pages are lost. Options: ``path``, the directory; ``key_file``, the encryption key.
     """
 
     def __init__(self, objects: ObjectStore, seal: Seal, *, shared: bool) -> None:
@@ -39,7 +38,7 @@ class ObjectTier:
         return True
 
     def read(self, key: bytes) -> bytes | None:
-        """See `Tier`; what was changed under its seal is no blob any more."""
+        """See `Tier`; a sealed page that was changed is returned as a blob that no longer opens."""
         try:
             sealed = self._objects.get(key.hex())
             return None if sealed is None else self._seal.open(key, sealed)
@@ -57,7 +56,7 @@ class ObjectTier:
             self._failed("a page could not be removed", error)
 
     def stored(self) -> Iterable[tuple[bytes, bytes]]:
-        """See `Tier`; of a shared store nothing, which may be large and is asked page by page."""
+        """See `Tier`; empty for a shared store, which may be large and is read page by page."""
         if self.shared:
             return
         for name in self._objects.list():
@@ -78,13 +77,13 @@ class ObjectTier:
 
 
 class DiskTier(ObjectTier):
-    """The tier ``disk``, in the first numbered directory below ``path`` that no other process has.
+    """The tier ``disk``, in the first numbered directory below ``path`` that no other process has locked.
 
     Attributes:
-        shard: name of the process that had the directory first, by which its pages were shared out.
+        shard: shard name of the directory: the instance that used it first. Pages are assigned to shards by it.
 
     Raises:
-        TierError: an option is wrong, or the directory's name cannot be kept.
+        TierError: an option is wrong, or the shard name cannot be written.
     """
 
     def __init__(self, context: TierContext) -> None:

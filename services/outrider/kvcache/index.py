@@ -1,7 +1,7 @@
-"""Which pages a tier holds, and which goes first when room is needed.
+"""The pages of a tier, and the order in which they are evicted.
 
-A page is worth the time that computing it takes, times how often it was asked for, for each of its bytes; what is not
-asked for again ages (GreedyDual-Size-Frequency: Cherkasova 1998, "Improving WWW proxies performance with
+The rank of a page is the time to compute it, times its number of requests, divided by its bytes. Pages that are not
+requested again age (GreedyDual-Size-Frequency: Cherkasova 1998, "Improving WWW proxies performance with
 Greedy-Dual-Size-Frequency caching policy").
 """
 
@@ -17,7 +17,7 @@ from outrider.kvcache.blob import HEADER_BYTES, Header
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A page that is held."""
+    """A page of the index."""
 
     header: Header
     rank: float
@@ -25,7 +25,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
+        """Stored bytes, header included."""
         return self.header.size + HEADER_BYTES
 
 
@@ -37,7 +37,7 @@ class Index:
 
     Args:
         quota: most bytes.
-        tenant_quota: most bytes of one tenant's.
+        tenant_quota: most bytes of one tenant.
         clock: seconds, as in `Header.expires`.
     """
 
@@ -59,11 +59,11 @@ class Index:
         return len(self._entries)
 
     def fits(self, header: Header) -> bool:
-        """Whether a page could be held if nothing else were."""
+        """Whether a page fits into the empty tier."""
         return header.size + HEADER_BYTES <= min(self._quota, self._tenant_quota)
 
     def excess(self, header: Header) -> tuple[bytes, str] | None:
-        """The page that has to go before another is added, and why; None when there is room."""
+        """The page to evict before another is added, and the cause; None if there is room."""
         size = header.size + HEADER_BYTES
         if self._used[header.owner] + size > self._tenant_quota:
             return self._least(header.owner), "tenant"
@@ -72,16 +72,16 @@ class Index:
         return None
 
     def least(self) -> bytes:
-        """The page that is worth least, the later of equal ones in a chain."""
+        """The page of the lowest rank; among equals, the later in its chain."""
         heads = [(self._head(owner), owner) for owner in list(self._heaps) if self._used[owner]]
         return min(heads)[0][2]
 
     def expired(self, key: bytes) -> bool:
-        """Whether the page's time is over."""
+        """Whether a page has expired."""
         return self._entries[key].header.expires <= self._clock()
 
     def add(self, key: bytes, header: Header) -> None:
-        """Notes a page."""
+        """Adds a page."""
         self.drop(key)
         entry = self._entries[key] = Entry(header, 0.0)
         self._used[header.owner] += entry.size
@@ -89,13 +89,13 @@ class Index:
         self._rate(key, entry)
 
     def touch(self, key: bytes) -> None:
-        """Notes that a page was asked for."""
+        """Counts a request for a page."""
         if (entry := self._entries.get(key)) is not None:
             entry.asked += 1
             self._rate(key, entry)
 
     def drop(self, key: bytes) -> None:
-        """Forgets a page, if it is there."""
+        """Removes a page, if present."""
         if (entry := self._entries.pop(key, None)) is not None:
             owner = entry.header.owner
             self._used[owner] -= entry.size
@@ -104,7 +104,7 @@ class Index:
                 del self._used[owner], self._heaps[owner]
 
     def evict(self, key: bytes) -> None:
-        """Forgets the least page: what is asked for from now on is worth more than it was."""
+        """Removes a page and raises the age to its rank: pages requested from now on rank higher."""
         self._age = max(self._age, self._entries[key].rank)
         self.drop(key)
 

@@ -10,7 +10,7 @@ Place = tuple[int, int]
 
 
 class Leases:
-    """Pins of readers, which end by themselves after ``seconds``; ``unpin`` must not wait."""
+    """Readers' pins, which expire after ``seconds``; ``unpin`` must not wait."""
 
     def __init__(self, seconds: float, unpin: Callable[[Sequence[Place]], object]) -> None:
         self._seconds, self._unpin = seconds, unpin
@@ -18,26 +18,26 @@ class Leases:
         self._held: dict[int, tuple[list[Place], asyncio.TimerHandle]] = {}
 
     def grant(self) -> tuple[int, list[Place]]:
-        """A new lease, and the list of what it pins, to be added to."""
+        """The number of a new lease, and its list of pinned places, to which the caller adds."""
         number, places = next(self._numbers), list[Place]()
         timer = asyncio.get_running_loop().call_later(self._seconds, self.end, number)
         self._held[number] = (places, timer)
         return number, places
 
     def end(self, number: int) -> None:
-        """Ends a lease, if it has not ended."""
+        """Ends a lease, if it still runs."""
         if (held := self._held.pop(number, None)) is not None:
             held[1].cancel()
             self._unpin_all(held[0])
 
     def settle(self, number: int, places: list[Place]) -> None:
-        """Ends what was pinned for a lease after it had ended."""
+        """Unpins the places that were added to a lease after its end."""
         if number not in self._held:
             self._unpin_all(places)
 
     def _unpin_all(self, places: list[Place]) -> None:
-        ended = []
+        unpinned = []
         while places:
-            ended.append(places.pop())
-        if ended:
-            self._unpin(ended)
+            unpinned.append(places.pop())
+        if unpinned:
+            self._unpin(unpinned)

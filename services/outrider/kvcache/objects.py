@@ -1,4 +1,4 @@
-"""Objects by name, as S3 and its kind keep them, and a directory that does the same."""
+"""An interface to object stores like S3, and an implementation in a directory."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class ObjectStore(Protocol):
     """Whole objects by name. Any method may raise `OSError`."""
 
     def get(self, name: str, most: int = -1) -> bytes | None:
-        """The object, or its first ``most`` bytes; None where there is none."""
+        """The object, or its first ``most`` bytes; None if there is no such object."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Keeps the object whole, in place of an earlier one, or not at all."""
+        """Stores the object atomically; it replaces an earlier one."""
 
     def delete(self, name: str) -> None:
-        """Removes the object, if there is one."""
+        """Removes the object, if present."""
 
     def list(self) -> Iterable[str]:
         """Names of all objects."""
 
 
 class LocalObjects:
-    """An `ObjectStore` in a directory: what is being written has another name until it is whole.
+    """An `ObjectStore` in a directory. An unfinished object has a temporary name.
 
     Raises:
-        OSError: the directory cannot be made or written to.
+        OSError: the directory cannot be created or written to.
     """
 
     def __init__(self, root: Path) -> None:
@@ -71,7 +71,7 @@ class LocalObjects:
         return [path.name for path in self._root.glob("??/*") if path.suffix != _TEMPORARY]
 
     def lock(self) -> bool:
-        """Takes the directory for this process alone; whether no other has."""
+        """Locks the directory for this process; False if another process has locked it."""
         self._lock = (self._root / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,19 +81,19 @@ class LocalObjects:
         return True
 
     def label(self, name: str) -> str:
-        """What the directory is called: ``name``, unless it has a name; only for the one that owns it."""
+        """The stored name of the directory; stores ``name`` if it has none. Only for the process with the lock."""
         path = self._root / "name"
-        if path.exists() and (known := path.read_text()):
-            return known
+        if path.exists() and (stored := path.read_text()):
+            return stored
         path.write_text(name)
         return name
 
     def unlock(self) -> None:
-        """Ends `lock`."""
+        """Releases the lock of `lock`."""
         self._lock.close()
 
     def sweep(self) -> None:
-        """Removes what writers that died have left; only for the one that owns the directory."""
+        """Removes temporary files of killed writers. Only for the process with the lock."""
         for path in self._root.glob(f"??/*{_TEMPORARY}"):
             path.unlink(missing_ok=True)
 

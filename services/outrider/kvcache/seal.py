@@ -14,13 +14,13 @@ _KEY_BYTES = (16, 24, 32)
 
 
 class Seal(Protocol):
-    """How blobs are turned into what is written."""
+    """Encrypts blobs at rest."""
 
     def seal(self, key: bytes, blob: bytes) -> bytes:
-        """What to write for ``blob``; its header stays readable."""
+        """The sealed form of ``blob``; its header stays readable."""
 
     def open(self, key: bytes, sealed: bytes) -> bytes:
-        """The blob again; `Damaged` where it was changed."""
+        """The blob of a sealed form; `Damaged` if the sealed form was changed."""
 
 
 class Plain:
@@ -39,10 +39,10 @@ class AesGcm:
     """AES-GCM (NIST SP 800-38D) with a random nonce for each blob.
 
     Args:
-        path: file of 16, 24 or 32 bytes.
+        path: file with the key, 16, 24 or 32 bytes.
 
     Raises:
-        TierError: it cannot be read, or is of another length.
+        TierError: the file cannot be read or has another length.
     """
 
     def __init__(self, path: Path) -> None:

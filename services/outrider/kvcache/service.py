@@ -27,14 +27,14 @@ from outrider.v1 import kvcache_pb2_grpc as pb_grpc
 _DEFAULT_QUOTA = 256 << 20
 _MOST_KEYS, _KEY_BYTES = 65536, 32
 _MESSAGE_BYTES = 1 << 20
-"""Small pages share a message up to so many bytes, in it or told by it: the first are read while others are sought."""
+"""Pages of about so many bytes share a message: a reader uses the first pages while the cache reads the next."""
 _MEASURED_EVERY_S = 1.0
 
 _log = get_logger("kvcache")
 
 
 class KvCacheService(Service, pb_grpc.KvCacheServicer):
-    """Keeps pages for any number of verifiers. It cannot read them, and has no list of what it keeps for anybody."""
+    """Stores pages for any number of verifiers. It cannot interpret pages, and lists none of them for anyone."""
 
     kind: ClassVar[str] = "kvcache"
     local: ClassVar[bool] = True
@@ -44,9 +44,9 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         self._settings = settings
 
     async def start(self, mesh: Mesh) -> None:
-        """Opens the tiers and takes in what they hold."""
+        """Opens the tiers and recovers their pages."""
         shelves = make_shelves(self._settings, mesh.instance)
-        self._shard = next((each.tier.shard for each in shelves if isinstance(each.tier, DiskTier)), mesh.instance)
+        self._shard = next((shelf.tier.shard for shelf in shelves if isinstance(shelf.tier, DiskTier)), mesh.instance)
         self._store = Store(shelves)
         await asyncio.to_thread(self._store.recover)
         loop = asyncio.get_running_loop()
@@ -57,18 +57,17 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this cache: how much it holds, the name by which pages are shared out to it, and
-        where its arena is."""
+        """Status for the registry: number of pages, shard name, and path and token of the arena."""
         sizes, arena = self._store.sizes(), self._store.arena
-        told: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values()), "shard": self._shard}
-        return told if arena is None else told | {"arena": str(arena.path), "arena_token": arena.token.hex()}
+        status: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values()), "shard": self._shard}
+        return status if arena is None else status | {"arena": str(arena.path), "arena_token": arena.token.hex()}
 
     async def stop(self) -> None:
-        """Moves what would be lost to tiers that stay."""
+        """Moves pages from memory to tiers that outlive the process, and closes all tiers."""
         await asyncio.to_thread(self._store.close)
 
     async def Lookup(self, message: pb.LookupRequest, context: grpc.aio.ServicerContext) -> pb.LookupResponse:  # noqa: N802
-        """How many leading pages are held."""
+        """Number of leading pages that the cache holds."""
         _check_keys(message.keys)
         leading = await asyncio.to_thread(self._store.leading, list(message.keys))
         LOOKED_UP.labels("yes").inc(leading)
@@ -78,7 +77,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     async def Fetch(  # noqa: N802
         self, message: pb.FetchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.FetchResponse]:
-        """Leading pages."""
+        """Streams the leading pages that the cache holds."""
         _check_keys(message.keys)
         lease, places = self._leases.grant() if message.shared else (0, [])
         keys, done = list(message.keys), False
@@ -113,7 +112,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
     async def Store(  # noqa: N802
         self, requests: AsyncIterator[pb.StoreRequest], context: grpc.aio.ServicerContext
     ) -> pb.StoreResponse:
-        """Takes pages in."""
+        """Stores pages."""
         stored = 0
         async for request in requests:
             _check_keys([page.key for page in request.pages])
@@ -141,7 +140,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
 
 
 def make_shelves(settings: KvCacheSettings, instance: str) -> list[Shelf]:
-    """The tiers of the settings; `ConfigError` where one is not there or not as it must be."""
+    """The tiers of the settings; `ConfigError` if a tier is unknown or wrongly configured."""
     for key in ("quotas", "options"):
         if unknown := sorted(getattr(settings, key).keys() - set(settings.tiers)):
             raise ConfigError(f"{key} names {', '.join(unknown)}, which tiers does not")

@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A tier and what is known of it."""
+    """A tier and its index."""
 
     name: str
     tier: Tier
@@ -27,7 +27,7 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A page that was found: ``data``, or where in the arena it is pinned."""
+    """A page that was found: its ``data``, or its pinned place in the arena."""
 
     header: Header
     tier: str
@@ -36,14 +36,13 @@ class Found:
 
     @property
     def offset(self) -> int:
-        """Where in the arena's file the data of a pinned page is."""
+        """Offset of a pinned page's data in the arena's file."""
         return data_offset(self.place) if self.place is not None else 0
 
 
 class Store:
-    """Pages over tiers, quickest first. What a tier evicts goes to the next; what is found below comes up again.
-
-    May be called from any thread; calls take turns.
+    """Pages over tiers, fastest first. A page evicted from a tier goes to the next; a page found in a lower tier is
+    copied to the first. Thread-safe; calls run one at a time.
     """
 
     def __init__(self, shelves: Sequence[Shelf], clock: Clock = time.time) -> None:
@@ -51,7 +50,7 @@ class Store:
         self._lock = threading.Lock()
 
     def recover(self) -> None:
-        """Takes in what tiers hold from an earlier life. Data is checked when it is asked for."""
+        """Adds the pages that tiers hold from an earlier process. Their data is checked when it is read."""
         with self._lock:
             for level, shelf in enumerate(self._shelves):
                 for key, blob in list(shelf.tier.stored()):
@@ -71,7 +70,7 @@ class Store:
         shelf.index.add(key, header)
 
     def leading(self, keys: Sequence[bytes]) -> int:
-        """How many of ``keys``, from the first on, are held."""
+        """Number of leading ``keys`` that the store holds."""
         with self._lock:
             for count, key in enumerate(keys):
                 if not self._holds(key):
@@ -79,7 +78,7 @@ class Store:
         return len(keys)
 
     def put(self, key: bytes, header: Header, data: bytes) -> bool:
-        """Keeps a page; whether it is held now and was not. `Damaged` if it is not what its checksum says."""
+        """Stores a page; False if it was held before or finds no room. `Damaged` if the checksum is wrong."""
         blob = header.pack() + data
         open_blob(key, blob)
         with self._lock:
@@ -88,11 +87,11 @@ class Store:
             return self._place(0, key, header, blob)
 
     def get(self, key: bytes, *, pin: bool = False) -> Found | None:
-        """The page; with ``pin`` it stays where it is in the arena, if it is there, until `unpin`."""
+        """The page; None if the store lacks it. With ``pin``, a page in the arena stays in place until `unpin`."""
         with self._lock:
             for level, shelf in enumerate(self._shelves):
-                if (found := self._read(shelf, key)) is not None:
-                    header, data = found
+                if (page := self._read(shelf, key)) is not None:
+                    header, data = page
                     shelf.index.touch(key)
                     if level and key not in self._shelves[0].index:
                         self._place(0, key, header, header.pack() + data)
@@ -114,11 +113,11 @@ class Store:
         return first if isinstance(first, MemoryTier) else None
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Bytes and pages of each tier; never waits for a call that does."""
+        """Bytes and pages of each tier; never waits for a running call."""
         return {shelf.name: (shelf.index.used, len(shelf.index)) for shelf in self._shelves}
 
     def close(self) -> None:
-        """Moves pages of tiers that end with the process to those below, and lets go of all."""
+        """Moves pages from memory to the next tiers, and closes all tiers."""
         with self._lock:
             if self.arena is not None and len(self._shelves) > 1:
                 for key in self._shelves[0].index:
@@ -162,7 +161,7 @@ class Store:
         return self.arena.pin(key) if self.arena is not None else None
 
     def _place(self, level: int, key: bytes, header: Header, blob: bytes) -> bool:
-        """Writes a page to the first tier from ``level`` on that takes it."""
+        """Writes a page to the first tier from ``level`` on that has room for it."""
         for below in range(level, len(self._shelves)):
             shelf = self._shelves[below]
             if key in shelf.index:
@@ -174,7 +173,7 @@ class Store:
         return False
 
     def _write(self, level: int, key: bytes, header: Header, blob: bytes) -> bool:
-        """Writes a page, making room for it; where room is in pieces, or pinned, more pages than the quota asks go."""
+        """Writes a page and makes room for it; evicts further pages if the arena's room is fragmented or pinned."""
         shelf = self._shelves[level]
         self._make_room(level, header, demote=True)
         tries = 0
@@ -191,11 +190,11 @@ class Store:
 
     def _evict(self, level: int, key: bytes, cause: str, *, demote: bool) -> None:
         shelf = self._shelves[level]
-        found = self._read(shelf, key) if demote and level + 1 < len(self._shelves) else None
+        page = self._read(shelf, key) if demote and level + 1 < len(self._shelves) else None
         if key in shelf.index:
             shelf.index.evict(key)
             shelf.tier.remove(key)
             EVICTED.labels(shelf.name, cause).inc()
-        if found is not None:
-            header, data = found
+        if page is not None:
+            header, data = page
             self._place(level + 1, key, header, header.pack() + data)

@@ -1,4 +1,4 @@
-"""What a tier is: a place for pages, by plug-ins in the group `outrider.cache_tiers`."""
+"""The interface of a tier, which stores pages. Tiers are plug-ins of the group `outrider.cache_tiers`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ GROUP = "outrider.cache_tiers"
 
 
 class TierError(Exception):
-    """A tier cannot be opened as it is configured; the message is one sentence."""
+    """A tier cannot be opened with its configuration; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierContext:
-    """What a tier is made of.
+    """The arguments of a tier.
 
     Attributes:
-        capacity: most bytes that will be written to it, together.
+        capacity: most bytes that the tier will hold.
         instance: name of this process in the mesh.
-        options: the operator's settings of the tier, each to be honoured or refused.
+        options: the operator's settings of the tier; the tier must use or refuse each.
     """
 
     capacity: int
@@ -29,34 +29,34 @@ class TierContext:
 
 
 class Tier(Protocol):
-    """Keeps blobs (`outrider.kvcache.blob`) by 32-byte keys. Called by one thread at a time.
+    """Stores blobs (`outrider.kvcache.blob`) by 32-byte keys. Called by one thread at a time.
 
-    What to keep is decided elsewhere; a tier only fails to where it has no room. Nothing it does raises: what cannot be
-    written is not there, and what cannot be read is missing.
+    The store decides what to keep; a tier refuses a blob only if it has no room. No method raises: a failed write
+    returns False, and a failed read returns None.
 
     Attributes:
-        shared: whether other instances write to it too, so that it may hold what was never written here.
+        shared: whether other instances write to the tier too.
     """
 
     shared: bool
 
     def write(self, key: bytes, blob: bytes) -> bool:
-        """Keeps ``blob`` whole or not at all; whether it is kept."""
+        """Stores ``blob`` atomically; False if it cannot be stored."""
 
     def read(self, key: bytes) -> bytes | None:
-        """The blob, or what has become of it; None where there is none."""
+        """The blob, which may be damaged; None if there is none."""
 
     def remove(self, key: bytes) -> None:
-        """Forgets the blob, if there is one."""
+        """Removes the blob, if present."""
 
     def stored(self) -> Iterable[tuple[bytes, bytes]]:
-        """Keys and at least the headers of what is there from an earlier life."""
+        """Keys of the blobs from an earlier process, each with at least its header."""
 
     def close(self) -> None:
-        """Lets go of everything that does not outlive the process."""
+        """Releases everything that does not outlive the process."""
 
 
 def no_options(name: str, left: dict[str, Any]) -> None:
-    """`TierError` if any options are left over."""
+    """Raises `TierError` if ``left`` holds any options."""
     if left:
         raise TierError(f"kvcache.options.{name} has no {', '.join(sorted(left))}")

@@ -1,4 +1,4 @@
-"""The drafter's own thread: sessions come in, trees go out, and in between it drafts ahead."""
+"""The drafter's own thread: takes sessions, drafts ahead, and delivers trees."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from outrider.models.speculation import Drafter, DraftTree, ReadingDrafter
 
 _HIDDEN = counter("spec_hidden_drafting_seconds", "Time of drafting that no step waits for.", ["drafter"])
 _DRAFTED = counter(
-    "spec_proposed_tokens", "Guesses in the trees that were made, again in each that improves on one.", ["drafter"]
+    "spec_proposed_tokens", "Guesses in all trees; a tree that replaces another counts again.", ["drafter"]
 )
 
 
 class DrafterThread(Worker):
-    """Drafts for as long as the drafter finds something to do.
+    """Drafts as long as the drafter has something to do.
 
     Args:
-        drafter: touched by this thread only, once started.
+        drafter: the drafter; only this thread touches it once started.
         deliver: called in this thread with the trees of one round.
-        failed: called in this thread with the error that ended it.
-        drafted: called in this thread after each round with when it began, the seconds it took, and its trees.
+        failed: called in this thread with the error that ended the thread.
+        drafted: called in this thread after each round with its start, its seconds and its trees.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DrafterThread(Worker):
         self._inbox.post(lambda: action(self._drafter))
 
     def turn(self) -> bool:
-        """One round of drafting; whether the drafter made trees or still reads a prompt."""
+        """Runs one round of drafting; whether the drafter made trees or still reads a prompt."""
         if trees := self._draft():
             self._deliver(trees)
         return bool(trees) or (isinstance(self._drafter, ReadingDrafter) and self._drafter.reading)

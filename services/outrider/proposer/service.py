@@ -1,4 +1,4 @@
-"""The proposer as a service: one stream for each verifier, one drafter for all of them."""
+"""The proposer as a service: one stream for each verifier, one drafter for all verifiers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_floats, pack_ids, unpack_ids
 
 _SHOWN_S = 1e-4
-"""A round that makes no tree is in the time line where it took longer: it took in a prompt."""
+"""Seconds from which a round without trees is in the time line: it read a prompt."""
 
 _log = get_logger("proposer")
 
@@ -68,7 +68,7 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
 
 
 class _Stream:
-    """One verifier's stream: its sessions' numbers here, and the trees that wait to be sent, latest only."""
+    """One verifier's stream: the drafter's number of each session, and the latest unsent tree of each session."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
@@ -111,17 +111,17 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._vocabulary = context.vocabulary
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this proposer."""
+        """Status for the registry."""
         return {"vocabulary": self._vocabulary, "drafter": self._drafter.name, "load": len(self._owners)}
 
     async def drain(self) -> None:
-        """Ends the streams: verifiers go on without guesses or with another proposer's."""
+        """Ends the streams: verifiers go on with another proposer or without guesses."""
         self._draining.set()
         for stream in self._streams:
             stream.news.set()
 
     async def stop(self) -> None:
-        """Ends the drafter."""
+        """Stops the drafter."""
         if self._started:
             self._thread.stop()
             await asyncio.to_thread(self._thread.join, 5.0)
@@ -129,7 +129,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def Draft(  # noqa: N802
         self, requests: AsyncIterator[pb.DraftRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.DraftResponse]:
-        """One verifier's stream."""
+        """Serves one verifier's stream: takes sessions and commits, yields trees."""
         first = await anext(aiter(requests), pb.DraftRequest())
         if not first.HasField("hello"):
             raise InvalidRequest("the first message must say hello", param="hello")
@@ -213,7 +213,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             self._thread.post(lambda drafter: _close(drafter, numbers))
 
     def _drafted(self, began: float, took: float, trees: list[tuple[int, DraftTree]]) -> None:
-        """Called in the drafter's thread after each round."""
+        """Notes a round in the time line. Called in the drafter's thread after each round."""
         if (events := timeline()) is not None and (trees or took > _SHOWN_S):
             owners = [(self._owners.get(number), tree) for number, tree in trees]
             grown = [Grown.of(owner[1], tree.length, tree.parents) for owner, tree in owners if owner is not None]
@@ -249,9 +249,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
 
 def _note_heard(events: Timeline, request: pb.DraftRequest) -> None:
-    events.message("opens", True, [(each.session, len(each.tokens) // 4) for each in request.opens])
-    told = [(each.session, each.length + len(each.tokens) // 4) for each in request.commits]
-    events.message("commits", True, told)
+    events.message("opens", True, [(item.session, len(item.tokens) // 4) for item in request.opens])
+    commits = [(item.session, item.length + len(item.tokens) // 4) for item in request.commits]
+    events.message("commits", True, commits)
 
 
 def _directory(setting: str, shipped: Any) -> Path:

@@ -1,4 +1,4 @@
-"""What an operator may set on a proposer."""
+"""Settings of the proposer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
         "pocket"
     )
     target: Annotated[
-        str, Meta(description="directory of the target's tokenizer, or `pocket`; the draft's own when empty")
+        str, Meta(description="directory of the target's tokenizer, or `pocket`; the draft model's own when empty")
     ] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(description="of the weights; auto is the checkpoint's own, or float32 where the CPU lacks it"),
+        Meta(description="of the weights; auto: the checkpoint's, or float32 if the CPU lacks that type"),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
-    options: Annotated[dict[str, Any], Meta(description="settings of the drafter itself")] = {}
+    options: Annotated[dict[str, Any], Meta(description="settings of the drafter")] = {}

@@ -1,4 +1,4 @@
-"""One encode request: what it asks for, checked, and never more work than its limit is worth."""
+"""Checks and encodes one request, and refuses texts over the limit of tokens before encoding them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.wire.ids import pack_ids
 
 
 def size(request: pb.EncodeRequest) -> int:
-    """Bytes of text in ``request``: what its encoding will cost."""
+    """Characters of text in ``request``, by which the cost of encoding is judged."""
     return sum(len(item.text) + _size(item.chat) for item in request.inputs)
 
 
@@ -22,7 +22,7 @@ def _size(chat: pb.Chat) -> int:
 
 
 def encode(tokenizer: Tokenizer, request: pb.EncodeRequest) -> pb.EncodeResponse:
-    """Ids of every input; `InvalidRequest` names what is wrong with the first that is refused."""
+    """Ids of every input; `InvalidRequest` reports the first refused input."""
     if request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens must be 0 or more, not {request.max_tokens}", param="max_tokens")
     encoder = _Encoder(tokenizer, request.max_tokens or tokenizer.context_length)
@@ -33,7 +33,7 @@ def encode(tokenizer: Tokenizer, request: pb.EncodeRequest) -> pb.EncodeResponse
 
 
 def _among(encoder: _Encoder, item: pb.EncodeInput, place: int) -> pb.EncodedInput:
-    """One of several inputs; a refusal says which."""
+    """Encodes one of several inputs; an error names its place."""
     try:
         return pb.EncodedInput(ids=pack_ids(encoder(item)))
     except InvalidRequest as error:
@@ -68,7 +68,7 @@ class _Encoder:
         return self._tokenizer.encode_parts(parts)
 
     def _refuse_early(self, text: str, param: str) -> None:
-        """Refuses a text with more bytes than its limit of tokens can hold, before it costs anything."""
+        """Refuses a text with more bytes than the limit of tokens can hold, before encoding it."""
         if self._limit is None or len(text) <= self._limit:
             return
         fewest = -(-len(text.encode(errors="replace")) // self._tokenizer.longest_token)

@@ -21,10 +21,10 @@ from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
 from outrider.wire.ids import unpack_ids
 
-_INLINE_BYTES = 8 << 10  # under a millisecond: cheaper than handing it to a thread
+_INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
 
-_encoded = counter("tokenizer_encoded_tokens", "Tokens that texts were turned into.")
-_decoded = counter("tokenizer_decoded_tokens", "Tokens that were turned into text.")
+_encoded = counter("tokenizer_encoded_tokens", "Tokens encoded from texts.")
+_decoded = counter("tokenizer_decoded_tokens", "Tokens decoded to text.")
 
 
 class TokenizerService(Service, pb_grpc.TokenizerServicer):
@@ -54,7 +54,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         self._name = self._settings.served_name or ("pocket" if model == "pocket" else directory.name)
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this tokenizer."""
+        """Status for the registry."""
         return {
             "model": self._name,
             "vocabulary": self._tokenizer.fingerprint,
@@ -64,7 +64,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
-        """Ids of texts and chats; long ones do not keep others waiting."""
+        """Ids of texts and chats; long ones are encoded in a thread, so that others do not wait."""
         if size(request) <= _INLINE_BYTES:
             response = encode(self._tokenizer, request)
         else:
@@ -81,7 +81,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
     async def DecodeStream(  # noqa: N802
         self, requests: AsyncIterator[pb.DecodeStreamRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.DecodeStreamResponse]:
-        """Text as ids come; a response for each request, until one says flush."""
+        """Text as ids arrive: a response for each request, up to the request with ``flush``."""
         decoder: IncrementalDecoder | None = None
         async for request in requests:
             decoder = decoder or IncrementalDecoder(self._tokenizer, request.keep_special)
@@ -120,11 +120,11 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
 
 
 def call_style(tokenizer: Tokenizer, wanted: str) -> CallStyle:
-    """How the model writes calls: as ``wanted``, or for ``auto`` as its chat template shows, else as most models do."""
+    """The format of the model's tool calls: ``wanted``, or for ``auto`` that of its chat template, else the default."""
     name = wanted if wanted != "auto" else tokenizer.call_format or DEFAULT
     silent = tokenizer.silent_ids(keep_special=False)
-    known = [(mark, tokenizer.added_token(mark)) for mark in FORMATS[name].marks]
-    return CallStyle(name, tuple(Mark(mark, token, token in silent) for mark, token in known if token is not None))
+    marks = [(mark, tokenizer.added_token(mark)) for mark in FORMATS[name].marks]
+    return CallStyle(name, tuple(Mark(mark, token, token in silent) for mark, token in marks if token is not None))
 
 
 def _ids(data: bytes) -> list[int]:

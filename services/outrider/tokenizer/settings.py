@@ -1,4 +1,4 @@
-"""What an operator may set on a tokenizer."""
+"""Settings of the tokenizer."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
     served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
     calls: Annotated[
         Literal["auto", "hermes", "llama3"],
-        Meta(description="how the model writes calls of functions; auto goes by the chat template, else hermes"),
+        Meta(description="format of the model's tool calls; auto: that of the chat template, else hermes"),
     ] = "auto"

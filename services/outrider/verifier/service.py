@@ -32,7 +32,7 @@ from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import PARTS, Parts, Target
 
 _SWITCH_S = 0.0005
-"""The engine's thread gives way to the event loop after this long."""
+"""Seconds after which the engine's thread yields to the event loop."""
 
 _log = get_logger("verifier")
 
@@ -43,8 +43,8 @@ class VerifierService(Service):
     ``parts`` are what the verifier is made of.
 
     Attributes:
-        inbox: of the engine's thread.
-        log: frames of running and lately finished requests.
+        inbox: inbox of the engine's thread.
+        log: frames of running and recently finished requests.
     """
 
     kind: ClassVar[str] = "verifier"
@@ -61,11 +61,11 @@ class VerifierService(Service):
 
     @property
     def engine(self) -> Engine:
-        """The engine, once started; touched by its own thread only."""
+        """The engine, once started. Only its own thread may touch it."""
         return self._engine
 
     async def start(self, mesh: Mesh) -> None:
-        """Loads the model, measures its steps and starts to decide."""
+        """Loads the model, measures its steps and starts the engine."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(_SWITCH_S)
         self._target = target = await asyncio.to_thread(Target.load, self._settings, self.parts)
@@ -114,7 +114,7 @@ class VerifierService(Service):
         )
 
     def status(self) -> dict[str, Any]:
-        """What the registry announces of this verifier; the queue is that of the last announcement."""
+        """Status for the registry; ``queue_ms`` was estimated at the previous announcement."""
         self.inbox.post(self.estimate_queue)
         self._publisher.update_metrics()
         engine, target = self._engine, self._target
@@ -139,7 +139,7 @@ class VerifierService(Service):
         } | self._exchange.status()
 
     def estimate_queue(self) -> None:
-        """Notes how long the queue takes; in the engine's thread."""
+        """Estimates how long the queue takes. In the engine's thread."""
         self._queue_s = self._engine.estimate.queue(self._engine.scheduler)
 
     def _describe(self) -> pb.DescribeResponse:
@@ -157,13 +157,13 @@ class VerifierService(Service):
         )
 
     async def drain(self) -> None:
-        """Takes nothing new and waits for what runs."""
+        """Refuses new requests and waits for the running ones."""
         self._methods.drain()
         self._exchange.drain()
         await self._publisher.idle()
 
     async def stop(self) -> None:
-        """Ends the engine."""
+        """Stops the engine."""
         if self._started:
             await self._drafting.stop()
             self._compiler.stop()

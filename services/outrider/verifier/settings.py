@@ -1,4 +1,4 @@
-"""What an operator may set on a verifier."""
+"""Settings of the verifier."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(description="of weights and KV pages; auto is the checkpoint's own, or float32 where the CPU lacks it"),
+        Meta(description="of weights and KV pages; auto: the checkpoint's, or float32 if the CPU lacks that type"),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     determinism: Annotated[
         Literal["strict", "fast"],
-        Meta(description="strict: a token's bits do not depend on its batch; fast: the quickest kernels"),
+        Meta(description="strict: a token's bits do not depend on its batch; fast: the fastest kernels"),
     ] = "strict"
     quantization: Annotated[
         Literal["none", "int8", "int4", "fp8"],
         Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
     ] = "none"
-    cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; on a CPU there are none")] = (
-        True
-    )
+    cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; no effect on a CPU")] = True
     threads: Annotated[
         int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core")
     ] = 0
@@ -45,13 +43,13 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
     pinned_share: Annotated[
-        float, Meta(ge=0, le=0.9, description="most of the KV pages that named prompts may keep; 0 keeps none")
+        float, Meta(ge=0, le=0.9, description="largest share of the KV pages that named prompts may pin; 0 for none")
     ] = 0.5
     kv_cache: Annotated[
         Literal["auto", "always", "off"],
         Meta(
-            description="KV caches of the mesh: auto fetches pages that are quicker fetched than computed, "
-            "always whatever there is; off neither asks nor offers"
+            description="KV caches of the mesh: auto fetches pages if that is faster than computing them, "
+            "always fetches all pages it finds, off neither fetches nor offers"
         ),
     ] = "auto"
     kv_cache_deadline_s: Annotated[
@@ -63,15 +61,15 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     role: Annotated[
         Literal["prefill", "decode", "both"],
         Meta(
-            description="prefill: computes prompts for others, and has requests only where nobody else takes them; "
-            "decode: has requests, and none of others' prompts; both: either"
+            description="prefill: computes prompts for other verifiers, and serves requests only if no other can; "
+            "decode: serves requests, and computes no prompts for others; both: does both"
         ),
     ] = "both"
     handover: Annotated[
         Literal["auto", "always", "off"],
         Meta(
-            description="prompts that another verifier may compute: auto asks it where that costs less than to compute "
-            "them here, always whenever there is one; off never asks"
+            description="whether another verifier computes prompts: auto asks if that costs less than computing "
+            "them here, always asks if there is one, off never asks"
         ),
     ] = "auto"
     handover_deadline_s: Annotated[
@@ -79,42 +77,42 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     ] = 10.0
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
     max_waiting: Annotated[
-        int, Meta(ge=1, description="most requests in the queue; beyond it tenants are let in up to their share")
+        int, Meta(ge=1, description="most requests in the queue; a full queue still admits tenants up to their share")
     ] = 256
     prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
     max_rows: Annotated[
         int,
         Meta(
             ge=2,
-            description="most rows in a step over everything (sequences, guesses, prompts), above max_running; "
-            "the fewer, the less a long prompt holds up the others",
+            description="most rows in a step (sequences, guesses and prompts), above max_running; "
+            "fewer rows limit how long a prompt delays other sequences",
         ),
     ] = 320
     priority_aging_s: Annotated[
-        float, Meta(gt=0, description="seconds for which a priority has to be passed over to count one level more")
+        float, Meta(gt=0, description="seconds of waiting that raise a priority by one level")
     ] = 10.0
     max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
-    max_nodes: Annotated[int, Meta(ge=1, le=MOST_NODES, description="most guesses a sequence in a step")] = 31
+    max_nodes: Annotated[int, Meta(ge=1, le=MOST_NODES, description="most guesses of a sequence in a step")] = 31
     max_tenant_guesses: Annotated[
-        int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no such limit")
+        int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no limit")
     ] = 0
     cost: Annotated[
         float,
-        Meta(gt=0, description="what a request costs here beside others, for gateways whose router asks"),
+        Meta(gt=0, description="relative cost of a request on this verifier, for routers that compare costs"),
     ] = 1.0
     acceptance: Annotated[
         str,
-        Meta(description="rule by which guesses are accepted, by plug-in name: race, rejection, or typical (lossy)"),
+        Meta(description="rule of acceptance, by plug-in name: race, rejection, or typical (lossy)"),
     ] = "race"
-    acceptance_options: Annotated[dict[str, Any], Meta(description="settings of that rule")] = {}
+    acceptance_options: Annotated[dict[str, Any], Meta(description="settings of the rule of acceptance")] = {}
     drafters: Annotated[
         list[str],
         Meta(
-            description="drafters that run inside the verifier, by plug-in name; those of proposers need no mention. "
-            "auto is ngram and suffix, and on a CPU also model: the shipped one, or that of options.model"
+            description="local drafters, by plug-in name; remote drafters need no entry. auto: ngram and suffix, and "
+            "on a CPU also model: the shipped draft model, or the one of options.model"
         ),
     ] = field(default_factory=lambda: ["auto"])
     options: Annotated[
         dict[str, dict[str, Any]],
-        Meta(description="settings of those drafters, a table each; `model` is a drafter's own directory"),
+        Meta(description="settings of the local drafters, a table each; `model` is the directory of a drafter's model"),
     ] = {}

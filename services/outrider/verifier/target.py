@@ -1,4 +1,4 @@
-"""All that a verifier decides with, made of its settings: the model, its pages, scheduling and speculation."""
+"""Builds the parts of a verifier from its settings: the model, its pages, scheduling and speculation."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ PARTS = Parts()
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A loaded target.
+    """A loaded target and the parts around it.
 
     Attributes:
-        directory: of the checkpoint.
-        name: that requests use.
-        dtype: of the weights.
+        directory: directory of the checkpoint.
+        name: model name in requests.
+        dtype: type of the weights.
         room: most tokens of a sequence.
-        token_s: seconds that a token of a prompt takes, as measured.
-        drafters: names that requests may ask for; more may become known.
-        cost: seconds of a step by rows, as measured.
+        token_s: measured seconds for a token of a prompt.
+        drafters: names of drafters that requests may use; grows when proposers join.
+        cost: measured seconds of a step by rows.
     """
 
     directory: Path
@@ -88,7 +88,7 @@ class Target:
 
     @classmethod
     def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
-        """Loads the model and measures its steps; `ConfigError` where the settings do not allow it."""
+        """Loads the model and measures its steps; `ConfigError` if the settings are wrong."""
         if (lost := notice()) is not None:
             _log.warning(lost)
         if settings.threads:
@@ -119,11 +119,11 @@ class Target:
         settings: VerifierSettings,
         parts: Parts = PARTS,
     ) -> Target:
-        """The target over a model that is loaded, whose tokenizer is ``tokenizer``, both from ``directory``."""
+        """The target over a loaded model and its tokenizer, both from ``directory``."""
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
-        known = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
-        served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), known)
+        names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
+        served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
         pages = PageTable(settings.pages, _page_cost(config, settings.page_size))
         runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
@@ -137,7 +137,7 @@ class Target:
             dtype=str(model.dtype).removeprefix("torch."),
             room=room,
             token_s=cost(settings.prefill_rows) / settings.prefill_rows,
-            drafters=known,
+            drafters=names,
             tokenizer=tokenizer,
             grammars=Grammars(directory / "tokenizer.json", config.vocab_size, served.eos_ids),
             served=served,
@@ -151,13 +151,13 @@ class Target:
         )
 
     def engine(self, cache: PageCache | None = None) -> Engine:
-        """An engine that decides with all of this, and reports its pages to ``cache``; there may be one."""
+        """The engine over these parts, with its ``cache`` of pages; create only one."""
         answers = Answers(self.tokenizer)
         return self.parts.engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
 
 
 def _room(model: LlamaModel, settings: VerifierSettings) -> int:
-    """Most tokens of a sequence; `ConfigError` where that is too few, or a step has no rows for prompts."""
+    """Most tokens of a sequence; `ConfigError` if these are too few, or if a step has no rows for prompts."""
     room = min(model.config.context_length, settings.pages * settings.page_size)
     if room < min(model.config.context_length, _LEAST_ROOM):
         raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
@@ -186,9 +186,9 @@ def _limits(settings: VerifierSettings, context_length: int) -> Limits:
 
 
 def _page_cost(config: ModelConfig, page_size: int) -> Callable[[int], float]:
-    """The arithmetic of the page at a place of its chain, counted from 0, in products of its tokens with all weights.
+    """Cost of computing a page by its index in the chain, from 0; the unit is its tokens times all weights.
 
-    To these comes attention, which grows with the tokens before: two multiplications for each of them, and each
+    Attention adds to that, and grows with the tokens before the page: two multiplications for each token and each
     dimension of each head.
     """
     queries, others = config.heads * config.head_dim, config.kv_heads * config.head_dim

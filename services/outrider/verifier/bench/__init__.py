@@ -1,1 +1,1 @@
-"""Measurements of a verifier's parts; the wheel leaves them out."""
+"""Measurements of a verifier's parts; not in the wheel."""

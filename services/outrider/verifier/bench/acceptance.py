@@ -1,7 +1,7 @@
 """Compares rules of acceptance on trees of the same shapes: ``python -m outrider.verifier.bench.acceptance``.
 
-At places of held-out text the draft model makes a tree of a fixed shape, as each rule wants it, the target verifies it,
-and the guesses that come true are counted. The text leads to each place; below it stand the draft's own guesses.
+At random places of held-out text the draft model makes a tree of a fixed shape, drawn as each rule needs. The target
+verifies the tree, and the accepted guesses are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHAPES = "1,1,1,1/2,2,1,1/4,2,1,1/4,4/8"
 
 
 class Place:
-    """A model behind some text, whose keys and values it keeps."""
+    """A model with the keys and values of some text."""
 
     def __init__(self, model: LlamaModel, text: Sequence[int], guesses: int) -> None:
         self._model, self._context = model, len(text)
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One place, one seed: what all rules are tried on."""
+    """One place and one seed, for all rules."""
 
     target: Place
     draft: Place
@@ -62,7 +62,7 @@ class Trial:
     vocabulary: int
 
     def accepted(self, rule: Acceptance, shape: Sequence[int]) -> int:
-        """Guesses of a tree of ``shape`` (children a node, by depth) that come true under ``rule``."""
+        """Number of guesses that ``rule`` accepts of a tree of ``shape`` (children of a node, by depth)."""
         tree, dice = self._grow(rule, shape), Dice(self.sampling.seed, self.vocabulary)
         logits = self.target.below(tree)
         rolls = torch.stack([dice.at(self.position + depth) for depth in (0, *tree.depths)])
@@ -127,7 +127,7 @@ def _options() -> argparse.Namespace:
 def _trials(options: argparse.Namespace) -> Iterator[Trial]:
     target, draft = (LlamaModel.load(path, dtype="float32") for path in (options.target, options.draft))
     tokenizer, dice = Tokenizer.load(options.target), random.Random(0)
-    texts = [tokenizer.encode(each.text) for each in gather(options.library or standard_library()).heldout]
+    texts = [tokenizer.encode(piece.text) for piece in gather(options.library or standard_library()).heldout]
     texts = [text for text in texts if len(text) > options.context]
     most = max(_nodes([int(part) for part in shape.split(",")]) for shape in options.shapes.split("/"))
     for seed in range(options.places):

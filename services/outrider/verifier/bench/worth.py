@@ -1,10 +1,10 @@
-"""What speculation costs an engine where it does not pay: `python -m outrider.verifier.bench.worth`.
+"""Measures what speculation costs an engine where it does not pay: `python -m outrider.verifier.bench.worth`.
 
-An engine for each mode in one process, without mesh and clients, all over the same weights in the same memory: where
-those lie can make steps a tenth slower. All answer the same prompts, and take turns of a few steps, so that whatever
-else the machine does falls on all alike. A round is over when all have answered; ratios are of the seconds of one
-round, the processor's and the clock's, told as median and quartiles over the rounds. ``off`` is plain decoding;
-``again`` is it once more, and shows how sure the other ratios are.
+Runs one engine for each mode in one process, without mesh and clients. All engines share the weights in memory, because
+their place in memory can make steps a tenth slower. All engines answer the same prompts and take turns of a few steps,
+so that other work on the machine affects all alike. A round ends when all have answered. Ratios compare the CPU and
+wall-clock seconds of a round, as median and quartiles over the rounds. ``off`` is plain decoding; ``again`` repeats
+``off`` and shows the error of the other ratios.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ SINGLE = ("model", "ngram", "suffix")
 MODES: dict[str, list[str]] = {"off": [], "again": [], **{name: [name] for name in SINGLE}, "on": list(SINGLE)}
 """Drafters of each mode."""
 WORKLOADS = ("code", "edit")
-"""Held-out code to go on with, and code that is followed by the beginning of a copy."""
+"""Held-out code to continue, and code that is followed by the beginning of a copy of itself."""
 _PROMPT = 256
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What is run in every mode."""
+    """A workload that runs in every mode."""
 
     workload: str
     temperature: float
     sequences: int
 
     def __str__(self) -> str:
-        """As named in tables."""
+        """Name of the case in tables."""
         return f"{self.workload}, T={self.temperature:g}, {self.sequences} sequences"
 
 
 class Spent(msgspec.Struct):
-    """Seconds of an engine's steps in one round: of the processor, all threads together, and of the clock."""
+    """Seconds of an engine's steps in one round: CPU time of all threads, and wall-clock time."""
 
     cpu: float = 0.0
     wall: float = 0.0
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Speed of a mode to plain decoding's: lower quartile, median and upper quartile over the rounds."""
+    """Speed of a mode relative to plain decoding: lower quartile, median and upper quartile over the rounds."""
 
     case: Case
     mode: str
@@ -71,7 +71,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """An engine and the answers it is at."""
+    """An engine of one mode."""
 
     def __init__(self, target: Target, drafters: Sequence[str]) -> None:
         self._engine = target.engine()
@@ -79,13 +79,13 @@ class Lane:
         self._names = itertools.count()
 
     def ask(self, case: Case, prompts: Sequence[list[int]], max_tokens: int) -> None:
-        """Takes the prompts of a round."""
+        """Submits the prompts of a round."""
         for seed, prompt in enumerate(prompts):
             sampling, name = Sampling(temperature=case.temperature, seed=seed), str(next(self._names))
             self._engine.submit(Request(name, "tenant", prompt, sampling, max_tokens, speculation=self._speculation))
 
     def run(self, steps: int, spent: Spent) -> bool:
-        """Does up to ``steps`` steps, and adds what they took; whether there is more to do."""
+        """Runs up to ``steps`` steps and adds their time to ``spent``; whether the engine has more to do."""
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(steps):
             if not self._engine.busy:
@@ -98,14 +98,14 @@ class Lane:
 
     @property
     def engine(self) -> Engine:
-        """What it runs."""
+        """The engine."""
         return self._engine
 
 
 def one_round(
     lanes: dict[str, Lane], case: Case, prompts: Sequence[list[int]], max_tokens: int, steps: int
 ) -> dict[str, Spent]:
-    """All modes' answers to ``prompts``, a few steps of each mode at a time."""
+    """Answers ``prompts`` in all modes, a few steps of each mode at a time."""
     spent = {mode: Spent() for mode in lanes}
     for lane in lanes.values():
         lane.ask(case, prompts, max_tokens)
@@ -117,43 +117,43 @@ def one_round(
 
 
 def compare(case: Case, rounds: Sequence[dict[str, Spent]]) -> Iterator[Found]:
-    """Each mode beside plain decoding."""
+    """Compares each mode with plain decoding."""
     for mode in rounds[0]:
-        cpu = [each["off"].cpu / each[mode].cpu for each in rounds]
-        wall = [each["off"].wall / each[mode].wall for each in rounds]
+        cpu = [spent["off"].cpu / spent[mode].cpu for spent in rounds]
+        wall = [spent["off"].wall / spent[mode].wall for spent in rounds]
         yield Found(case, mode, quantiles(cpu, n=4), quantiles(wall, n=4))
 
 
 def texts(tokenizer: Tokenizer) -> list[list[int]]:
-    """Held-out code, as many tokens as a prompt has, each piece once."""
-    whole = [tokenizer.encode(each.text) for each in gather(standard_library()).heldout]
+    """Held-out code in pieces of a prompt's length, without repetition."""
+    whole = [tokenizer.encode(piece.text) for piece in gather(standard_library()).heldout]
     return [list(text[at : at + _PROMPT]) for text in whole for at in range(0, len(text) - _PROMPT, _PROMPT)]
 
 
 def prompt(workload: str, text: list[int]) -> list[int]:
-    """A prompt of ``workload`` made of ``text``."""
+    """A prompt of ``workload`` from ``text``."""
     return text if workload == "code" else text[: 3 * _PROMPT // 4] + text[: _PROMPT // 4]
 
 
 def main() -> int:
-    """Measures, prints a line for each mode of each case, and writes them."""
-    options, found = _options(), list[Found]()
+    """Measures, prints a line for each mode of each case, and writes the figures to ``--out``."""
+    options, results = _options(), list[Found]()
     tokenizer, lanes = make_lanes(options.modes, options.threads)
     for case in itertools.starmap(Case, itertools.product(options.workloads, options.temperatures, options.sequences)):
         supply, rounds = itertools.cycle(texts(tokenizer)), []
         for _ in range(1 + options.rounds):
             prompts = [prompt(case.workload, text) for text in itertools.islice(supply, case.sequences)]
             rounds.append(one_round(lanes, case, prompts, options.max_tokens, options.steps))
-        found += compare(case, rounds[1:])
-        print("\n".join(str(each) for each in found if each.case == case), flush=True)
+        results += compare(case, rounds[1:])
+        print("\n".join(str(result) for result in results if result.case == case), flush=True)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        options.out.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
     return 0
 
 
 def make_lanes(modes: Sequence[str], threads: int) -> tuple[Tokenizer, dict[str, Lane]]:
-    """The tokenizer, and an engine of the shipped models for each mode; 0 ``threads`` are one for each core."""
+    """The tokenizer, and an engine of the shipped models for each mode; 0 ``threads`` for one thread a core."""
     first = Target.load(VerifierSettings(drafters=[], threads=threads))
     model, tokenizer = first.runner.model, first.tokenizer
     engines = {mode: Target.over(model, tokenizer, first.directory, _settings(mode)) for mode in modes}
@@ -171,15 +171,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
     parser.add_argument("--sequences", nargs="+", type=int, default=[1, 4, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens an answer")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="answers of each sequence that count; one more comes first"
-    )
-    parser.add_argument("--steps", type=int, default=8, help="of an engine before it is the next one's turn")
-    parser.add_argument("--threads", type=int, default=0, help="of the model; 0 is one for each core")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; one more round runs first to warm up")
+    parser.add_argument("--steps", type=int, default=8, help="steps of an engine in one turn")
+    parser.add_argument("--threads", type=int, default=0, help="threads of the model; 0 for one thread a core")
     parser.add_argument("--out", type=Path, help="file for the figures")
     options = parser.parse_args()
     if "off" not in options.modes:
-        parser.error("--modes must name off: it is what the others are measured by")
+        parser.error("--modes must include off: the other modes are compared with it")
     if min(options.rounds - 1, options.steps, options.max_tokens - 1, *options.sequences) < 1 or options.threads < 0:
         parser.error("--rounds and --max-tokens are at least 2, --steps and --sequences 1, --threads 0")
     return options

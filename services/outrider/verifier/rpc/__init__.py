@@ -1,4 +1,4 @@
-"""What stands between the engine and its callers: logs of frames, leases, streams to proposers.
+"""Connects the engine with its callers: gRPC methods, logs of frames, leases, streams to proposers.
 
-Only the service calls it.
+Only the service calls this room.
 """

@@ -1,4 +1,4 @@
-"""Cores that a verifier leaves to proposers of its machine, for as long as one works for it."""
+"""Leaves cores to a proposer on the same machine while it guesses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _THREADS = gauge("verifier_threads", "CPU threads that run a forward pass.")
 
 
 class Cores:
-    """Says on how many threads steps run.
+    """Sets the number of threads of a step.
 
     Args:
         model: the target.
-        beside: threads while a proposer works; 0 for no change.
-        post: has a function called between steps by the thread that runs them.
+        beside: number of threads while a proposer guesses; 0 for no change.
+        post: runs a function in the engine's thread, between steps.
     """
 
     def __init__(self, model: LlamaModel, beside: int, post: Callable[[Callable[[], None]], None]) -> None:
@@ -26,7 +26,7 @@ class Cores:
         _THREADS.set(self._all)
 
     def share(self, working: bool) -> None:
-        """Takes note of whether a proposer guesses for a sequence."""
+        """Sets the threads for steps while a proposer guesses (``working``) or not."""
         threads = self._beside if working and self._beside else self._all
         self._post(lambda: self._use(threads))
 

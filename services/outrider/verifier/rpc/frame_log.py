@@ -1,4 +1,4 @@
-"""Frames of running and lately finished requests, for readers that the broker did not reach."""
+"""Frames of running and recently finished requests, for readers that the broker did not reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.v1 import verifier_pb2
 
 
 class Entry(NamedTuple):
-    """What a gateway has to know to go on with a request: ``data``, of a ``stream`` of a ``tenant``."""
+    """A request of a tenant's stream, as stored for gateways: ``data`` is a serialized `RecalledRequest`."""
 
     tenant: str
     stream: str
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, message: verifier_pb2.SubmitRequest) -> Entry:
-        """The entry of a request: a `RecalledRequest`."""
+        """The entry of a submitted request."""
         recalled = verifier_pb2.RecalledRequest(
             request_id=message.request_id,
             record=message.record,
@@ -45,13 +45,13 @@ class _Log:
 
 
 class FrameLog:
-    """Keeps every frame of a request until some time after its last one, and its entry, if it has one, as long.
+    """Keeps the frames and the entry of each request while it runs and for some time after its last frame.
 
     Args:
-        keep_s: seconds that a finished request's frames are kept.
-        keep: most finished requests that are kept.
-        keep_bytes: most bytes of their frames and entries.
-        hold_s: seconds that they are kept while the entry is recorded nowhere else.
+        keep_s: seconds for which a finished request is kept.
+        keep: most finished requests.
+        keep_bytes: most bytes of frames and entries of finished requests.
+        hold_s: seconds for which a finished request is kept while its entry is recorded nowhere else.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class FrameLog:
         self._streams: dict[tuple[str, str], dict[str, None]] = {}
 
     def open(self, request: str) -> None:
-        """Starts a log, in place of a finished one of the same name."""
+        """Starts a log; it replaces a finished log of the same request."""
         self.discard(request)
         self._drop(request)
         self._logs[request] = _Log()
 
     def enter(self, request: str, entry: Entry) -> None:
-        """Adds the entry of a request, if that has a log."""
+        """Adds the entry of a request; does nothing for a request without a log."""
         self.unenter(request)
         log = self._logs.get(request)
         if log is None:
@@ -83,7 +83,7 @@ class FrameLog:
             self._finish(request, log)
 
     def record(self, request: str) -> None:
-        """Notes that a request's entry is recorded elsewhere too."""
+        """Notes that a gateway has recorded the request's entry in its ledger."""
         log = self._logs.get(request)
         if log is not None:
             log.recorded = True
@@ -91,7 +91,7 @@ class FrameLog:
                 self._finish(request, log)
 
     def unenter(self, request: str) -> None:
-        """Drops the entry of a request, if it has one."""
+        """Drops the entry of a request, if any."""
         log = self._logs.get(request)
         if log is None or log.entry is None:
             return
@@ -103,7 +103,7 @@ class FrameLog:
             del self._streams[entry.tenant, entry.stream]
 
     def entries(self, tenant: str, stream: str) -> list[tuple[bytes, bool]]:
-        """The entries of a stream's requests, and whether each is running."""
+        """The data of each entry of a stream, and whether the request is running."""
         logs = [(request, self._logs[request]) for request in self._streams.get((tenant, stream), {})]
         return [(log.entry.data, self.running(request)) for request, log in logs if log.entry is not None]
 
@@ -112,7 +112,7 @@ class FrameLog:
         return request in self._logs and self._logs[request].done_at is None
 
     def append(self, request: str, frame: bytes, end: int, last: bool) -> None:
-        """Adds a frame that ends before token ``end``."""
+        """Adds a frame whose tokens end before index ``end``; ``last`` finishes the log."""
         log = self._logs[request]
         log.frames.append(frame)
         log.ends.append(end)
@@ -124,7 +124,7 @@ class FrameLog:
         log.news.set()
 
     def discard(self, request: str) -> None:
-        """Drops a log that has no last frame and will not get one, if there is such a log; its followers are told."""
+        """Drops the unfinished log of a request that will get no last frame; `follow` raises `KeyError` for it."""
         if self.running(request):
             log = self._logs[request]
             self._drop(request)
@@ -139,11 +139,11 @@ class FrameLog:
     def _forget(self) -> None:
         now = time.monotonic()
         while len(self._done) + len(self._held) > 1:
-            oldest = [(next(iter(each.items())), keep_s) for each, keep_s in self._finished if each]
-            gone = [request for (request, since), keep_s in oldest if since < now - keep_s]
-            if not gone and not self._full:
+            oldest = [(next(iter(queue.items())), keep_s) for queue, keep_s in self._finished if queue]
+            expired = [request for (request, since), keep_s in oldest if since < now - keep_s]
+            if not expired and not self._full:
                 break
-            self._drop(gone[0] if gone else min(oldest, key=lambda each: each[0][1])[0][0])
+            self._drop(expired[0] if expired else min(oldest, key=lambda item: item[0][1])[0][0])
 
     @property
     def _finished(self) -> list[tuple[OrderedDict[str, float], float]]:
@@ -167,16 +167,16 @@ class FrameLog:
         return len(self._done) + len(self._held) > self._keep or self._bytes > self._keep_bytes
 
     def so_far(self, request: str, start: int) -> list[bytes]:
-        """Frames that are there with tokens from index ``start`` on; `KeyError` for an unknown request."""
+        """The frames so far that hold tokens from index ``start`` on, and the newest; `KeyError` if unknown."""
         log = self._logs[request]
         last = len(log.frames) - 1
         return [frame for place, frame in enumerate(log.frames) if log.ends[place] > start or place == last]
 
     async def follow(self, request: str, start: int, silence_s: float | None = None) -> AsyncIterator[bytes | None]:
-        """Frames that hold tokens from index ``start`` on, and the last one.
+        """Yields frames that hold tokens from index ``start`` on, up to the last one.
 
-        `KeyError` for an unknown request, and for one that is discarded meanwhile.
-        None after every ``silence_s`` seconds in which no frame came.
+        Yields None after every ``silence_s`` seconds without a frame. `KeyError` for an unknown request, and for a
+        request that is discarded meanwhile.
         """
         log, place = self._logs[request], 0
         while True:

@@ -1,4 +1,4 @@
-"""The verifier's methods over gRPC."""
+"""The verifier's gRPC methods."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _log = get_logger("verifier")
 
 
 class Methods(pb_grpc.VerifierServicer):
-    """Reads messages, and answers them from the engine, the log of frames and the leases.
+    """Answers calls from the engine, the log of frames and the leases.
 
     Args:
         instance: the verifier's name in the registry.
-        target: what requests are for.
-        describe: what `Describe` answers.
-        submissions: the way into the engine.
-        compiler: of grammars.
+        target: the target.
+        describe: makes the response of `Describe`.
+        submissions: passes requests to the engine.
+        compiler: compiles grammars.
         log: frames of requests.
-        leases: of requests.
+        leases: leases of requests.
         pages: announces pages.
     """
 
@@ -54,7 +54,7 @@ class Methods(pb_grpc.VerifierServicer):
         self._draining = False
 
     def drain(self) -> None:
-        """Takes no more requests."""
+        """Refuses new requests."""
         self._draining = True
 
     async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
@@ -72,13 +72,13 @@ class Methods(pb_grpc.VerifierServicer):
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._instance, expected_ttft_ms=expected_ms)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
-        """Ends a request."""
+        """Cancels a request."""
         if message.forget:
             self._log.unenter(message.request_id)
         return pb.CancelResponse(cancelled=await self._submissions.cancel(message.request_id, message.reason or None))
 
     async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
-        """Puts off the end of leases."""
+        """Renews leases, and notes the requests that gateways have recorded."""
         check(message.lease_ms >= 1, "lease_ms", f"must be at least 1, not {message.lease_ms}")
         self._leases.renew(message.request_ids, message.lease_ms / 1e3)
         for request in message.recorded:
@@ -88,7 +88,7 @@ class Methods(pb_grpc.VerifierServicer):
     async def Follow(  # noqa: N802
         self, message: pb.FollowRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.FollowResponse]:
-        """Frames past the broker, and heartbeats between them where the caller asks for heartbeats."""
+        """Streams frames without the broker, with heartbeats in between if the caller asks for them."""
         name, heartbeat_s = message.request_id, message.heartbeat_ms / 1e3
         check(heartbeat_s >= 0, "heartbeat_ms", f"must be at least 0, not {message.heartbeat_ms}")
         try:
@@ -96,19 +96,19 @@ class Methods(pb_grpc.VerifierServicer):
                 for frame in self._log.so_far(name, message.from_index):
                     yield pb.FollowResponse(frame=frame)
                 return
-            async for following in self._log.follow(name, message.from_index, heartbeat_s or None):
-                if following is not None:
-                    yield pb.FollowResponse(frame=following)
+            async for next_frame in self._log.follow(name, message.from_index, heartbeat_s or None):
+                if next_frame is not None:
+                    yield pb.FollowResponse(frame=next_frame)
                 elif await self._submissions.holds(name):
                     yield pb.FollowResponse(held=True)
                 elif self._log.running(name):
-                    _log.error("a request had a log and no place in the engine", request=name)
+                    _log.error("a request has a log but is not in the engine", request=name)
                     self._log.discard(name)
         except KeyError:
             raise NotFound(f"request {name} is not known here", param="request_id") from None
 
     async def Recall(self, message: pb.RecallRequest, context: grpc.aio.ServicerContext) -> pb.RecallResponse:  # noqa: N802
-        """What is known of a stream's requests."""
+        """The entries of a stream's requests."""
         recalled = pb.RecallResponse()
         for data, running in self._log.entries(message.tenant, message.stream_id):
             request = recalled.requests.add()
@@ -117,7 +117,7 @@ class Methods(pb_grpc.VerifierServicer):
         return recalled
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
-        """The pages that are here."""
+        """The verifier's pages."""
         return await self._pages.tell(message.epoch)
 
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802

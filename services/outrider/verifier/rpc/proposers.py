@@ -1,8 +1,8 @@
-"""Remote drafting: links to proposers, which never hold up a step.
+"""Remote drafting: links to proposers, which never delay a step.
 
-The verifier's engine says what it decided and takes whatever trees have arrived; this is what carries them. Every
-sequence is a session on one proposer of each drafter that there is. When a proposer goes, its sessions move to another
-of the same drafter or wait for one to come.
+A link carries the engine's decisions to a proposer and the proposer's trees to the engine. Each sequence is a session
+on one proposer of each drafter. When a proposer leaves, its sessions move to another proposer of the same drafter, or
+wait for one to join.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = get_logger("drafting")
 
 @dataclass(slots=True)
 class _Session:
-    """A sequence; ``resting`` says of drafters that are quiet how many of its tokens they have been told."""
+    """A sequence at proposers; ``resting`` maps each paused drafter to the number of tokens sent to it."""
 
     opened: Opened
     tokens: list[int]
@@ -44,7 +44,7 @@ class _Session:
 
 @dataclass(eq=False)
 class Link:
-    """One stream to one proposer, with so many ``sessions``, of which so many are ``resting``."""
+    """One stream to one proposer, with numbers of ``sessions``, ``resting`` ones, and unsent commits (``behind``)."""
 
     member: Member
     drafter: str = ""
@@ -57,27 +57,27 @@ class Link:
 
     @property
     def ready(self) -> bool:
-        """Whether the proposer has said hello and keeps up with what it is told."""
+        """Whether the proposer has sent its hello."""
         return bool(self.drafter)
 
     def take(self) -> pb.DraftRequest:
-        """What is to be sent, as one message."""
+        """Returns everything to send, as one message."""
         message, self.outgoing, self.behind = self.outgoing, pb.DraftRequest(), 0
         self.news.clear()
         return message
 
 
 class RemoteDrafting:
-    """Keeps a link to every ready proposer of the same vocabulary and carries sessions over them.
+    """Keeps a link to every ready proposer of the same vocabulary, and sessions over these links.
 
     Args:
-        instance: this verifier, as in the registry.
+        instance: this verifier's name in the registry.
         vocabulary: fingerprint that proposers must share.
-        registry: where proposers are found.
-        tasks: what links run on.
+        registry: registry of proposers.
+        tasks: runs the links.
         offer: called in the event loop with the trees of one message and the name of their source.
-        met: called in the event loop with the name of each drafter that is reached.
-        working: called in the event loop with whether a proposer guesses for a sequence, when that changes.
+        met: called in the event loop with the drafter's name when a proposer joins.
+        working: called in the event loop with True when a first proposer guesses, with False when the last one stops.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RemoteDrafting:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Links to the proposers there are and to those that come."""
+        """Starts to follow the registry and to link to proposers."""
         self._registry.on_change("proposer", self._meet)
         self._meet(self._registry.members("proposer"))
 
@@ -111,11 +111,11 @@ class RemoteDrafting:
 
     @property
     def drafters(self) -> set[str]:
-        """Names of the drafters that can be reached."""
+        """Names of the drafters with a ready link."""
         return {link.drafter for link in self._links.values() if link.ready}
 
     def tell(self, outcome: Outcome) -> None:
-        """Hands on what a step decided."""
+        """Sends the outcome of a step to proposers."""
         self._hush(outcome.quiet)
         for opened in outcome.opened:
             self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
@@ -135,9 +135,9 @@ class RemoteDrafting:
             self._working(works)
 
     def _hush(self, quiet: frozenset[str]) -> None:
-        """Pauses the sessions of ``quiet`` drafters, and resumes those of drafters that guess again.
+        """Pauses the sessions of ``quiet`` drafters, and resumes the sessions of all others.
 
-        A paused session keeps the prompt's keys and values, which would take long to compute again.
+        A paused session keeps the keys and values of its prompt, which are expensive to compute again.
         """
         if quiet == self._quiet:
             return
@@ -156,7 +156,7 @@ class RemoteDrafting:
         link.news.set()
 
     def _go_on(self, number: int, session: _Session, link: Link) -> None:
-        """Tells what was decided while a session rested; where that is nothing, its next commit ends the rest."""
+        """Sends the tokens decided during a session's pause. If there are none, the next commit ends the pause."""
         length = session.resting.pop(link.drafter)
         link.resting -= 1
         if number in link.outgoing.rests:
@@ -187,12 +187,12 @@ class RemoteDrafting:
             link.call.cancel()
 
     def _place(self, session: _Session) -> None:
-        """Opens the session at the least loaded proposer of each drafter that it has none of."""
+        """Opens the session at the least loaded proposer of each drafter that the session lacks."""
         admitted = session.opened.drafters
         for drafter in self.drafters - session.links.keys() - self._quiet:
             if admitted is None or drafter in admitted:
-                able = [link for link in self._links.values() if link.drafter == drafter]
-                self._open(session, min(able, key=lambda link: link.sessions))
+                links = [link for link in self._links.values() if link.drafter == drafter]
+                self._open(session, min(links, key=lambda link: link.sessions))
 
     def _open(self, session: _Session, link: Link) -> None:
         session.links[link.drafter] = link
@@ -216,13 +216,13 @@ class RemoteDrafting:
             if fits and member.instance not in self._tasks:
                 self._tasks[member.instance] = self._spawn(self._serve(member), f"link to {member.instance}")
 
-    def _known(self, member: Member) -> bool:
-        known = self._registry.members("proposer")
-        return any(other.instance == member.instance and other.state is State.READY for other in known)
+    def _ready(self, member: Member) -> bool:
+        members = self._registry.members("proposer")
+        return any(other.instance == member.instance and other.state is State.READY for other in members)
 
     async def _serve(self, member: Member) -> None:
         try:
-            while self._known(member):
+            while self._ready(member):
                 await self._attempt(member)
                 await asyncio.sleep(_RETRY_S)
         finally:
@@ -254,8 +254,8 @@ class RemoteDrafting:
                 await link.news.wait()
                 message = link.take()
                 if (events := timeline()) is not None:
-                    events.message("opens", False, [(each.session, len(each.tokens) // 4) for each in message.opens])
-                    events.message("commits", False, [_reached(each) for each in message.commits])
+                    events.message("opens", False, [(item.session, len(item.tokens) // 4) for item in message.opens])
+                    events.message("commits", False, [_reached(commit) for commit in message.commits])
                 await call.write(message)
 
     def _hear(self, link: Link, response: pb.DraftResponse) -> None:

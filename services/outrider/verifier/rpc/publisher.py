@@ -1,4 +1,4 @@
-"""What the engine decided, on its way to readers, proposers and metrics."""
+"""Publishes the engine's outcomes to readers, proposers and metrics."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, encode_frame, token_subject
 
 _MEASURED_EVERY_S = 0.1
-"""Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The counters are
-updated at once where a request ends."""
+"""Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The end of a request
+updates the counters at once."""
 
 
 class Publisher:
-    """Publishes outcomes. Only in the event loop that made it.
+    """Publishes outcomes. Only in the event loop that created it.
 
     Args:
         instance: the verifier's name in the registry.
-        bus: that carries frames.
-        log: that keeps frames.
-        leases: of requests.
-        drafting: hears what was decided.
-        metrics: of the verifier.
-        engine: whose outcomes they are.
+        bus: carries frames.
+        log: keeps frames.
+        leases: leases of requests.
+        drafting: sends decisions to proposers.
+        metrics: metrics of the verifier.
+        engine: the engine.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Publisher:
         self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)
 
     def update_metrics(self, at_once: bool = False) -> None:
-        """Carries the engine's counters over to Prometheus, soon or ``at_once``."""
+        """Copies the engine's counters to Prometheus, soon or ``at_once``."""
         if self._update is not None and at_once:
             self._update.cancel()
             self._update = None

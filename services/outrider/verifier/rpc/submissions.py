@@ -1,4 +1,4 @@
-"""Requests on their way into the engine: queued, logged and leased, or none of it."""
+"""Submits requests to the engine: a request is queued, logged and leased, or none of these."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from outrider.verifier.scheduling.refusals import queued
 
 
 class Submissions:
-    """Hands requests to the engine's thread. To be used in the event loop that made it.
+    """Passes requests to the engine's thread. Only in the event loop that created it.
 
     Args:
         engine: takes the requests.
-        inbox: of the engine's thread.
-        log: where their frames will be.
-        leases: that end them.
-        metrics: of the verifier.
+        inbox: inbox of the engine's thread.
+        log: gets a log for each request.
+        leases: gets a lease for each request.
+        metrics: metrics of the verifier.
     """
 
     def __init__(self, engine: Engine, inbox: Inbox, log: FrameLog, leases: Leases, metrics: Metrics) -> None:
@@ -31,10 +31,10 @@ class Submissions:
         self._loop = asyncio.get_running_loop()
 
     async def submit(self, request: Request, lease_s: float = 0.0, entry: Entry | None = None) -> Queued:
-        """Queues a request; where it stands.
+        """Queues a request and returns its place in the queue.
 
-        The engine's thread opens the log and grants the lease if and only if the engine takes the request: a caller
-        that leaves at any moment leaves either all of it or nothing.
+        The engine's thread opens the log and grants the lease if and only if the engine takes the request. So a caller
+        that leaves at any moment leaves all of these or none.
 
         Raises:
             AlreadyExists: the engine holds the request.
@@ -55,21 +55,21 @@ class Submissions:
             raise
 
     async def run(self, request: Request) -> None:
-        """Runs a request of the verifier's own to its end."""
+        """Runs one of the verifier's own requests to its end."""
         await self.submit(request)
         async for _ in self._log.follow(request.id, 0):
             pass
 
     async def cancel(self, request_id: str, reason: str | None = None) -> bool:
-        """Ends a request; whether the engine had it."""
+        """Cancels a request; False if the engine does not hold it."""
         return await asyncio.wrap_future(self._inbox.call(lambda: self._engine.cancel(request_id, reason)))
 
     async def holds(self, request_id: str) -> bool:
-        """Whether the engine has the request; frames of earlier steps are in the log by then."""
+        """Whether the engine holds the request; on return the log has the frames of all earlier steps."""
         return await asyncio.wrap_future(self._inbox.call(lambda: self._engine.holds(request_id)))
 
     def _on_taken(self, request_id: str, lease_s: float, entry: Entry | None) -> None:
-        """Runs before the request's first frame is published, and before its caller is answered."""
+        """Opens the log and the lease, before the first frame is published and before the caller gets its answer."""
         self._log.open(request_id)
         if entry is not None:
             self._log.enter(request_id, entry)
