@@ -93,9 +93,10 @@ async def test_a_request_that_verifiers_die_of_is_ended_and_others_go_on(mesh: S
 
 
 async def test_a_request_that_verifiers_die_of_as_they_take_it_is_ended_too(mesh: Stack) -> None:
-    dead = next(process for process in mesh.processes if process.kind == "verifier" and not process.alive)
-    dead.start()
-    await asyncio.to_thread(dead.wait_ready)
+    verifiers = [process for process in mesh.processes if process.kind == "verifier"]
+    for dead in [process for process in verifiers if not process.alive][: max(2 - _alive(mesh), 0)]:
+        dead.start()
+        await asyncio.to_thread(dead.wait_ready)
     asked = {"model": MODEL, "prompt": [AT_ONCE], "max_tokens": 9}
     refused = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/completions", json=asked, timeout=60)
     assert (refused.status_code, refused.json()["error"]["code"]) == (500, "verifiers_died")

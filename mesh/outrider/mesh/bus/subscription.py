@@ -64,9 +64,10 @@ class Subscription:
     async def unsubscribe(self) -> None:
         """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
         self._bus.forget(self)
+        inner, self._inner = self._inner, None  # nats-py's subscription holds this one: no cycle stays behind
         with suppress(nats.errors.Error):
-            if self._inner is not None:
-                await self._inner.unsubscribe()
+            if inner is not None:
+                await inner.unsubscribe()
 
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)
