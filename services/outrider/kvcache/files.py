@@ -80,7 +80,7 @@ class DiskTier(ObjectTier):
     """The tier ``disk``, in the first numbered directory below ``path`` that no other process has locked.
 
     Attributes:
-        shard: shard name of the directory: the instance that used it first. Pages are assigned to shards by it.
+        shard: shard name of the directory: the instance that used it first. Pages are assigned by shard name.
 
     Raises:
         TierError: an option is wrong, or the shard name cannot be written.

@@ -13,7 +13,7 @@ from outrider.wire.ids import pack_ids
 
 
 def size(request: pb.EncodeRequest) -> int:
-    """Characters of text in ``request``, by which the cost of encoding is judged."""
+    """Characters of text in ``request``: a measure of the cost of encoding it."""
     return sum(len(item.text) + _size(item.chat) for item in request.inputs)
 
 
