@@ -157,8 +157,8 @@ def test_a_deeply_nested_parameter_is_refused_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["a.b", "server/tool", "ns:tool"])
 def test_a_tool_may_be_called_by_its_place_on_a_server(name: str) -> None:
-    assert _read("chat", tools=[{"type": "function", "function": {"name": name}}])[0].functions == (name,)
-    assert _read("response", tools=[{"type": "function", "name": name}])[0].functions == (name,)
+    assert _read("chat", tools=[{"type": "function", "function": {"name": name}}])[0].calling.names == (name,)
+    assert _read("response", tools=[{"type": "function", "name": name}])[0].calling.names == (name,)
 
 
 def test_variables_of_the_template_are_passed_on_but_for_the_chat_itself() -> None:
