@@ -62,14 +62,14 @@ async def test_a_value_that_is_forgotten_is_listed_no_more_and_every_write_shows
 
 async def test_writers_at_once_do_not_pass_a_limit_together(bucket: Bucket) -> None:
     await bucket.put("other.a", b"")
-    written = await asyncio.gather(*(bucket.put_among(f"t.{n}", b"x", "t.", 4) for n in range(8)))
+    written = await asyncio.gather(*(bucket.put_below_limit(f"t.{n}", b"x", "t.", 4) for n in range(8)))
     assert sum(revision is not None for revision in written) == 4
     kept = [key for key in await bucket.keys() if key.startswith("t.")]
     assert len(kept) == 4
-    revision = await bucket.put_among(kept[0], b"again", "t.", 4)
+    revision = await bucket.put_below_limit(kept[0], b"again", "t.", 4)
     assert await bucket.get(kept[0]) == (b"again", revision)
     await bucket.forget(kept[0])
-    assert await bucket.put_among("t.new", b"x", "t.", 4) is not None
+    assert await bucket.put_below_limit("t.new", b"x", "t.", 4) is not None
 
 
 async def test_a_bucket_that_nobody_made_has_no_state(jetstream: str) -> None:

@@ -19,7 +19,7 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.mesh.telemetry import (
     configure_logs,
-    continued,
+    continued_span,
     counter,
     current_headers,
     get_logger,
@@ -127,7 +127,7 @@ async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter,
 
 def test_a_trace_goes_on_from_the_headers_of_a_caller(spans: InMemorySpanExporter) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
-    with continued({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):
+    with continued_span({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):
         headers = current_headers()
     assert headers is not None
     assert headers["traceparent"].split("-")[1] == trace_id
