@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from outrider.native import compiler
 from outrider.native.compiler import HEADER, abi
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 from outrider.native.library import NativeUnavailable, ffi, library, load
 
 STRUCTS = [name for name in ffi.list_types()[0] if ffi.typeof(name).kind == "struct" and ffi.typeof(name).fields]
 
 
-@pytest.mark.parametrize("level", able(), ids=lambda level: level.name)
+@pytest.mark.parametrize("level", supported_levels(), ids=lambda level: level.name)
 def test_a_library_was_compiled_with_the_header_that_python_reads(level: Level) -> None:
     assert ffi.string(load(level).functions.outrider_abi()).decode() == abi()
 

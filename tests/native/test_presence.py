@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from outrider.native import compiler, levels, presence
 from outrider.native.compiler import ensure, ensure_all, path_of
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 
 ANY = Level("any", (), frozenset())
 
@@ -65,7 +65,7 @@ def test_without_a_compiler_all_levels_are_left_out_and_each_says_why(
 
 
 def test_where_all_is_compiled_there_is_nothing_to_tell() -> None:
-    ensure(able()[0])
+    ensure(supported_levels()[0])
     assert presence.notice() is None
 
 

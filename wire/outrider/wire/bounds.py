@@ -27,7 +27,7 @@ _PLACE = re.compile(rf" - at `(\$.*|{re.escape(_KEY)})`$")
 
 
 class OutOfBounds(ValueError):
-    """The value of the parameter ``param`` is not allowed; the text names the parameter, its value and what is allowed."""
+    """A value of the parameter ``param`` is not allowed; the text names both, and the allowed values."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ def checked(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
 
 
 def read(kind: type[T], values: Mapping[str, Any], place: str = "") -> T:
-    """A struct ``kind`` from ``values`` by field, each as `checked`; a refusal puts ``place`` before the field's name."""
+    """A struct ``kind`` from ``values`` by field, each `checked`; a refusal puts ``place`` before the field's name."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError:
@@ -101,7 +101,7 @@ def describe(hint: Any) -> str:
 
 
 def _fault_path(value: Any, hint: Any, place: str, why: str) -> str:
-    """The path from ``value`` to the fault at ``place``, as msgspec names it, with the object's key that msgspec omits."""
+    """The path from ``value`` to the fault at ``place`` as msgspec names it, with the key that msgspec omits."""
     if isinstance(value, dict) and (place.startswith("$[...]") or (place == _KEY and "`int`" in why)):
         return f".{next(key for key, each in value.items() if not _fits({key: each}, hint))}"
     return "" if place == _KEY else place.removeprefix("$")

@@ -46,8 +46,8 @@ FORMATS = {
         most=1,
     ),
 }
-"""Formats by name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), which
-Qwen's models share, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
+"""Formats by name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), also
+used by Qwen's, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
 
 DEFAULT = "hermes"
 

@@ -40,7 +40,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):
-    """A token that the target might have said instead: its id, the target's own natural log-probability of it, and its bytes."""
+    """A likely token at some place: its id, the target's own natural log-probability of it, and its bytes."""
 
     token: int
     logprob: float

@@ -120,7 +120,7 @@ class Guessing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Speculation(Guessing, frozen=True, kw_only=True):
-    """All of the protocol's ``Speculation``: whether guessing is ``off``, and whether the answer contains the verified guesses."""
+    """All of the protocol's ``Speculation``, with its switch ``off`` and the request to return the verified guesses."""
 
     off: Flag = False
     return_drafts: Flag = False
@@ -157,7 +157,7 @@ def set_fields(message: Message) -> dict[str, Any]:
 
 
 def set_sampling_fields(message: pb.SamplingParams) -> dict[str, Any]:
-    """Like `set_fields`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for bad words that are not ids."""
+    """Like `set_fields`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for malformed bad words."""
     values = set_fields(message)
     if "seed" in values:
         values["seed"] -= (values["seed"] & _SIGN) << 1

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from outrider.kernels.backend import compiled
 from outrider.kernels.philox.reference import MULTIPLIERS, ROUNDS, WEYL, WORD, log_exponential
-from outrider.native.rolls import Roll, roll_of
+from outrider.native.variates import Variates, variates_of
 from torch import Tensor
 
 _Words = npt.NDArray[np.uint64]
@@ -25,15 +25,15 @@ _PIECE = 16384
 
 def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
     """See `outrider.kernels.philox.log_exponentials`; ``seeds`` and ``positions`` int64 [n] on the CPU."""
-    if (roll := native_roll()) is not None:
-        return roll(seeds.contiguous(), positions.contiguous(), vocabulary)
+    if (variates := native_variates()) is not None:
+        return variates(seeds.contiguous(), positions.contiguous(), vocabulary)
     return log_exponentials_by_numpy(seeds, positions, vocabulary)
 
 
 @cache
-def native_roll() -> Roll | None:
+def native_variates() -> Variates | None:
     """The variates of the compiled library; None where it cannot be had."""
-    return None if (library := compiled()) is None else roll_of(library)
+    return None if (library := compiled()) is None else variates_of(library)
 
 
 def log_exponentials_by_numpy(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import torch
 from outrider.kernels.backend import compiled
-from outrider.kernels.philox.rolls import rolled
+from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws
 from outrider.kernels.race_sample.truncation import least_kept
@@ -116,7 +116,7 @@ def _raced(logits: Tensor, draws: Draws, hot: np.ndarray) -> Tensor:
     vocabulary, device = logits.shape[1], logits.device
     seeds, positions = draws.seeds.tolist(), draws.positions.tolist()
     rows = np.flatnonzero(hot)
-    noise = [rolled(seeds[row] & _WORD, positions[row], vocabulary, device) for row in rows.tolist()]
+    noise = [cached_variates(seeds[row] & _WORD, positions[row], vocabulary, device) for row in rows.tolist()]
     rolls = torch.stack(noise, out=_space(len(rows), vocabulary))
     if len(rows) == len(logits):
         return torch.sub(logits, rolls, out=rolls)
