@@ -1,4 +1,4 @@
-"""What Linux tells of this process's memory."""
+"""This process's memory as Linux reports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def grants_huge_pages() -> bool:
 
 
 def mapping_at(address: int) -> tuple[range, dict[str, str]]:
-    """The addresses of the mapping that ``address`` is in, and what ``/proc/self/smaps`` says of it."""
+    """The addresses of the mapping that contains ``address``, and its entry in ``/proc/self/smaps``."""
     found: tuple[range, dict[str, str]] | None = None
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, value = line.partition(" ")
@@ -30,12 +30,12 @@ def mapping_at(address: int) -> tuple[range, dict[str, str]]:
 
 
 def mapped_bytes() -> int:
-    """Of addresses that this process has mapped."""
+    """Bytes of addresses that this process has mapped."""
     return _status("VmSize")
 
 
 def resident_bytes() -> int:
-    """Of memory that this process has."""
+    """Bytes of memory that this process holds."""
     return _status("VmRSS")
 
 

@@ -1,4 +1,4 @@
-"""What the kernels' benchmark measures, and that both sides of a measurement compute the same."""
+"""The cases of the kernels' benchmark, and both sides of a measurement computing the same."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.kernels.bench import cpu
-from outrider.kernels.bench.bars import bars
 from outrider.kernels.bench.cases import STEPS, Case, Step, Work, cases
+from outrider.kernels.bench.goals import goals
 from outrider.kernels.bench.gpu import Ceiling, Timing
 from outrider.kernels.bench.pairs import PAIRS
 from outrider.kernels.bench.roofline import DEVICES, predict
@@ -92,11 +92,11 @@ def timing(shape: str, op: str, part: str, step: str, microseconds: float) -> Ti
     return Timing(case, seconds, seconds, case.work.moved / seconds, case.work.flops / seconds, 0.5)
 
 
-def test_figures_are_held_to_their_bars() -> None:
+def test_figures_are_compared_with_their_goals() -> None:
     most = Ceiling(4e12, {})
     found = {
         bar.name.split()[0]: bar
-        for bar in bars(
+        for bar in goals(
             [
                 timing("llama-3.1-8b", "tree_attention", "", "decode-8k", 10.0),
                 timing("llama-3.1-8b", "tree_attention", "", "decode-32k", 35.0),

@@ -1,4 +1,4 @@
-"""What a model of some shape launches."""
+"""The launches of a model of some shape."""
 
 from __future__ import annotations
 

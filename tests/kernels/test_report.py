@@ -1,4 +1,4 @@
-"""What kernels compile to, for GPUs that need not be there."""
+"""Properties of compiled kernels, for GPUs present or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
-"""What a program may have: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+"""Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 _PRODUCTS = {"_product", "_attend"}
 
 

@@ -196,7 +196,7 @@ async def test_a_subscription_made_during_an_outage_works_after_it(own_bus: Bus,
 
 
 async def test_a_broker_that_turned_us_away_for_good_is_joined_again(tmp_path: Path) -> None:
-    """NATS clients close for ever when the broker revokes their rights; ours comes back when they are restored."""
+    """nats-py closes for ever when the broker revokes its rights; the bus reconnects when they are restored."""
     config = tmp_path / "nats.conf"
     config.write_text("")
     broker = Broker()

@@ -33,7 +33,7 @@ TOO_LONG = 65 << 20
 
 
 class Scripted(rpc.TokenizerServicer):
-    """Does what the test says, and echoes the first id."""
+    """A servicer whose behaviour each test sets; it echoes the first id."""
 
     def __init__(self) -> None:
         self.behaviour: Callable[[], Awaitable[object]] = self.nothing

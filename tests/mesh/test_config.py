@@ -1,4 +1,4 @@
-"""Where settings come from, and what is said of those that are wrong."""
+"""The sources of settings, and the errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals on a broker that has no room left, and has some again."""
+"""Journals on a broker whose disk is full, and has room again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def bus(small: SmallStore) -> AsyncIterator[Bus]:
 
 
 async def _exhausted(journal: Journal) -> None:
-    """Writes until nothing is taken any more."""
+    """Writes until the broker accepts no more."""
     with suppress(Unavailable):
         while True:
             await journal.add("ask.t.filling.0-1", bytes(4096))

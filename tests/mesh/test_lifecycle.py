@@ -206,7 +206,7 @@ async def test_a_background_task_or_thread_that_dies_ends_the_process(start: Sta
 
 
 async def describe(member: Member) -> pb.DescribeTokenizerResponse:
-    """What the process says of itself; only keepalive notices soon that it never will."""
+    """The process's answer to Describe; only keepalive notices soon that a frozen process gives none."""
     described = stub(rpc.TokenizerStub, member.address).Describe
     answer: pb.DescribeTokenizerResponse = await call(described, pb.DescribeTokenizerRequest(), timeout=3600)
     return answer

@@ -1,4 +1,4 @@
-"""Who serves what, over a real nats-server."""
+"""The registry over a real nats-server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 
 class Peer:
-    """A process's part in the registry, without the process."""
+    """A member of the registry without a process."""
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks) -> None:
         self.bus = bus
@@ -26,11 +26,11 @@ class Peer:
         self._tasks = tasks
 
     async def fall_silent(self) -> None:
-        """Goes as kill -9 would."""
+        """Disappears as after kill -9."""
         await self._tasks.cancel()
 
     async def leave(self) -> None:
-        """Goes as SIGTERM would."""
+        """Leaves as after SIGTERM."""
         self.registry.leave()
         await self.bus.close()
 
@@ -39,7 +39,7 @@ Join = Callable[..., Any]
 
 
 TIMES = Times(*(seconds / 2 for seconds in Times()))
-"""Everything happens twice as fast; the true times are held by the lifecycle's tests."""
+"""Half the real times; the tests of the lifecycle use the real ones."""
 
 
 @pytest.fixture

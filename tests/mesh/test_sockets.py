@@ -1,4 +1,4 @@
-"""Unix sockets: found where they listen, and TCP elsewhere."""
+"""Unix sockets where a process listens at one, and TCP elsewhere."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 @contextmanager
 def captured(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
-    """Configures logs as a process does, and yields what is written."""
+    """Configures logs as a process does, and yields the text written."""
     root = logging.getLogger()
     before, ours = (root.handlers[:], root.level), structlog.get_config()
     with redirect_stderr(io.StringIO()) as buffer:
@@ -54,13 +54,13 @@ def captured(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
 
 @contextmanager
 def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The same as JSON; what is yielded returns the lines so far."""
+    """The same as JSON; yields a function that returns the lines so far."""
     with captured("json") as buffer:
         yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
 
 
 class Relay(rpc.TokenizerServicer):
-    """Tells of each call on NATS."""
+    """Reports each call on NATS."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

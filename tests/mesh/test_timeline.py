@@ -1,4 +1,4 @@
-"""The file of a time line: what is written, how much, and what is refused."""
+"""The file of a time line: its events, its size, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header, the compiled library and Python agree on what crosses between them."""
+"""The header, the compiled library and Python agree on their interface."""
 
 from __future__ import annotations
 

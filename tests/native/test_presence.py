@@ -1,4 +1,4 @@
-"""What is compiled when, and what a user is told where nothing is."""
+"""When libraries are compiled, and the notice where there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY = Level("any", (), frozenset())
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a library that is compiled at once, in place of Outrider's, and of which nothing is compiled yet."""
+    """Sources of a tiny library in place of Outrider's, not yet compiled."""
     made = tmp_path / "source"
     made.mkdir()
     (made / "one.cpp").write_text("int one() { return 1; }")

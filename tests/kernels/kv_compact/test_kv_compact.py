@@ -1,4 +1,4 @@
-"""Accepted rows move to where the sequence goes on."""
+"""Accepted rows move to the end of the sequence."""
 
 from __future__ import annotations
 

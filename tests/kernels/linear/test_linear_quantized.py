@@ -1,4 +1,4 @@
-"""Weights of fewer bits: what they lose, and their products on a CPU."""
+"""Quantized weights: their errors, and their products on a CPU."""
 
 from __future__ import annotations
 

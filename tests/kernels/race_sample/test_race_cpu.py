@@ -1,4 +1,4 @@
-"""The draw on a CPU is its definition's; variates are rolled once."""
+"""The draw on a CPU gives its definition's tokens; variates are computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.philox import log_exponentials, variate_cache
-from outrider.kernels.race_sample import Draws, cpu, edited, reference
+from outrider.kernels.race_sample import Draws, cpu, edited_logits, reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW
 from outrider.native.levels import Level, supported_levels
 from outrider.native.library import load
@@ -100,8 +100,8 @@ def test_parameters_for_fewer_rows_than_there_are_are_refused(lacking: int) -> N
 def test_what_is_edited_is_what_is_drawn_from() -> None:
     logits, draws = awkward_logits(5, 200, 8).cpu(), on_cpu(parameters(5, 200, "allowed", "penalties", seed=2))
     plain = dataclasses.replace(draws, allowed=None, penalties=None)
-    assert torch.equal(cpu.draw(edited(logits, draws), plain).tokens, cpu.draw(logits, draws).tokens)
-    assert not torch.equal(edited(logits, draws), logits)
+    assert torch.equal(cpu.draw(edited_logits(logits, draws), plain).tokens, cpu.draw(logits, draws).tokens)
+    assert not torch.equal(edited_logits(logits, draws), logits)
 
 
 @pytest.mark.parametrize("vocabulary", [3, 4096, 5000, 70_000])

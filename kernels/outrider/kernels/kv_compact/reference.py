@@ -1,4 +1,4 @@
-"""kv_compact as it is written down."""
+"""The definition of kv_compact."""
 
 from __future__ import annotations
 

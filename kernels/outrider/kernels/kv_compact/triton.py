@@ -1,4 +1,4 @@
-"""kv_compact as a Triton kernel: one program some columns of one layer, for all the moves of a sequence."""
+"""kv_compact as a Triton kernel: each program moves some columns of one layer, for all moves of a sequence."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _kv_compact(
 def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Tensor) -> None:
     """See `outrider.kernels.kv_compact`. Rows are moved as they are, four bytes at a time.
 
-    The barrier makes every warp of a program wait until all of them have read, so that a row may go where another
-    comes from.
+    The barrier makes every warp of a program wait until all have read, so that a row's destination may be another's
+    source.
 
     Raises:
         ValueError: a list of slots or the offsets have the wrong shape or dtype.

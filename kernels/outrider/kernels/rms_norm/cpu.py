@@ -1,4 +1,4 @@
-"""rms_norm in as few torch operators as there is a way: on small steps each costs more than its arithmetic."""
+"""rms_norm in as few torch operators as possible: on small steps an operator costs more than its arithmetic."""
 
 from __future__ import annotations
 

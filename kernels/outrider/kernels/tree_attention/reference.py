@@ -1,4 +1,4 @@
-"""tree_attention as it is written down, one row at a time, in float64."""
+"""The definition of tree_attention, one row at a time, in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tree_attention(
     batch: RaggedBatch,
     scale: float,
 ) -> Tensor:
-    """Attention of [rows, heads, head_dim] queries over what each row sees: float64 [rows, heads, head_dim].
+    """Attention of [rows, heads, head_dim] queries over the tokens that each row sees: float64 [rows, heads, head_dim].
 
     Args:
         queries: rotated.
