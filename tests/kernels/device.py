@@ -18,8 +18,8 @@ def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
 
 def poison() -> None:
     """Fills the memory that allocators will hand out next with NaN, so that unwritten places show."""
-    held = [torch.full((size,), float("nan"), device=DEVICE) for size in (2**6, 2**8, 2**10, 2**12, 2**14, 2**16)]
-    del held
+    blocks = [torch.full((size,), float("nan"), device=DEVICE) for size in (2**6, 2**8, 2**10, 2**12, 2**14, 2**16)]
+    del blocks
 
 
 def tolerance(dtype: torch.dtype) -> dict[str, float]:

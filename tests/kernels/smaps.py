@@ -14,19 +14,19 @@ def grants_huge_pages() -> bool:
 
 def mapping_at(address: int) -> tuple[range, dict[str, str]]:
     """The addresses of the mapping that contains ``address``, and its entry in ``/proc/self/smaps``."""
-    found: tuple[range, dict[str, str]] | None = None
+    mapping: tuple[range, dict[str, str]] | None = None
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, value = line.partition(" ")
         if name.endswith(":"):
-            if found is not None:
-                found[1][name[:-1]] = value.strip()
-        elif found is not None:
-            return found
+            if mapping is not None:
+                mapping[1][name[:-1]] = value.strip()
+        elif mapping is not None:
+            return mapping
         else:
             first, last = (int(part, 16) for part in name.split("-"))
-            found = (range(first, last), {}) if first <= address < last else None
-    assert found is not None
-    return found
+            mapping = (range(first, last), {}) if first <= address < last else None
+    assert mapping is not None
+    return mapping
 
 
 def mapped_bytes() -> int:

@@ -71,9 +71,11 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
-    done = bench("--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in done.stdout
+    completed = bench(
+        "--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path)
+    )
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in completed.stdout
     written = json.loads((tmp_path / "roofline-a100.json").read_text())
     assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet, without sparsity"
     assert {row["op"] for row in written["rows"]} >= {"rms_norm", "linear logits", "tree_attention"}
@@ -81,9 +83,9 @@ def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_not_known_is_refused_by_name() -> None:
-    done = bench("--steps", "decode,march")
-    assert done.returncode == 2
-    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in done.stderr
+    completed = bench("--steps", "decode,march")
+    assert completed.returncode == 2
+    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in completed.stderr
 
 
 def timing(shape: str, op: str, part: str, step: str, microseconds: float) -> Timing:

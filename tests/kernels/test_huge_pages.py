@@ -47,11 +47,11 @@ def test_a_mapping_goes_back_with_its_last_tensor(size: int) -> None:
     memory = map_zeros(size)
     part = memory[5:9]
     del memory
-    held = mapped_bytes()
-    assert held - before >= size
+    bytes_held = mapped_bytes()
+    assert bytes_held - before >= size
     part.fill_(1)
     del part
-    assert held - mapped_bytes() >= max(size, HUGE)
+    assert bytes_held - mapped_bytes() >= max(size, HUGE)
 
 
 @pytest.mark.parametrize("huge", [HUGE, 1 << 28])
@@ -102,16 +102,16 @@ def test_more_than_there_is_is_refused() -> None:
 
 
 def test_memory_of_a_pool_is_there_before_a_step_wants_it() -> None:
-    held = resident_bytes()
+    bytes_held = resident_bytes()
     pool = KvPool(2, 4096, 16, 2, 32)
-    assert resident_bytes() - held >= pool.data.nbytes - HUGE
+    assert resident_bytes() - bytes_held >= pool.data.nbytes - HUGE
 
 
 @_asked
 def test_pages_of_a_pool_lie_where_linux_may_put_huge_ones_and_are_zero() -> None:
     pool = KvPool(2, 1024, 16, 2, 32, torch.bfloat16, packed=True)
-    around, told = mapping_at(pool.data.data_ptr())
-    assert told["THPeligible"] == "1"
+    around, entry = mapping_at(pool.data.data_ptr())
+    assert entry["THPeligible"] == "1"
     assert pool.data.data_ptr() % HUGE == 0
     assert pool.data.data_ptr() + pool.data.nbytes - 1 in around
     assert pool.data.is_contiguous()

@@ -103,16 +103,16 @@ async def test_nothing_arrives_after_unsubscribing(bus: Bus) -> None:
 
 
 async def test_each_subscriber_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     other = await collect(bus, "beside")
-    await bus.subscribe("sizes.*", lambda message: heard.append(message.data))
+    await bus.subscribe("sizes.*", lambda message: received.append(message.data))
     sent = [bytes([number % 256]) * (number * 37 % 5000) for number in range(600)]
     for place, data in enumerate(sent):
         bus.publish(f"sizes.{place}", data)
         if place % 7 == 0:
             bus.publish("beside", b"")
-    await eventually(lambda: len(heard) == len(sent) and other.qsize() == 86)
-    assert heard == sent
+    await eventually(lambda: len(received) == len(sent) and other.qsize() == 86)
+    assert received == sent
 
 
 async def test_who_has_subscribed_misses_nothing_of_what_others_say(bus: Bus, shared_nats: str) -> None:

@@ -17,17 +17,17 @@ CONFIG = JournalConfig("outrider-requests", "ask.*.*.*", 3600, 1 << 30, last_onl
 
 @pytest.fixture(params=["limited", "full"])
 async def small(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SmallStore]:
-    with small_store(request.param, tmp_path) as made:
-        await made.prepare()
-        yield made
+    with small_store(request.param, tmp_path) as new_bus:
+        await new_bus.prepare()
+        yield new_bus
 
 
 @pytest.fixture
 async def bus(small: SmallStore) -> AsyncIterator[Bus]:
-    made = Bus()
-    await made.connect(small.broker.url, "test", wait_s=10)
-    yield made
-    await made.close()
+    new_bus = Bus()
+    await new_bus.connect(small.broker.url, "test", wait_s=10)
+    yield new_bus
+    await new_bus.close()
 
 
 async def _exhausted(journal: Journal) -> None:

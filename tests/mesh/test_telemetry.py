@@ -87,7 +87,7 @@ async def stub(bus: Bus) -> AsyncIterator[Any]:
 
 
 def by_name(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
-    return next(found for found in exporter.get_finished_spans() if found.name == name)
+    return next(span for span in exporter.get_finished_spans() if span.name == name)
 
 
 async def arrival(bus: Bus, subject: str) -> asyncio.Queue[dict[str, str] | None]:

@@ -66,9 +66,9 @@ def test_a_tree_is_as_deep_as_its_longest_branch() -> None:
 def test_a_file_that_cannot_be_written_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "timeline.jsonl"
     command = [sys.executable, "-m", "outrider.proposer", f"--timeline={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert done.stderr == f"outrider proposer: timeline = {path} cannot be written: No such file or directory\n"
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 2
+    assert completed.stderr == f"outrider proposer: timeline = {path} cannot be written: No such file or directory\n"
 
 
 def test_a_disk_that_is_full_ends_the_time_line_and_not_the_process() -> None:

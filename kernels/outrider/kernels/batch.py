@@ -132,7 +132,7 @@ class RaggedBatch:
 
     @property
     def slots(self) -> torch.Tensor:
-        """Where in the pool each row's keys and values are written: int64 [rows], on the device."""
+        """Slot of the pool for each row's keys and values: int64 [rows], on the device."""
         if self._slots is None:
             slots = _joined([row_slots(s, self.page_size, s.first, s.rows) for s in self.sequences])
             self._slots = torch.from_numpy(slots).to(self._device)

@@ -147,5 +147,7 @@ def _usage(cubin: bytes) -> dict[str, int]:
     with NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
-    return {name: int(count) for name, count in re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout + done.stderr)}
+        completed = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
+    return {
+        name: int(count) for name, count in re.findall(r"(REG|STACK|LOCAL):(\d+)", completed.stdout + completed.stderr)
+    }

@@ -68,11 +68,11 @@ class KvPool:
         return self.data.dtype
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
-        """Of each layer, the keys of ``count`` consecutive slots as [kv_heads, head_dim, count], without copying."""
+        """Keys of ``count`` consecutive slots of each layer as [kv_heads, head_dim, count], without copying."""
         return self._keys.narrow(3, start, count).unbind(0)
 
     def values(self, start: int, count: int) -> tuple[Tensor, ...]:
-        """Of each layer, the values of ``count`` consecutive slots as [kv_heads, count, head_dim], without copying."""
+        """Values of ``count`` consecutive slots of each layer as [kv_heads, count, head_dim], without copying."""
         return self._values.narrow(2, start, count).unbind(0)
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:

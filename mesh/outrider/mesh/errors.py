@@ -91,7 +91,7 @@ class PermissionDenied(OutriderError):
 
 
 class NotFound(OutriderError):
-    """What the request names does not exist."""
+    """The thing that the request names does not exist."""
 
     code = grpc.StatusCode.NOT_FOUND
     http_status = 404
@@ -99,7 +99,7 @@ class NotFound(OutriderError):
 
 
 class AlreadyExists(OutriderError):
-    """What the request would create exists already."""
+    """The thing that the request would create exists already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
     http_status = 409

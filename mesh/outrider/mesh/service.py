@@ -54,7 +54,7 @@ class Service(abc.ABC):
         """
 
     def status(self) -> dict[str, Any]:
-        """What the registry announces of this process: model, vocabulary, load. Called about once a second."""
+        """The status that the registry announces: model, vocabulary, load. Called about once a second."""
         return {}
 
     def rpc_port(self, settings: Settings) -> int:

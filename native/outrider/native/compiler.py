@@ -116,11 +116,11 @@ def _compile(command: list[str], level: Level, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         library = Path(directory) / path.name
         flags = [*_FLAGS, *level.flags, f'-DOUTRIDER_ABI="{abi()}"']
-        done = subprocess.run(
+        completed = subprocess.run(
             [*command, *flags, *units, "-o", str(library)], capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        if completed.returncode:
+            last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
             raise CompilerError(f"{shlex.join(command)} failed: {last[0]}")
         library.chmod(0o755)
         library.replace(path)

@@ -78,10 +78,10 @@ class NativeDecoder:
         self.library, self._functions, self._shape = library, library.functions, shape
         self._is_bf16, self._memory = int(dtype == torch.bfloat16), memory
         self._kept: list[Any] = []
-        made = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
+        layer_array = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
         fields = asdict(shape) | {
-            "layers": len(made),
-            "layer": self._retain(made),
+            "layers": len(layer_array),
+            "layer": self._retain(layer_array),
             "is_bf16": self._is_bf16,
             "query_scale": shape.head_dim**-0.5 * float(np.log2(np.e)),
             "positions": turns.shape[0],
@@ -101,8 +101,8 @@ class NativeDecoder:
         """Runs the next steps on ``threads`` threads. Called between steps, by the thread that runs them."""
         if threads not in self._handles:
             self.model.threads = threads
-            made = self._functions.outrider_decoder_new(self.model)
-            self._handles[threads] = ffi.gc(made, self._functions.outrider_decoder_free)
+            handle = self._functions.outrider_decoder_new(self.model)
+            self._handles[threads] = ffi.gc(handle, self._functions.outrider_decoder_free)
         self.handle, self.threads = self._handles[threads], threads
 
     @property

@@ -45,7 +45,7 @@ class Drawing(NamedTuple):
     """How the target draws a sequence's tokens.
 
     Attributes:
-        seed: of its dice; without meaning where ``temperature`` is 0.
+        seed: of the dice; ignored where ``temperature`` is 0.
         temperature: 0 where it is greedy.
         top_k: likeliest tokens that are kept, 0 for all.
         top_p: probability of the likeliest tokens that are kept.
@@ -92,8 +92,8 @@ class NativeDrafts:
         self._weights = sum(each.n * each.k for each in decoder.weights)
         functions, brief = decoder.library.functions, decoder.library.brief_function
         inner = ffi.new("outrider_pool *", pool_fields(pool)), ffi.new("outrider_draft_shape *", asdict(shape))
-        made = functions.outrider_drafts_new(decoder.handle, decoder.model, *inner)
-        self._long = ffi.gc(made, functions.outrider_drafts_free)
+        handle = functions.outrider_drafts_new(decoder.handle, decoder.model, *inner)
+        self._long = ffi.gc(handle, functions.outrider_drafts_free)
         self._kept, self._handle = (decoder, pool, decoder.handle), pointer_value(self._long)
         self._start, self._end = brief("outrider_drafts_open"), brief("outrider_drafts_close")
         self._commit, self._rest = brief("outrider_drafts_commit"), brief("outrider_drafts_rest")

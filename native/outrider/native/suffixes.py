@@ -37,10 +37,10 @@ class NativeSuffixes:
 
     def __init__(self, shape: SuffixShape, library: Library) -> None:
         self._nodes = shape.nodes
-        kept = {name: number for name, number in asdict(shape).items() if name != "nodes"}
+        fields = {name: number for name, number in asdict(shape).items() if name != "nodes"}
         functions = library.functions
-        made = functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", kept))
-        self._kept = ffi.gc(made, functions.outrider_suffixes_free)
+        handle = functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", fields))
+        self._kept = ffi.gc(handle, functions.outrider_suffixes_free)
         self._handle = pointer_value(self._kept)
         self._bytes = library.brief_function("outrider_suffixes_bytes")
         self._start, self._end = (

@@ -24,8 +24,8 @@ def stands_for(weight: Tensor, quantization: Quantization | None) -> Tensor:
     if quantization is None:
         return weight.float()
     quantize: Any = {"int8": quantize_int8, "int4": quantize_int4, "fp8": quantize_fp8}[quantization]
-    kept: Tensor = quantize(weight).dequantized()
-    return kept
+    dequantized_weight: Tensor = quantize(weight).dequantized()
+    return dequantized_weight
 
 
 def close(out: Tensor, expected: Tensor) -> None:

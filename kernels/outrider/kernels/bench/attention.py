@@ -57,17 +57,17 @@ def dense(case: Case, attention_plan: TritonPlan, pool: KvPool) -> tuple[Tensor,
 
 def mask(step: Step) -> Tensor:
     """Which tokens each row sees: bool [nodes, context + nodes]."""
-    seen = torch.ones(step.nodes, step.context + step.nodes, dtype=torch.bool)
+    visible = torch.ones(step.nodes, step.context + step.nodes, dtype=torch.bool)
     tree_parents = parents(step.nodes)
     own = torch.ones(step.nodes, step.nodes, dtype=torch.bool).tril_()
-    seen[:, step.context :] = (
+    visible[:, step.context :] = (
         own if tree_parents is None else torch.from_numpy(Tree.from_parents(tree_parents).visible(step.nodes))
     )
-    return seen
+    return visible
 
 
-def torch_attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
+def torch_attention(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
     """torch's results, [rows, heads * head_dim]."""
-    masked = None if len(seen) == 1 else seen
+    masked = None if len(visible) == 1 else visible
     out = functional.scaled_dot_product_attention(queries, keys, values, masked, enable_gqa=True)
     return out.transpose(1, 2).flatten(0, 1).flatten(1)

@@ -60,7 +60,7 @@ class Work:
 
     Attributes:
         moved: bytes read from and written to memory, each once.
-        flops: of its matrix products, two a product and sum; 0 where there is none.
+        flops: of its matrix products, counting a product and a sum as two; 0 without products.
         factors: dtype of the factors.
     """
 
@@ -150,8 +150,11 @@ def _tree_attention(shape: ModelShape, step: Step) -> Parts:
     """Keys and values of each sequence once; of its own rows, each sees half."""
     tokens = step.sequences * (step.context + step.nodes)
     rows = step.rows * shape.heads * shape.head_dim * 2 * shape.dtype.itemsize
-    seen = step.rows * (step.context + (step.nodes + 1) / 2)
-    yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim), shape.dtype)
+    visible_tokens = step.rows * (step.context + (step.nodes + 1) / 2)
+    yield (
+        "",
+        Work(tokens * token_bytes(shape) + rows, int(4 * visible_tokens * shape.heads * shape.head_dim), shape.dtype),
+    )
 
 
 @_op

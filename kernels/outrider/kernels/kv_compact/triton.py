@@ -28,9 +28,9 @@ def _kv_compact(
     column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     inside = real[:, None] & (column < WIDTH)[None, :]
     start = layer * pool_slots
-    held = tl.load(data + (start + source[:, None]) * WIDTH + column[None, :], inside, other=0)
+    values = tl.load(data + (start + source[:, None]) * WIDTH + column[None, :], inside, other=0)
     tl.debug_barrier()
-    tl.store(data + (start + place[:, None]) * WIDTH + column[None, :], held, inside)
+    tl.store(data + (start + place[:, None]) * WIDTH + column[None, :], values, inside)
 
 
 def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Tensor) -> None:

@@ -52,7 +52,7 @@ class PackedWeight:
 
     @property
     def out_features(self) -> int:
-        """Of the weight."""
+        """Output features of the weight."""
         return self.words.shape[0]
 
     @property

@@ -95,12 +95,12 @@ _COLUMNS = {
 }
 
 
-def _check(name: str, given: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
-    if given is None:
+def _check(name: str, tensor: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
+    if tensor is None:
         return
-    if given.shape != shape or given.dtype != dtype or given.device != device or not given.is_contiguous():
+    if tensor.shape != shape or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():
         raise ValueError(
-            f"{name} are {given.dtype} {tuple(given.shape)} on {given.device}; they must be contiguous {dtype} "
+            f"{name} are {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}; they must be contiguous {dtype} "
             f"{shape} on {device}"
         )
 

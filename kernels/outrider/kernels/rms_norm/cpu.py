@@ -17,5 +17,5 @@ def rms_norm(
     normed = wide / torch.addcmul(eps, norm, norm, value=1 / x.shape[-1]).sqrt_()
     if weight is not None:
         normed.mul_(weight)
-    wanted = dtype or x.dtype
-    return normed if wanted == torch.float32 else normed.to(wanted)
+    result_dtype = dtype or x.dtype
+    return normed if result_dtype == torch.float32 else normed.to(result_dtype)

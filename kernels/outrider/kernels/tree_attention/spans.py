@@ -34,6 +34,6 @@ def far_end(positions: Indices) -> Indices:
 
 def span(far: Indices) -> Indices:
     """Positions of a far span: a power of two, at least 256, so that there are at most `MOST_SPANS` of them."""
-    wanted = np.maximum(-(-far // MOST_SPANS), _LEAST_SPAN)
-    powers: Indices = 1 << np.ceil(np.log2(wanted)).astype(np.int64)
+    least_width = np.maximum(-(-far // MOST_SPANS), _LEAST_SPAN)
+    powers: Indices = 1 << np.ceil(np.log2(least_width)).astype(np.int64)
     return powers

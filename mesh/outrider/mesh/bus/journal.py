@@ -37,7 +37,7 @@ _log = get_logger("journal")
 
 
 class JournalConfig(msgspec.Struct, frozen=True):
-    """What a journal keeps: messages on ``subject`` (with wildcards). Old messages are dropped for new ones.
+    """The messages of a journal: those on ``subject`` (with wildcards). The oldest are dropped for new ones.
 
     ``last_only`` keeps one message of each subject. ``keep_s`` is in seconds; ``keep_bytes`` counts what NATS stores.
     """

@@ -66,9 +66,9 @@ def _merge(
     total = tl.sum(tl.load(totals + row * blocks + places, places < blocks, other=0.0) * weights)
     norm = peak + log(tl.maximum(total, _LEAST_TOTAL))
     slots = tl.arange(0, CANDIDATES)
-    held = slots < tl.where(whole, blocks * count, 0)
-    value = tl.load(bests + row * blocks * count + slots, held, other=float("-inf"))
-    entry = tl.load(ids + row * blocks * count + slots, held, other=_NO_ENTRY)
+    filled = slots < tl.where(whole, blocks * count, 0)
+    value = tl.load(bests + row * blocks * count + slots, filled, other=float("-inf"))
+    entry = tl.load(ids + row * blocks * count + slots, filled, other=_NO_ENTRY)
     for place in range(count):
         best = tl.max(value)
         exists = best > float("-inf")
