@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from outrider.loadtest.report.steps import trace
-from outrider.mesh.telemetry.timeline import Taken, read_events
+from outrider.mesh.telemetry.timeline import TreeOffer, read_events
 
 from tests.gateway.stack import stack
 from tests.latch import FEW
@@ -51,7 +51,7 @@ async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers
         asked = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
         with mesh.latch.at(FEW):
             asking = asyncio.create_task(asyncio.to_thread(outrider, *asked, "--max-tokens", "200"))
-            await eventually(lambda: any(isinstance(event, Taken) for event in read_events([events])))
+            await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])))
         done = await asking
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}):", picture.read_text())

@@ -1,4 +1,4 @@
-"""Choosing who computes, as an operator does."""
+"""Chooses the implementation of kernels, as an operator does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.kernels.backend import choice
 
 @contextmanager
 def kernels(name: str) -> Iterator[None]:
-    """Models that are loaded meanwhile run as ``OUTRIDER_KERNELS`` = ``name`` has it."""
+    """A context in which models are loaded with ``OUTRIDER_KERNELS`` = ``name``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OUTRIDER_KERNELS", name)
         choice.cache_clear()

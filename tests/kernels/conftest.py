@@ -1,4 +1,4 @@
-"""Kernels are tested on one thread, but where a test says otherwise."""
+"""Kernels are tested on one thread, except where a test says otherwise."""
 
 from __future__ import annotations
 

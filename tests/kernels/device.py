@@ -17,13 +17,13 @@ def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
 
 
 def poison() -> None:
-    """Fills what the allocators hand out next with NaN, so that a place that was never written shows."""
-    held = [torch.full((size,), float("nan"), device=DEVICE) for size in (2**6, 2**8, 2**10, 2**12, 2**14, 2**16)]
-    del held
+    """Fills the memory that allocators will hand out next with NaN, so that unwritten places show."""
+    blocks = [torch.full((size,), float("nan"), device=DEVICE) for size in (2**6, 2**8, 2**10, 2**12, 2**14, 2**16)]
+    del blocks
 
 
 def tolerance(dtype: torch.dtype) -> dict[str, float]:
-    """Of one rounding to ``dtype`` behind sums in float32."""
+    """The tolerance of one rounding to ``dtype`` after sums in float32."""
     return {
         torch.float32: {"atol": 2e-6, "rtol": 2e-6},
         torch.float16: {"atol": 1e-3, "rtol": 1e-3},

@@ -1,4 +1,4 @@
-"""What Linux tells of this process's memory."""
+"""This process's memory as Linux reports it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ def grants_huge_pages() -> bool:
 
 
 def mapping_at(address: int) -> tuple[range, dict[str, str]]:
-    """The addresses of the mapping that ``address`` is in, and what ``/proc/self/smaps`` says of it."""
-    found: tuple[range, dict[str, str]] | None = None
+    """The addresses of the mapping that contains ``address``, and its entry in ``/proc/self/smaps``."""
+    mapping: tuple[range, dict[str, str]] | None = None
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, _, value = line.partition(" ")
         if name.endswith(":"):
-            if found is not None:
-                found[1][name[:-1]] = value.strip()
-        elif found is not None:
-            return found
+            if mapping is not None:
+                mapping[1][name[:-1]] = value.strip()
+        elif mapping is not None:
+            return mapping
         else:
             first, last = (int(part, 16) for part in name.split("-"))
-            found = (range(first, last), {}) if first <= address < last else None
-    assert found is not None
-    return found
+            mapping = (range(first, last), {}) if first <= address < last else None
+    assert mapping is not None
+    return mapping
 
 
 def mapped_bytes() -> int:
-    """Of addresses that this process has mapped."""
+    """Bytes of addresses that this process has mapped."""
     return _status("VmSize")
 
 
 def resident_bytes() -> int:
-    """Of memory that this process has."""
+    """Bytes of memory that this process holds."""
     return _status("VmRSS")
 
 

@@ -1,4 +1,4 @@
-"""Where the rows of a step stand and go."""
+"""Positions and slots of the rows of a step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_sequences_follow_each_other_without_padding() -> None:
 def test_a_node_sees_itself_and_what_its_parent_sees(data: st.DataObject) -> None:
     parents = [data.draw(st.integers(-1, node - 1)) for node in range(data.draw(st.integers(1, 70)))]
     rows = data.draw(st.integers(1, len(parents)))
-    tree = Tree.hang(parents)
+    tree = Tree.from_parents(parents)
     visible = tree.visible(rows)
     assert visible.shape == (rows, len(parents))
     for row, node in enumerate(range(len(parents) - rows, len(parents))):

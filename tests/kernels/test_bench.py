@@ -1,4 +1,4 @@
-"""What the kernels' benchmark measures, and that both sides of a measurement compute the same."""
+"""The cases of the kernels' benchmark, and both sides of a measurement computing the same."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.kernels.bench import cpu
-from outrider.kernels.bench.bars import bars
 from outrider.kernels.bench.cases import STEPS, Case, Step, Work, cases
+from outrider.kernels.bench.goals import goals
 from outrider.kernels.bench.gpu import Ceiling, Timing
 from outrider.kernels.bench.pairs import PAIRS
 from outrider.kernels.bench.roofline import DEVICES, predict
@@ -71,9 +71,11 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
-    done = bench("--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in done.stdout
+    completed = bench(
+        "--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path)
+    )
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in completed.stdout
     written = json.loads((tmp_path / "roofline-a100.json").read_text())
     assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet, without sparsity"
     assert {row["op"] for row in written["rows"]} >= {"rms_norm", "linear logits", "tree_attention"}
@@ -81,9 +83,9 @@ def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_not_known_is_refused_by_name() -> None:
-    done = bench("--steps", "decode,march")
-    assert done.returncode == 2
-    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in done.stderr
+    completed = bench("--steps", "decode,march")
+    assert completed.returncode == 2
+    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in completed.stderr
 
 
 def timing(shape: str, op: str, part: str, step: str, microseconds: float) -> Timing:
@@ -92,11 +94,11 @@ def timing(shape: str, op: str, part: str, step: str, microseconds: float) -> Ti
     return Timing(case, seconds, seconds, case.work.moved / seconds, case.work.flops / seconds, 0.5)
 
 
-def test_figures_are_held_to_their_bars() -> None:
+def test_figures_are_compared_with_their_goals() -> None:
     most = Ceiling(4e12, {})
     found = {
         bar.name.split()[0]: bar
-        for bar in bars(
+        for bar in goals(
             [
                 timing("llama-3.1-8b", "tree_attention", "", "decode-8k", 10.0),
                 timing("llama-3.1-8b", "tree_attention", "", "decode-32k", 35.0),

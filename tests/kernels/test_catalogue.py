@@ -1,4 +1,4 @@
-"""What a model of some shape launches."""
+"""The launches of a model of some shape."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from outrider.kernels.warm_up import warm_up
 
 def test_every_op_with_a_kernel_is_in_it() -> None:
     ops = {folder.name for folder in Path(catalogue.__file__).parent.iterdir() if (folder / "triton.py").exists()}
-    found = {entry.op for entry in entries(SHAPES["pocket"])}
-    assert found == ops - {"elementary", "kv_codes"}
+    launched_ops = {entry.op for entry in entries(SHAPES["pocket"])}
+    assert launched_ops == ops - {"elementary", "kv_codes"}
 
 
 @pytest.mark.parametrize("dtype", POOL_DTYPES)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from outrider.kernels.huge_pages import ALONE, CHUNK, HUGE, LINE, Arena, mapped
+from outrider.kernels.huge_pages import ALONE, CHUNK, HUGE, LINE, Arena, map_zeros
 from outrider.kernels.pool import KvPool
 
 from tests.kernels.smaps import grants_huge_pages, mapped_bytes, mapping_at, resident_bytes
@@ -44,20 +44,20 @@ def test_a_piece_outlives_its_arena() -> None:
 @pytest.mark.parametrize("size", [10, 64 * HUGE])
 def test_a_mapping_goes_back_with_its_last_tensor(size: int) -> None:
     before = mapped_bytes()
-    memory = mapped(size)
+    memory = map_zeros(size)
     part = memory[5:9]
     del memory
-    held = mapped_bytes()
-    assert held - before >= size
+    bytes_held = mapped_bytes()
+    assert bytes_held - before >= size
     part.fill_(1)
     del part
-    assert held - mapped_bytes() >= max(size, HUGE)
+    assert bytes_held - mapped_bytes() >= max(size, HUGE)
 
 
 @pytest.mark.parametrize("huge", [HUGE, 1 << 28])
 @pytest.mark.parametrize("size", [3, HUGE, 5 * HUGE + 1])
 def test_whole_huge_pages_are_mapped(size: int, huge: int) -> None:
-    memory = mapped(size, huge)  # newer kernels align mappings to 2 MiB by themselves
+    memory = map_zeros(size, huge)  # newer kernels align mappings to 2 MiB by themselves
     around, _ = mapping_at(memory.data_ptr())
     address = memory.data_ptr()
     assert address % huge == 0
@@ -67,12 +67,12 @@ def test_whole_huge_pages_are_mapped(size: int, huge: int) -> None:
 
 @_asked
 def test_linux_may_put_huge_pages_there() -> None:
-    memory = mapped(HUGE + 3)
+    memory = map_zeros(HUGE + 3)
     assert mapping_at(memory.data_ptr())[1]["THPeligible"] == "1"
 
 
 def test_what_is_not_touched_takes_no_memory() -> None:
-    memory = mapped(64 * HUGE)
+    memory = map_zeros(64 * HUGE)
     before = _resident(memory)
     memory[::HUGE][:3] = 1
     assert 3 << 12 <= _resident(memory) - before <= 3 * HUGE
@@ -89,29 +89,29 @@ def test_without_huge_pages_there_is_memory_all_the_same(kernel: str, monkeypatc
         monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     else:
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 12345, raising=False)
-    memory = mapped(3 * HUGE)
+    memory = map_zeros(3 * HUGE)
     memory.fill_(1)
     assert int(memory.sum()) == 3 * HUGE
 
 
 def test_more_than_there_is_is_refused() -> None:
     with pytest.raises(MemoryError, match="1152921504606846976 bytes of memory cannot be had"):
-        mapped(1 << 60)
+        map_zeros(1 << 60)
     with pytest.raises(MemoryError, match="cannot be had"):
         KvPool(1, 1 << 50, 16, 1, 32)
 
 
 def test_memory_of_a_pool_is_there_before_a_step_wants_it() -> None:
-    held = resident_bytes()
+    bytes_held = resident_bytes()
     pool = KvPool(2, 4096, 16, 2, 32)
-    assert resident_bytes() - held >= pool.data.nbytes - HUGE
+    assert resident_bytes() - bytes_held >= pool.data.nbytes - HUGE
 
 
 @_asked
 def test_pages_of_a_pool_lie_where_linux_may_put_huge_ones_and_are_zero() -> None:
     pool = KvPool(2, 1024, 16, 2, 32, torch.bfloat16, packed=True)
-    around, told = mapping_at(pool.data.data_ptr())
-    assert told["THPeligible"] == "1"
+    around, entry = mapping_at(pool.data.data_ptr())
+    assert entry["THPeligible"] == "1"
     assert pool.data.data_ptr() % HUGE == 0
     assert pool.data.data_ptr() + pool.data.nbytes - 1 in around
     assert pool.data.is_contiguous()

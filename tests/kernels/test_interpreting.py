@@ -1,4 +1,4 @@
-"""The interpreter's products: what they are, and that they do not depend on what BLAS is there."""
+"""The interpreter's products: their values, which do not depend on the installed BLAS."""
 
 from __future__ import annotations
 

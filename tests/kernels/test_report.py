@@ -1,4 +1,4 @@
-"""What kernels compile to, for GPUs that need not be there."""
+"""Properties of compiled kernels, for GPUs present or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
-"""What a program may have: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+"""Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 _PRODUCTS = {"_product", "_attend"}
 
 
@@ -29,8 +29,8 @@ def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
     shape: str, gpus: set[str], tmp_path: Path
 ) -> None:
     arguments = ("--shapes", shape, "--gpus", ",".join(gpus), "--out", str(tmp_path))
-    done = run(*arguments, folder=tmp_path, TRITON_INTERPRET="1")
-    assert done.returncode == 0, done.stderr[-2000:]
+    completed = run(*arguments, folder=tmp_path, TRITON_INTERPRET="1")
+    assert completed.returncode == 0, completed.stderr[-2000:]
     kernels = json.loads((tmp_path / "kernels.json").read_text())
     assert {kernel["gpu"] for kernel in kernels} == gpus
     for kernel in kernels:
@@ -43,6 +43,6 @@ def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
 
 
 def test_an_unknown_shape_is_refused_by_name(tmp_path: Path) -> None:
-    done = run("--shapes", "pocket,gpt-2", folder=tmp_path)
-    assert done.returncode == 2
-    assert "'gpt-2' is none of pocket, llama-3.1-8b," in done.stderr
+    completed = run("--shapes", "pocket,gpt-2", folder=tmp_path)
+    assert completed.returncode == 2
+    assert "'gpt-2' is none of pocket, llama-3.1-8b," in completed.stderr

@@ -109,10 +109,10 @@ def test_a_pool_of_codes_gets_codes_and_their_scales(
     codes, scales = kv_codes.encode(written, pool_dtype)
     torch.testing.assert_close(pool.scales[LAYER, slots], scales, rtol=1e-5, atol=0)
     assert torch.equal(pool.data[LAYER, slots, 1].view(torch.uint8), codes[:, 1].view(torch.uint8))
-    found = kv_codes.decode(pool.data[LAYER, slots], pool.scales[LAYER, slots])
+    decoded = kv_codes.decode(pool.data[LAYER, slots], pool.scales[LAYER, slots])
     step = 2.0**-4 if pool_dtype != torch.int8 else 0.0
     room = (written.abs() * step).maximum(scales[..., None] * 0.501) * 1.001
-    assert ((found - written).abs() <= room).all()
+    assert ((decoded - written).abs() <= room).all()
     pool.data.view(torch.uint8)[LAYER, slots] = 0
     pool.scales[LAYER, slots] = 0
     assert not pool.data.view(torch.uint8).any()

@@ -33,21 +33,21 @@ class Tiny:
 
     @property
     def output(self) -> str:
-        """All it has written."""
+        """The whole log."""
         return self._log.read_text()
 
     @property
     def title(self) -> str:
-        """What `ps` shows."""
+        """The name that `ps` shows."""
         return Path(f"/proc/{self.process.pid}/cmdline").read_text().rstrip("\0")
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The lines of its log that are JSON objects."""
+        """The lines of the log that are JSON objects."""
         return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
 
     async def logged(self, event: str) -> dict[str, Any]:
-        """The first line that tells of ``event``, once there is one."""
+        """The first line with ``event``, once there is one."""
         await eventually(lambda: self.count(event))
         return next(line for line in self.events if line["event"] == event)
 
@@ -56,15 +56,15 @@ class Tiny:
         return sum(line["event"] == event for line in self.events)
 
     async def exit_code(self) -> int:
-        """Waits for its end."""
+        """Waits for the process to end."""
         await eventually(lambda: self.process.poll() is not None)
         return self.process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it ``number``."""
+        """Sends the signal ``number``."""
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it at once, if it has not ended."""
+        """Kills the process if it still runs."""
         self.process.kill()
         self.process.wait()

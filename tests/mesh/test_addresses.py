@@ -27,14 +27,16 @@ _IP_LOCAL_PORT_RANGE = 51
         ("127.0.0.1", "[fd00::7]:31000", "[fd00::7]:31000"),
     ],
 )
-def test_peers_are_told_what_is_configured_with_the_port_that_reaches_us(host: str, advertise: str, told: str) -> None:
+def test_peers_are_told_what_is_configured_with_the_port_that_reaches_us(
+    host: str, advertise: str, expected: str
+) -> None:
     settings = Settings(host=host, advertise=advertise, nats_url="nats://127.0.0.1:4222")
-    assert advertised(settings, 9000) == told
+    assert advertised(settings, 9000) == expected
 
 
 @pytest.mark.parametrize(("host", "told"), [("127.0.0.1", "127.0.0.1:9000"), ("fd00::7", "[fd00::7]:9000")])
-def test_an_address_of_ipv6_stands_in_brackets(host: str, told: str) -> None:
-    assert join(host, 9000) == told
+def test_an_address_of_ipv6_stands_in_brackets(host: str, expected: str) -> None:
+    assert join(host, 9000) == expected
 
 
 @pytest.mark.parametrize("port", [0, 65536])
@@ -50,13 +52,13 @@ def test_an_address_with_a_path_or_spaces_is_refused() -> None:
 
 
 def _of_one_port(port: int) -> socket.socket:
-    made = socket.socket()
+    listener = socket.socket()
     try:
-        made.setsockopt(socket.IPPROTO_IP, _IP_LOCAL_PORT_RANGE, struct.pack("=HH", port, port))
+        listener.setsockopt(socket.IPPROTO_IP, _IP_LOCAL_PORT_RANGE, struct.pack("=HH", port, port))
     except OSError:
-        made.close()
+        listener.close()
         pytest.skip("this kernel is older than Linux 6.3")
-    return made
+    return listener
 
 
 def test_a_held_port_is_given_to_nobody_else() -> None:

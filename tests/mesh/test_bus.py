@@ -103,16 +103,16 @@ async def test_nothing_arrives_after_unsubscribing(bus: Bus) -> None:
 
 
 async def test_each_subscriber_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
     other = await collect(bus, "beside")
-    await bus.subscribe("sizes.*", lambda message: heard.append(message.data))
+    await bus.subscribe("sizes.*", lambda message: received.append(message.data))
     sent = [bytes([number % 256]) * (number * 37 % 5000) for number in range(600)]
     for place, data in enumerate(sent):
         bus.publish(f"sizes.{place}", data)
         if place % 7 == 0:
             bus.publish("beside", b"")
-    await eventually(lambda: len(heard) == len(sent) and other.qsize() == 86)
-    assert heard == sent
+    await eventually(lambda: len(received) == len(sent) and other.qsize() == 86)
+    assert received == sent
 
 
 async def test_who_has_subscribed_misses_nothing_of_what_others_say(bus: Bus, shared_nats: str) -> None:
@@ -196,7 +196,7 @@ async def test_a_subscription_made_during_an_outage_works_after_it(own_bus: Bus,
 
 
 async def test_a_broker_that_turned_us_away_for_good_is_joined_again(tmp_path: Path) -> None:
-    """NATS clients close for ever when the broker revokes their rights; ours comes back when they are restored."""
+    """nats-py closes for ever when the broker revokes its rights; the bus reconnects when they are restored."""
     config = tmp_path / "nats.conf"
     config.write_text("")
     broker = Broker()

@@ -33,7 +33,7 @@ TOO_LONG = 65 << 20
 
 
 class Scripted(rpc.TokenizerServicer):
-    """Does what the test says, and echoes the first id."""
+    """A servicer whose behaviour each test sets; it echoes the first id."""
 
     def __init__(self) -> None:
         self.behaviour: Callable[[], Awaitable[object]] = self.nothing
@@ -93,8 +93,8 @@ def raising(error: Exception) -> Callable[[], Awaitable[None]]:
 
 
 async def test_each_of_many_calls_at_once_gets_its_own_answer(server: Server, servicer: Scripted) -> None:
-    asked = [str(number) for number in range(500)]
-    assert await asyncio.gather(*(decode(server, each) for each in asked)) == asked
+    questions = [str(number) for number in range(500)]
+    assert await asyncio.gather(*(decode(server, each) for each in questions)) == questions
 
 
 async def test_a_call_that_waits_keeps_no_other_waiting(server: Server, servicer: Scripted) -> None:
@@ -120,8 +120,8 @@ async def test_every_error_comes_back_as_it_was_raised(
     error = await failure(server)
     assert type(error) is kind
     assert error.message == ("internal error" if kind is Internal else "what went wrong")
-    told = (None, None) if kind is Internal else ("messages[0].größe", 1.25)
-    assert (error.param, error.retry_after) == told
+    details = (None, None) if kind is Internal else ("messages[0].größe", 1.25)
+    assert (error.param, error.retry_after) == details
 
 
 async def test_an_error_that_callers_do_not_know_comes_back_as_its_nearest_kind(

@@ -1,4 +1,4 @@
-"""Where settings come from, and what is said of those that are wrong."""
+"""The sources of settings, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_without_any_source_the_defaults_hold() -> None:
 def test_each_source_overrides_the_one_before(tmp_path: Path) -> None:
     toml = "[mesh]\nport = 1\ndrain_s = 1\nhost = 'a'\nlog_level = 'debug'\n[verifier]\nport = 2\nhost = 'b'\npages = 2"
     env = {"OUTRIDER_HOST": "c", "OUTRIDER_DRAIN_S": "3", "OUTRIDER_VERIFIER_HOST": "d", "OUTRIDER_VERIFIER_PAGES": "4"}
-    found = settings(tmp_path, toml, {"pages": "5"}, **env)
-    assert (found.log_level, found.port, found.drain_s, found.host, found.pages) == ("debug", 2, 3.0, "d", 5)
+    loaded = settings(tmp_path, toml, {"pages": "5"}, **env)
+    assert (loaded.log_level, loaded.port, loaded.drain_s, loaded.host, loaded.pages) == ("debug", 2, 3.0, "d", 5)
 
 
 def test_the_variable_of_a_service_overrides_the_common_one_in_whatever_order(tmp_path: Path) -> None:
@@ -75,25 +75,25 @@ def test_text_is_read_as_what_its_key_takes(tmp_path: Path) -> None:
         "dtype": "bfloat16",
         "fast": "true",
     }
-    found = settings(tmp_path, "", flags, OUTRIDER_VERIFIER_LIMITS__BATCH="2")
-    assert found.model == Path("/models/pocket")
-    assert (found.ratio, found.fast, found.weights) == (0.25, True, {"a": 1.0, "b": 2.5})
-    assert found.limits == Limits(4, ["x", "y"])
+    loaded = settings(tmp_path, "", flags, OUTRIDER_VERIFIER_LIMITS__BATCH="2")
+    assert loaded.model == Path("/models/pocket")
+    assert (loaded.ratio, loaded.fast, loaded.weights) == (0.25, True, {"a": 1.0, "b": 2.5})
+    assert loaded.limits == Limits(4, ["x", "y"])
 
 
 def test_lists_and_tables_may_be_json(tmp_path: Path) -> None:
-    found = settings(tmp_path, "", {"weights": '{"a": 1}', "limits.names": '["x,y"]'})
-    assert found.weights == {"a": 1.0}
-    assert found.limits.names == ["x,y"]
+    loaded = settings(tmp_path, "", {"weights": '{"a": 1}', "limits.names": '["x,y"]'})
+    assert loaded.weights == {"a": 1.0}
+    assert loaded.limits.names == ["x,y"]
 
 
 def test_a_file_takes_nested_tables(tmp_path: Path) -> None:
-    found = settings(tmp_path, "[verifier]\nweights = {a = 1.5}\n[verifier.limits]\nnames = ['x']")
-    assert (found.weights, found.limits) == ({"a": 1.5}, Limits(8, ["x"]))
+    loaded = settings(tmp_path, "[verifier]\nweights = {a = 1.5}\n[verifier.limits]\nnames = ['x']")
+    assert (loaded.weights, loaded.limits) == ({"a": 1.5}, Limits(8, ["x"]))
 
 
 def test_a_key_inside_a_table_has_the_type_that_it_has_in_toml(tmp_path: Path) -> None:
-    said = {
+    texts = {
         "model": "/models/draft",
         "name": '"7"',
         "empty": "",
@@ -104,8 +104,8 @@ def test_a_key_inside_a_table_has_the_type_that_it_has_in_toml(tmp_path: Path) -
         "nested.table": '{"a": 1}',
         "day": "2026-01-01",
     }
-    found = settings(tmp_path, "", {f"plug_ins.one.{key}": text for key, text in said.items()})
-    assert found.plug_ins["one"] == {
+    loaded = settings(tmp_path, "", {f"plug_ins.one.{key}": text for key, text in texts.items()})
+    assert loaded.plug_ins["one"] == {
         "model": "/models/draft",
         "name": "7",
         "empty": "",
@@ -116,7 +116,7 @@ def test_a_key_inside_a_table_has_the_type_that_it_has_in_toml(tmp_path: Path) -
         "nested": {"table": {"a": 1}},
         "day": "2026-01-01",
     }
-    assert type(found.plug_ins["one"]["children"]) is int
+    assert type(loaded.plug_ins["one"]["children"]) is int
     assert settings(tmp_path, "", {"weights.a": "1"}).weights == {"a": 1.0}
     assert settings(tmp_path, "", {"plug_ins.one": "a=4,b=x"}).plug_ins == {"one": {"a": 4, "b": "x"}}
     assert EngineSettings().plug_ins == {}
@@ -125,16 +125,16 @@ def test_a_key_inside_a_table_has_the_type_that_it_has_in_toml(tmp_path: Path) -
 def test_a_key_inside_a_table_goes_over_that_key_and_leaves_the_others(tmp_path: Path) -> None:
     toml = "[verifier.plug_ins.one]\na = 1\nb = 1\nc = 1\n[verifier.plug_ins.two]\na = 1"
     env = {"OUTRIDER_VERIFIER_PLUG_INS__ONE__B": "2", "OUTRIDER_VERIFIER_PLUG_INS__ONE__C": "2"}
-    found = settings(tmp_path, toml, {"plug_ins.one.c": "3"}, **env)
-    assert found.plug_ins == {"one": {"a": 1, "b": 2, "c": 3}, "two": {"a": 1}}
+    loaded = settings(tmp_path, toml, {"plug_ins.one.c": "3"}, **env)
+    assert loaded.plug_ins == {"one": {"a": 1, "b": 2, "c": 3}, "two": {"a": 1}}
     whole = settings(tmp_path, toml, {"plug_ins.one.c": "3", "plug_ins": '{"three": {}}'}, **env)
     assert whole.plug_ins == {"three": {}, "one": {"c": 3}}
 
 
 def test_tables_and_variables_of_other_services_are_left_alone(tmp_path: Path) -> None:
     others = {"OUTRIDER_KERNELS": "torch", "OUTRIDER_API_KEY": "sk-x"}
-    found = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x", **others)
-    assert found == EngineSettings()
+    loaded = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x", **others)
+    assert loaded == EngineSettings()
 
 
 def test_variables_that_kubernetes_sets_for_a_service_are_left_alone(tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ def test_every_value_tells_where_it_came_from() -> None:
 def test_a_table_tells_of_all_places_that_its_keys_came_from(tmp_path: Path) -> None:
     file = tmp_path / "outrider.toml"
     file.write_text("[verifier]\nweights = {a = 1}")
-    found = describe(EngineSettings, "verifier", file=file, flags={"weights.b": "2"})
-    sources = {entry.field.path: (entry.value, entry.source) for entry in found}
+    loaded = describe(EngineSettings, "verifier", file=file, flags={"weights.b": "2"})
+    sources = {entry.field.path: (entry.value, entry.source) for entry in loaded}
     assert sources["weights"] == ({"a": 1.0, "b": 2.0}, f"[verifier] in {file}, flag --weights.b")
 
 

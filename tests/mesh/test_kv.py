@@ -19,9 +19,9 @@ from tests.waiting import eventually
 async def bucket(jetstream: str) -> AsyncIterator[Bucket]:
     bus = Bus()
     await bus.connect(jetstream, "test", wait_s=10)
-    made = Bucket(bus, f"test-{token_hex(4)}")
-    await made.open()
-    yield made
+    new_bucket = Bucket(bus, f"test-{token_hex(4)}")
+    await new_bucket.open()
+    yield new_bucket
     await bus.close()
 
 
@@ -51,25 +51,25 @@ async def test_all_keys_are_listed_in_order(bucket: Bucket) -> None:
 
 
 async def test_a_value_that_is_forgotten_is_listed_no_more_and_every_write_shows_in_the_state(bucket: Bucket) -> None:
-    seen = [await bucket.state()]
+    states = [await bucket.state()]
     for write in (bucket.put("a.b", b"1"), bucket.put("a.c", b"2"), bucket.put("a.b", b"3"), bucket.forget("a.b")):
         await write
-        seen.append(await bucket.state())
-    assert len(set(seen)) == 5
+        states.append(await bucket.state())
+    assert len(set(states)) == 5
     assert (await bucket.get("a.b"), await bucket.keys()) == (None, ["a.c"])
     await bucket.forget("a.b")
 
 
 async def test_writers_at_once_do_not_pass_a_limit_together(bucket: Bucket) -> None:
     await bucket.put("other.a", b"")
-    written = await asyncio.gather(*(bucket.put_among(f"t.{n}", b"x", "t.", 4) for n in range(8)))
+    written = await asyncio.gather(*(bucket.put_below_limit(f"t.{n}", b"x", "t.", 4) for n in range(8)))
     assert sum(revision is not None for revision in written) == 4
-    kept = [key for key in await bucket.keys() if key.startswith("t.")]
-    assert len(kept) == 4
-    revision = await bucket.put_among(kept[0], b"again", "t.", 4)
-    assert await bucket.get(kept[0]) == (b"again", revision)
-    await bucket.forget(kept[0])
-    assert await bucket.put_among("t.new", b"x", "t.", 4) is not None
+    keys_kept = [key for key in await bucket.keys() if key.startswith("t.")]
+    assert len(keys_kept) == 4
+    revision = await bucket.put_below_limit(keys_kept[0], b"again", "t.", 4)
+    assert await bucket.get(keys_kept[0]) == (b"again", revision)
+    await bucket.forget(keys_kept[0])
+    assert await bucket.put_below_limit("t.new", b"x", "t.", 4) is not None
 
 
 async def test_a_bucket_that_nobody_made_has_no_state(jetstream: str) -> None:
@@ -97,8 +97,8 @@ async def test_what_was_written_is_there_when_the_broker_comes_back(tmp_path: Pa
         await bucket.get("key")
     broker.start("--jetstream", "--store_dir", str(tmp_path))
     await eventually(lambda: bus.connected)
-    found = await bucket.get("key")
-    assert found is not None
-    assert found.value == b"kept"
+    entry = await bucket.get("key")
+    assert entry is not None
+    assert entry.value == b"kept"
     await bus.close()
     broker.kill()

@@ -86,10 +86,10 @@ async def test_readiness_follows_the_service_while_it_loads(start: Start) -> Non
         await tiny.logged("ready")
         assert (await http.get("/readyz")).json() == {"status": "ready"}
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
-        told = (await http.get("/metrics")).text
-        assert "outrider_bus_connected 1.0" in told
-        assert re.search(r"^outrider_bus_subscriptions [1-9]", told, re.MULTILINE)
-        assert re.search(r"^outrider_tasks [1-9]", told, re.MULTILINE)
+        metrics = (await http.get("/metrics")).text
+        assert "outrider_bus_connected 1.0" in metrics
+        assert re.search(r"^outrider_bus_subscriptions [1-9]", metrics, re.MULTILINE)
+        assert re.search(r"^outrider_tasks [1-9]", metrics, re.MULTILINE)
         assert (await http.get("/nothing")).status_code == 404
         assert (await http.post("/readyz")).status_code == 405
     await close_channels()
@@ -101,7 +101,7 @@ async def test_sigterm_lets_work_in_flight_end(start: Start, registry: Registry)
     working = asyncio.ensure_future(rpc.TokenizerStub(channel(member.address)).Describe(pb.DescribeTokenizerRequest()))
     await tiny.logged("working")
     tiny.signal(SIGTERM)
-    await registry.wait_for("tiny", lambda found: found[0].state == State.DRAINING, timeout=5)
+    await registry.wait_for("tiny", lambda members: members[0].state == State.DRAINING, timeout=5)
     assert (await working).model == member.instance
     assert await tiny.exit_code() == 0
 
@@ -206,7 +206,7 @@ async def test_a_background_task_or_thread_that_dies_ends_the_process(start: Sta
 
 
 async def describe(member: Member) -> pb.DescribeTokenizerResponse:
-    """What the process says of itself; only keepalive notices soon that it never will."""
+    """The process's answer to Describe; only keepalive notices soon that a frozen process gives none."""
     described = stub(rpc.TokenizerStub, member.address).Describe
     answer: pb.DescribeTokenizerResponse = await call(described, pb.DescribeTokenizerRequest(), timeout=3600)
     return answer

@@ -1,4 +1,4 @@
-"""Who serves what, over a real nats-server."""
+"""The registry over a real nats-server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 
 class Peer:
-    """A process's part in the registry, without the process."""
+    """A member of the registry without a process."""
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks) -> None:
         self.bus = bus
@@ -26,11 +26,11 @@ class Peer:
         self._tasks = tasks
 
     async def fall_silent(self) -> None:
-        """Goes as kill -9 would."""
+        """Disappears as after kill -9."""
         await self._tasks.cancel()
 
     async def leave(self) -> None:
-        """Goes as SIGTERM would."""
+        """Leaves as after SIGTERM."""
         self.registry.leave()
         await self.bus.close()
 
@@ -39,7 +39,7 @@ Join = Callable[..., Any]
 
 
 TIMES = Times(*(seconds / 2 for seconds in Times()))
-"""Everything happens twice as fast; the true times are held by the lifecycle's tests."""
+"""Half the real times; the tests of the lifecycle use the real ones."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_a_member_that_drains_says_so_and_one_that_leaves_is_gone_at_once(
     watcher, leaver = await join("gateway", "g1", patient), await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
     leaver.registry.set_state(State.DRAINING)
-    await watcher.registry.wait_for("verifier", lambda found: found[0].state == State.DRAINING, timeout=10)
+    await watcher.registry.wait_for("verifier", lambda members: members[0].state == State.DRAINING, timeout=10)
     await leaver.leave()
     await wait_for_names(watcher, "verifier")
 
@@ -117,17 +117,17 @@ async def test_a_member_that_falls_silent_is_gone(join: Join) -> None:
 
 async def test_changes_are_told_until_they_are_no_longer_wanted(join: Join) -> None:
     watcher = await join("gateway", "g1")
-    told: list[list[str]] = []
-    forget = watcher.registry.on_change("verifier", lambda members: told.append(names(members)))
+    changes: list[list[str]] = []
+    forget = watcher.registry.on_change("verifier", lambda members: changes.append(names(members)))
     one = await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
     await one.leave()
     await wait_for_names(watcher, "verifier")
-    assert told == [["v1"], []]
+    assert changes == [["v1"], []]
     forget()
     await join("verifier", "v2")
     await wait_for_names(watcher, "verifier", "v2")
-    assert told == [["v1"], []]
+    assert changes == [["v1"], []]
 
 
 async def test_a_member_that_tells_something_new_is_told_of(join: Join) -> None:
@@ -136,42 +136,42 @@ async def test_a_member_that_tells_something_new_is_told_of(join: Join) -> None:
     await join("verifier", "v1", load=load)
     await wait_for_names(watcher, "verifier", "v1")
     load["running"] = 7
-    await watcher.registry.wait_for("verifier", lambda found: found[0].status["load"]["running"] == 7, timeout=10)
+    await watcher.registry.wait_for("verifier", lambda members: members[0].status["load"]["running"] == 7, timeout=10)
 
 
 async def test_a_lost_broker_makes_nobody_disappear(join: Join, broker: Broker) -> None:
     watcher = await join("gateway", "g1")
     await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
-    seen: list[list[str]] = []
-    watcher.registry.on_change("verifier", lambda members: seen.append(names(members)))
+    names_seen: list[list[str]] = []
+    watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.kill()
     await asyncio.sleep(1.4)
     await asyncio.to_thread(broker.start)
     await asyncio.sleep(1.8)
     assert names(watcher.registry.members("verifier")) == ["v1"]
-    assert [] not in seen
+    assert [] not in names_seen
 
 
 async def test_a_frozen_broker_makes_nobody_disappear(join: Join, broker: Broker) -> None:
     watcher = await join("gateway", "g1")
     await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
-    seen: list[list[str]] = []
-    watcher.registry.on_change("verifier", lambda members: seen.append(names(members)))
+    names_seen: list[list[str]] = []
+    watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.freeze()
     await asyncio.sleep(1.4)
     broker.thaw()
     await asyncio.sleep(1.8)
     assert names(watcher.registry.members("verifier")) == ["v1"]
-    assert [] not in seen
+    assert [] not in names_seen
 
 
 async def test_a_member_that_comes_back_to_the_broker_later_than_we_was_never_gone(join: Join, broker: Broker) -> None:
     watcher, late = await join("gateway", "g1"), await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
-    seen: list[list[str]] = []
-    watcher.registry.on_change("verifier", lambda members: seen.append(names(members)))
+    names_seen: list[list[str]] = []
+    watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.kill()
     await late.fall_silent()
     await asyncio.sleep(1.3)
@@ -179,8 +179,8 @@ async def test_a_member_that_comes_back_to_the_broker_later_than_we_was_never_go
     await eventually(lambda: watcher.bus.connected and late.bus.connected)
     await asyncio.sleep(0.5)
     late.registry.set_state(State.DRAINING)
-    await watcher.registry.wait_for("verifier", lambda found: found[0].state == State.DRAINING, timeout=5)
-    assert [] not in seen
+    await watcher.registry.wait_for("verifier", lambda members: members[0].state == State.DRAINING, timeout=5)
+    assert [] not in names_seen
 
 
 async def test_a_member_that_died_while_the_broker_was_away_is_gone_after_it(join: Join, broker: Broker) -> None:
@@ -197,7 +197,7 @@ async def test_a_restart_under_the_same_name_takes_the_place_of_the_one_before(j
     watcher, old = await join("gateway", "g1"), await join("verifier", "v1", run=1)
     await wait_for_names(watcher, "verifier", "v1")
     await join("verifier", "v1", run=2)
-    await watcher.registry.wait_for("verifier", lambda found: found[0].status == {"run": 2}, timeout=10)
+    await watcher.registry.wait_for("verifier", lambda members: members[0].status == {"run": 2}, timeout=10)
     await old.leave()
     await asyncio.sleep(0.3)
     (member,) = watcher.registry.members("verifier")

@@ -31,7 +31,7 @@ Behaviour = Callable[[Any], Any]
 
 
 class Scripted(rpc.TokenizerServicer):
-    """Does what the test says."""
+    """A servicer whose behaviour each test sets."""
 
     def __init__(self) -> None:
         self.behaviour: Behaviour = lambda context: None

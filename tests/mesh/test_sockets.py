@@ -1,4 +1,4 @@
-"""Unix sockets: found where they listen, and TCP elsewhere."""
+"""Unix sockets where a process listens at one, and TCP elsewhere."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def test_a_server_is_reached_by_its_socket_for_as_long_as_it_listens(short
     address = f"127.0.0.1:{server.port}"
     target = local_target(address, str(path))
     assert target == f"unix:{path}"
-    told = await health_pb2_grpc.HealthStub(channel(target)).Check(health_pb2.HealthCheckRequest())
-    assert told.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    health = await health_pb2_grpc.HealthStub(channel(target)).Check(health_pb2.HealthCheckRequest())
+    assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
     await close_channels()
     await server.stop(0)
     assert local_target(address, str(path)) == address

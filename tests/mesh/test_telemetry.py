@@ -19,7 +19,7 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.mesh.telemetry import (
     configure_logs,
-    continued,
+    continued_span,
     counter,
     current_headers,
     get_logger,
@@ -42,7 +42,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
 
 @contextmanager
 def captured(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
-    """Configures logs as a process does, and yields what is written."""
+    """Configures logs as a process does, and yields the text written."""
     root = logging.getLogger()
     before, ours = (root.handlers[:], root.level), structlog.get_config()
     with redirect_stderr(io.StringIO()) as buffer:
@@ -54,13 +54,13 @@ def captured(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
 
 @contextmanager
 def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The same as JSON; what is yielded returns the lines so far."""
+    """The same as JSON; yields a function that returns the lines so far."""
     with captured("json") as buffer:
         yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
 
 
 class Relay(rpc.TokenizerServicer):
-    """Tells of each call on NATS."""
+    """Reports each call on NATS."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -87,7 +87,7 @@ async def stub(bus: Bus) -> AsyncIterator[Any]:
 
 
 def by_name(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
-    return next(found for found in exporter.get_finished_spans() if found.name == name)
+    return next(span for span in exporter.get_finished_spans() if span.name == name)
 
 
 async def arrival(bus: Bus, subject: str) -> asyncio.Queue[dict[str, str] | None]:
@@ -127,7 +127,7 @@ async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter,
 
 def test_a_trace_goes_on_from_the_headers_of_a_caller(spans: InMemorySpanExporter) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
-    with continued({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):
+    with continued_span({"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}, "handler"):
         headers = current_headers()
     assert headers is not None
     assert headers["traceparent"].split("-")[1] == trace_id

@@ -27,7 +27,7 @@ class TinySettings(Settings, frozen=True, kw_only=True):
 
 
 class Tiny(Service, rpc.TokenizerServicer):
-    """Answers Describe, tells on NATS when it has drained, and breaks when told to."""
+    """Answers Describe, reports on NATS when it has drained, and fails as its settings say."""
 
     kind = "tiny"
     settings = TinySettings

@@ -22,9 +22,9 @@ from outrider.kernels.pool import KvPool
 from outrider.models import native
 from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel, ModelError
-from outrider.native import compiler, decoder, moves, rolls
+from outrider.native import compiler, decoder, moves, variates
 from outrider.native import library as loading
-from outrider.native.levels import LEVELS, Level, able
+from outrider.native.levels import LEVELS, Level, supported_levels
 from outrider.native.library import Library, NativeUnavailable
 
 from tests.models.checkpoints import FAMILIES, SHAPE, VOCABULARY, tokens
@@ -32,7 +32,7 @@ from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 Load = Callable[..., LlamaModel]
 
-_ABLE = able()
+_ABLE = supported_levels()
 _PAIRS = next(level for level in LEVELS if level.name == "avx512bf16")
 _TILES = Path(__file__).parent / "tiles.h"
 _EMULATED = Level(
@@ -304,7 +304,7 @@ def test_dice_are_those_of_the_reference(library: Library, vocabulary: int) -> N
     seeds = torch.tensor([0, 7, -1, 2**62]).repeat_interleave(3)
     positions = torch.tensor([0, 7070, 2**32 - 1]).repeat(4)  # seed 7 at 7070 has a word that rounds to 1
     expected = reference.log_exponentials(seeds, positions, vocabulary)
-    assert torch.equal(rolls.roll_of(library)(seeds, positions, vocabulary), expected)
+    assert torch.equal(variates.variates_of(library)(seeds, positions, vocabulary), expected)
 
 
 def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:

@@ -1,4 +1,4 @@
-"""The header, the compiled library and Python agree on what crosses between them."""
+"""The header, the compiled library and Python agree on their interface."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from outrider.native import compiler
 from outrider.native.compiler import HEADER, abi
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 from outrider.native.library import NativeUnavailable, ffi, library, load
 
 STRUCTS = [name for name in ffi.list_types()[0] if ffi.typeof(name).kind == "struct" and ffi.typeof(name).fields]
 
 
-@pytest.mark.parametrize("level", able(), ids=lambda level: level.name)
+@pytest.mark.parametrize("level", supported_levels(), ids=lambda level: level.name)
 def test_a_library_was_compiled_with_the_header_that_python_reads(level: Level) -> None:
     assert ffi.string(load(level).functions.outrider_abi()).decode() == abi()
 
@@ -42,13 +42,15 @@ def test_every_function_of_the_header_is_in_the_library() -> None:
 
 def test_structs_lie_in_memory_as_the_compiler_has_them(tmp_path: Path) -> None:
     fields = [(struct, field) for struct in STRUCTS for field, _ in ffi.typeof(struct).fields]
-    asked = [f"sizeof({struct})" for struct in STRUCTS] + [f"offsetof({struct}, {field})" for struct, field in fields]
-    told = [ffi.sizeof(struct) for struct in STRUCTS] + [ffi.offsetof(struct, field) for struct, field in fields]
+    expressions = [f"sizeof({struct})" for struct in STRUCTS] + [
+        f"offsetof({struct}, {field})" for struct, field in fields
+    ]
+    expected = [ffi.sizeof(struct) for struct in STRUCTS] + [ffi.offsetof(struct, field) for struct, field in fields]
     source, program = tmp_path / "layout.cpp", tmp_path / "layout"
     includes = "".join(f"#include {name}\n" for name in ("<cstddef>", "<cstdint>", "<cstdio>", f'"{HEADER}"'))
-    prints = "".join(f'std::printf("%zu\\n", {each});\n' for each in asked)
+    prints = "".join(f'std::printf("%zu\\n", {each});\n' for each in expressions)
     source.write_text(f"{includes}int main() {{\n{prints}}}\n")
     subprocess.run([*compiler.compiler(), str(source), "-o", str(program)], check=True)
-    found = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     assert len(STRUCTS) > 10
-    assert [int(number) for number in found] == told
+    assert [int(number) for number in printed] == expected

@@ -1,4 +1,4 @@
-"""What is compiled when, and what a user is told where nothing is."""
+"""When libraries are compiled, and the notice where there is none."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from outrider.native import compiler, levels, presence
 from outrider.native.compiler import ensure, ensure_all, path_of
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 
 ANY = Level("any", (), frozenset())
 
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a library that is compiled at once, in place of Outrider's, and of which nothing is compiled yet."""
-    made = tmp_path / "source"
-    made.mkdir()
-    (made / "one.cpp").write_text("int one() { return 1; }")
-    monkeypatch.setattr(compiler, "SOURCE", made)
+    """Sources of a tiny library in place of Outrider's, not yet compiled."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "one.cpp").write_text("int one() { return 1; }")
+    monkeypatch.setattr(compiler, "SOURCE", folder)
     monkeypatch.setattr(compiler, "LIBRARIES", tmp_path / "libraries")
     monkeypatch.delenv("CXX", raising=False)
-    return made
+    return folder
 
 
 def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_without_a_compiler_all_levels_are_left_out_and_each_says_why(
 
 
 def test_where_all_is_compiled_there_is_nothing_to_tell() -> None:
-    ensure(able()[0])
+    ensure(supported_levels()[0])
     assert presence.notice() is None
 
 
@@ -75,10 +75,10 @@ def test_a_source_tree_says_that_it_will_compile_and_what_is_lost_if_it_cannot(
     assert presence.in_checkout()
     assert "the first process that decodes compiles it" in str(presence.notice())
     _without_compiler(monkeypatch)
-    told = str(presence.notice())
-    assert told.startswith("No compiled code: ")
-    assert "times slower" in told
-    assert told.endswith("Install g++ and reinstall.")
+    notice = str(presence.notice())
+    assert notice.startswith("No compiled code: ")
+    assert "times slower" in notice
+    assert notice.endswith("Install g++ and reinstall.")
 
 
 def test_a_wheel_of_python_alone_says_what_is_lost(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +88,9 @@ def test_a_wheel_of_python_alone_says_what_is_lost(sources: Path, monkeypatch: p
 
 def test_other_machines_are_told_what_is_lost_and_not_to_install_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "cpu_flags", lambda: frozenset(["sse2"]))
-    told = str(presence.notice())
-    assert "no AVX2" in told
-    assert "Install" not in told
+    notice = str(presence.notice())
+    assert "no AVX2" in notice
+    assert "Install" not in notice
 
 
 def test_neither_the_notice_nor_the_compiler_needs_more_than_python(tmp_path: Path) -> None:
@@ -98,5 +98,5 @@ def test_neither_the_notice_nor_the_compiler_needs_more_than_python(tmp_path: Pa
     shutil.copytree(compiler.SOURCE.parent, package, ignore=shutil.ignore_patterns("libraries"))
     lines = ("import sys", f"sys.path.insert(0, {str(tmp_path)!r})", "from outrider.native import presence")
     code = "\n".join((*lines, "print(presence.notice())"))
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("No compiled code: the wheel was built without a C++ compiler")
+    completed = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.startswith("No compiled code: the wheel was built without a C++ compiler")

@@ -48,8 +48,8 @@ def test_everything_crosses_the_wire() -> None:
 @pytest.mark.parametrize("name", SamplingParameters.__struct_fields__)
 def test_a_zero_that_is_said_is_no_default(name: str) -> None:
     zero = ZEROS[name] if name in ZEROS else type(getattr(FULL, name))()
-    said = msgspec.structs.replace(FULL, **{name: zero})
-    assert SamplingParameters.from_proto(said.to_proto()) == said
+    parameters = msgspec.structs.replace(FULL, **{name: zero})
+    assert SamplingParameters.from_proto(parameters.to_proto()) == parameters
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_refusal_shows_a_value_that_is_short(value: Any, shown: str | None) ->
         return
     with pytest.raises(OutOfBounds) as caught:
         checked("weight", value, Weight)
-    told = f", not {shown}" if shown else ""
-    assert str(caught.value) == f"weight must be a number above 0 and at most 1000{told}"
+    suffix = f", not {shown}" if shown else ""
+    assert str(caught.value) == f"weight must be a number above 0 and at most 1000{suffix}"
 
 
 def test_shared_parameters_are_copied_by_name() -> None:
@@ -100,5 +100,5 @@ def test_shared_parameters_are_copied_by_name() -> None:
         prompt: str
         seed: int | None = None
 
-    made = SamplingParameters.of(Body(top_k=3, temperature=0.5, prompt="a"), seed=4)
-    assert made == SamplingParameters(top_k=3, temperature=0.5, seed=4)
+    parameters = SamplingParameters.of(Body(top_k=3, temperature=0.5, prompt="a"), seed=4)
+    assert parameters == SamplingParameters(top_k=3, temperature=0.5, seed=4)

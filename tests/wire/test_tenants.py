@@ -11,9 +11,9 @@ def test_a_key_opens_with_its_own_secret_and_with_no_other():
     parsed = parse_key(text)
     assert parsed is not None
     assert parsed[0] == key.id
-    assert key.opens(parsed[1])
-    assert not key.opens(other.rpartition("-")[2])
-    assert not key.opens("")
+    assert key.matches(parsed[1])
+    assert not key.matches(other.rpartition("-")[2])
+    assert not key.matches("")
 
 
 def test_what_is_stored_of_a_key_does_not_hold_its_secret():

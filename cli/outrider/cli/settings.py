@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from outrider.mesh import plugins
-from outrider.mesh.config import Effective, Settings, describe
+from outrider.mesh.config import EffectiveSetting, Settings, describe
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import ConfigError
 from rich.console import Console
@@ -52,7 +52,7 @@ def parse_sets(sets: Iterable[str]) -> Flags:
     return flags
 
 
-def effective(kind: str, file: Path | None, flags: Flags) -> dict[str, Effective]:
+def effective(kind: str, file: Path | None, flags: Flags) -> dict[str, EffectiveSetting]:
     """All settings of ``kind`` by key; `ConfigError` for a wrong value."""
     settings = services().get(kind) or plugins.load(GROUP, kind)
     values = describe(settings, kind, file=file, env=os.environ, flags=flags.get(kind, {}))
@@ -100,7 +100,7 @@ def _kinds(service: str | None) -> list[str]:
     return [service]
 
 
-def _table(kind: str, settings: Iterable[Effective]) -> Table:
+def _table(kind: str, settings: Iterable[EffectiveSetting]) -> Table:
     table = Table(title=kind, title_justify="left", box=None, pad_edge=False)
     for head in ("key", "value", "from", "meaning"):
         table.add_column(head, overflow="fold")

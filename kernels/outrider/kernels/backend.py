@@ -1,4 +1,4 @@
-"""Chooses between the two implementations of an op: plain torch, and Triton."""
+"""Chooses between the implementations of an op: plain torch, Triton, and for whole decoders compiled code."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class BackendError(Exception):
 
 @cache
 def choice() -> str:
-    """What the environment variable ``OUTRIDER_KERNELS`` asks for.
+    """The implementation chosen by the environment variable ``OUTRIDER_KERNELS``.
 
     ``auto`` (the default) is Triton on CUDA devices where it is installed, and torch elsewhere, but for whole decoders
-    on a CPU `outrider.native` where it is compiled. ``native`` insists on it.
+    on a CPU `outrider.native` where it is compiled. ``native`` requires it.
 
     Raises:
-        BackendError: it is none of `CHOICES`, or Triton was asked for by name and is not installed.
+        BackendError: the value is none of `CHOICES`, or names Triton, which is not installed.
     """
-    asked = os.environ.get("OUTRIDER_KERNELS", "auto")
-    if asked not in CHOICES:
-        raise BackendError(f"OUTRIDER_KERNELS is {asked!r}; it must be one of {', '.join(CHOICES)}")
-    if asked == "triton" and not _installed():
+    chosen = os.environ.get("OUTRIDER_KERNELS", "auto")
+    if chosen not in CHOICES:
+        raise BackendError(f"OUTRIDER_KERNELS is {chosen!r}; it must be one of {', '.join(CHOICES)}")
+    if chosen == "triton" and not _installed():
         raise BackendError('OUTRIDER_KERNELS is "triton", which is not installed: pip install "outrider[gpu]"')
-    return asked
+    return chosen
 
 
 def compiled() -> Library | None:
-    """The compiled library; None where ``OUTRIDER_KERNELS`` asks for another way, or there is none."""
+    """The compiled library; None where there is none or ``OUTRIDER_KERNELS`` chooses another implementation."""
     if choice() not in ("auto", "native"):
         return None
     try:
@@ -45,12 +45,12 @@ def compiled() -> Library | None:
 
 
 def takes_triton(device: torch.device) -> bool:
-    """Whether ops on ``device`` run as Triton kernels; asked for by name, they do on any device.
+    """Whether ops on ``device`` run as Triton kernels; with ``triton`` chosen, they do on any device.
 
-    On a CPU they then run in Triton's interpreter, which wants ``TRITON_INTERPRET=1`` and is for tests.
+    On a CPU they then run in Triton's interpreter, which needs ``TRITON_INTERPRET=1`` and is for tests.
     """
-    asked = choice()
-    return asked == "triton" or (asked == "auto" and device.type == "cuda" and _installed())
+    chosen = choice()
+    return chosen == "triton" or (chosen == "auto" and device.type == "cuda" and _installed())
 
 
 @cache

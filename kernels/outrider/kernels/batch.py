@@ -1,4 +1,4 @@
-"""The rows of one step: which sequence each belongs to, where it stands, and where its keys and values go."""
+"""The rows of one step: the sequence, the position, and the slot of keys and values of each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 
 
 class SequenceRows(NamedTuple):
-    """What one sequence brings to a step.
+    """The rows of one sequence in a step.
 
     Attributes:
         rows: rows in this step, at least 1.
         context: tokens whose keys and values are in the pages and that every row sees.
         pages: page ids in order; enough for ``context`` and the rows (or the whole tree) behind it.
         parents: None for a causal chunk, in which row i sees rows 0 to i and is written at slot ``context + i``.
-            Otherwise a tree: node i hangs from node ``parents[i] < i``, or from the context where that is -1, and
-            lies at slot ``context + i``. The step computes the last ``rows`` nodes; those before them, if any,
+            Otherwise a tree: the parent of node i is node ``parents[i] < i``, or the context where that is -1, and
+            node i lies at slot ``context + i``. The step computes the last ``rows`` nodes; those before them, if any,
             were written by earlier steps.
     """
 
@@ -47,16 +47,16 @@ class Tree:
     """The shape of a tree.
 
     Attributes:
-        depths: of each node, 0 where it hangs from the context.
-        paths: of each node, the set of nodes it sees (itself included) as bits: bit j for node j.
+        depths: of each node, 0 at the top.
+        paths: of each node, the set of nodes that it sees (itself included) as bits: bit j for node j.
     """
 
     depths: list[int]
     paths: list[int]
 
     @classmethod
-    def hang(cls, parents: Sequence[int]) -> Tree:
-        """The tree of ``parents``; ValueError where a parent does not come before its child."""
+    def from_parents(cls, parents: Sequence[int]) -> Tree:
+        """The tree of ``parents``; `ValueError` where a parent does not come before its child."""
         depths, paths = _depths(parents), list[int]()
         for node, parent in enumerate(parents):
             paths.append((paths[parent] if parent >= 0 else 0) | 1 << node)
@@ -118,7 +118,7 @@ class RaggedBatch:
 
     @property
     def positions(self) -> torch.Tensor:
-        """The same on the device."""
+        """`host_positions` on the device."""
         if self._positions is None:
             self._positions = torch.from_numpy(self.host_positions).to(self._device)
         return self._positions
@@ -127,12 +127,12 @@ class RaggedBatch:
     def trees(self) -> list[Tree | None]:
         """Shape of each sequence's tree; None for a causal chunk."""
         if self._trees is None:
-            self._trees = [None if s.parents is None else Tree.hang(s.parents) for s in self.sequences]
+            self._trees = [None if s.parents is None else Tree.from_parents(s.parents) for s in self.sequences]
         return self._trees
 
     @property
     def slots(self) -> torch.Tensor:
-        """Where in the pool each row's keys and values are written: int64 [rows], on the device."""
+        """Slot of the pool for each row's keys and values: int64 [rows], on the device."""
         if self._slots is None:
             slots = _joined([row_slots(s, self.page_size, s.first, s.rows) for s in self.sequences])
             self._slots = torch.from_numpy(slots).to(self._device)
@@ -154,7 +154,7 @@ def _positions(sequence: SequenceRows) -> Iterable[int]:
 
 
 def _depths(parents: Sequence[int], top: int = 0) -> list[int]:
-    """Of each node, ``top`` for those that hang from the context; ValueError where the parents are no tree's."""
+    """Depth of each node, ``top`` at the top; `ValueError` where the parents form no tree."""
     depths: list[int] = []
     for node, parent in enumerate(parents):
         if not -1 <= parent < node:

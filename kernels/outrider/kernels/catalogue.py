@@ -1,4 +1,4 @@
-"""Every kernel that a model of some shape launches, told by the ops themselves on tensors without memory."""
+"""Every kernel that a model of some shape launches, recorded from the ops themselves on tensors without memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import triton as kv_compact
-from outrider.kernels.launch import Launch, recorded
+from outrider.kernels.launch import Launch, record_launches
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.packed import packed
+from outrider.kernels.linear.packed_weight import pack_weight
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import triton as race_sample
@@ -28,7 +28,7 @@ _PAGES = 4
 _STRICT = {True: ", strict", False: ""}
 
 Variants = Iterator[tuple[str, Callable[[], object]]]
-"""Of an op: what tells this call from the op's others, and the call."""
+"""Calls of an op, each with a name that tells it from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Entry:
 
     Attributes:
         op: the public op.
-        variant: what tells it from the op's other launches.
-        launch: what it launches.
+        variant: a name that tells it from the op's other launches.
+        launch: the launch.
     """
 
     op: str
@@ -53,13 +53,13 @@ def entries(shape: ModelShape) -> Iterator[Entry]:
     """The launches of a model of ``shape``, op by op."""
     for op, variants in _OPS.items():
         for variant, call in variants(shape):
-            with recorded() as launches:
+            with record_launches() as launches:
                 call()
             yield from (Entry(op, variant, launch) for launch in launches)
 
 
 def _op(variants: Callable[[ModelShape], Variants]) -> Callable[[ModelShape], Variants]:
-    """Puts an op on the table under its function's name."""
+    """Registers an op under its function's name."""
     _OPS[variants.__name__.removeprefix("_")] = variants
     return variants
 
@@ -119,7 +119,7 @@ def _swiglu(shape: ModelShape) -> Variants:
 def _linear(shape: ModelShape) -> Variants:
     for name, (outputs, inputs) in shape.products.items():
         quantization = None if name == "logits" else shape.quantization
-        weight = packed(_empty(outputs, inputs, dtype=shape.dtype), quantization)
+        weight = pack_weight(_empty(outputs, inputs, dtype=shape.dtype), quantization)
         x = _empty(_ROWS, inputs, dtype=shape.dtype)
         for strict in (True, False):
             variant = f"{name} {outputs} x {inputs} {quantization or _name(shape.dtype)}{_STRICT[strict]}"
@@ -151,8 +151,8 @@ def _race_sample(shape: ModelShape) -> Variants:
         "penalised": replace(plain, penalties=penalties),
         "all": replace(truncated, penalties=penalties, allowed=allowed),
     }
-    for variant, given in draws.items():
-        yield variant, partial(race_sample.draw, logits, given)
+    for variant, parameters in draws.items():
+        yield variant, partial(race_sample.draw, logits, parameters)
 
 
 @_op

@@ -23,15 +23,15 @@ _LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """What became of a kernel.
+class CompiledKernel:
+    """Properties of a compiled kernel.
 
     Attributes:
         warps: of a program.
         registers: of a thread.
         spilled: bytes of a thread's registers that are kept in memory.
         shared: bytes of shared memory of a program.
-        load: bytes that its widest load from memory brings a thread, up to 16.
+        load: bytes of a thread's widest load from memory, up to 16.
         products: ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
         copies: ``bulk`` (TMA) or ``cp.async`` where memory is copied asynchronously, else ``none``.
     """
@@ -45,8 +45,8 @@ class Compiled:
     copies: str
 
 
-class _Absent(DriverBase):  # type: ignore[misc]
-    """Stands for a GPU of a compute capability, of which only the capability is asked."""
+class _AbsentGpu(DriverBase):  # type: ignore[misc]
+    """A driver for a GPU that is not there, of which only the compute capability is known."""
 
     def __init__(self, capability: int) -> None:
         self._capability = capability
@@ -76,8 +76,8 @@ class _Absent(DriverBase):  # type: ignore[misc]
 
 @contextmanager
 def target(capability: int) -> Iterator[None]:
-    """Within it, kernels are compiled for a GPU of ``capability`` (80: A100, 90: H100 and H200), and cannot run."""
-    triton.runtime.driver.set_active(_Absent(capability))
+    """A context that compiles kernels for a GPU of ``capability`` (80: A100, 90: H100, H200); none can run in it."""
+    triton.runtime.driver.set_active(_AbsentGpu(capability))
     try:
         yield
     finally:
@@ -85,19 +85,19 @@ def target(capability: int) -> Iterator[None]:
 
 
 def key(launch: Launch) -> tuple[object, ...]:
-    """Launches of the same key compile to the same kernel."""
+    """A key that is equal for launches that compile to the same kernel."""
     args = tuple((name, arg.dtype if isinstance(arg, Tensor) else type(arg)) for name, arg in launch.args.items())
     return launch.kernel, args, tuple(launch.constants.items()), launch.config
 
 
 def runs(launch: Launch, capability: int) -> bool:
-    """Whether a GPU of ``capability`` can run it: 8-bit floats are from 89 on."""
-    eight = any(isinstance(arg, Tensor) and arg.dtype == torch.float8_e4m3fn for arg in launch.args.values())
-    return capability >= 89 or not eight
+    """Whether a GPU of ``capability`` can run ``launch``: 8-bit floats need 89."""
+    has_fp8 = any(isinstance(arg, Tensor) and arg.dtype == torch.float8_e4m3fn for arg in launch.args.values())
+    return capability >= 89 or not has_fp8
 
 
 def compile_all(launches: Iterable[Launch], threads: int = 1) -> list[Any]:
-    """Triton's kernels of ``launches``, as their first run would compile and find them.
+    """Compiles Triton's kernels of ``launches``, and caches them as their first run would.
 
     Raises:
         ValueError: an integer among the arguments of a launch would be compiled in.
@@ -127,11 +127,11 @@ def _check(launch: Launch) -> None:
         raise ValueError(f"{launch.kernel.__name__} must have {', '.join(compiled_in)} in do_not_specialize")
 
 
-def facts(kernel: Any) -> Compiled:
-    """What became of a kernel that `compile_all` returned."""
+def facts(kernel: Any) -> CompiledKernel:
+    """The properties of a kernel that `compile_all` returned."""
     usage = _usage(kernel.asm["cubin"])
     ptx = kernel.asm["ptx"]
-    return Compiled(
+    return CompiledKernel(
         warps=kernel.metadata.num_warps,
         registers=usage["REG"],
         spilled=usage["STACK"] + usage["LOCAL"],
@@ -147,5 +147,7 @@ def _usage(cubin: bytes) -> dict[str, int]:
     with NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
-    return {name: int(count) for name, count in re.findall(r"(REG|STACK|LOCAL):(\d+)", done.stdout + done.stderr)}
+        completed = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
+    return {
+        name: int(count) for name, count in re.findall(r"(REG|STACK|LOCAL):(\d+)", completed.stdout + completed.stderr)
+    }

@@ -1,8 +1,8 @@
-"""Finds, on the machine at hand, how to make a row's bits depend on nothing but the row.
+"""Finds, on the machine at hand, sizes of products for which a row's bits depend on the row alone.
 
 A matrix product's rows are independent in exact arithmetic, but libraries pick their kernels, and with them the order
-of sums, by the number of rows. What order each machine's library takes is probed, not assumed (He and Thinking Machines
-Lab 2025, "Defeating nondeterminism in LLM inference", fix it in kernels of their own).
+of sums, by the number of rows. Each machine's order is probed, not assumed (He and Thinking Machines Lab 2025,
+"Defeating nondeterminism in LLM inference", fix it in kernels of their own).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import CpuPlan, Tiling
 from torch import Tensor
 
-_MOSTS = (256, 64, 32, 16)
-"""Rows of the longest product, the more the better; longer ones are split."""
-_LEASTS = (1, 2, 4, 8, 16, 32)
+_MOST_ROWS = (256, 64, 32, 16)
+"""Candidates for the rows of the longest product, best first; longer products are split."""
+_LEAST_ROWS = (1, 2, 4, 8, 16, 32)
 _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
 _ROUNDS = 2
 TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
@@ -35,8 +35,8 @@ class RowRange:
     """Numbers of rows within which a product gives a row the same bits.
 
     Attributes:
-        least: fewer are filled up.
-        most: more are split.
+        least: products of fewer rows are padded.
+        most: products of more rows are split.
     """
 
     least: int
@@ -64,23 +64,23 @@ class InvariantLinear:
 def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Callable[[Tensor], Linear]) -> RowRange:
     """The widest range of rows within which a product of this shape gives a row the same bits, found by trying.
 
-    Libraries choose their kernels by shape and dtype, not by the weight, so a weight is made up whose sums cancel: what
-    is left of them is rounding, and another order of the sum shows however coarsely the result is rounded.
+    Libraries choose their kernels by shape and dtype, not by the weight, so the probe is a weight whose sums cancel:
+    only rounding is left of them, and another order of the sum shows however coarsely the result is rounded.
 
     Args:
         in_features: columns of the weight.
         out_features: rows of the weight.
         dtype: of the weight.
-        pack: makes the product of a weight.
+        pack: makes a product from a weight.
 
     Raises:
-        NotInvariant: where there is none.
+        NotInvariant: there is no such range.
     """
     probes = [_cancelling(in_features, out_features, dtype, seed) for seed in range(_ROUNDS)]
     linears = [(pack(weight), x) for weight, x in probes]
-    for most in _MOSTS:
-        agreeing = {rows for rows in _SAMPLE if rows <= most and all(_agrees(*each, most, rows) for each in linears)}
-        for least in (least for least in _LEASTS if least <= most):
+    for most in _MOST_ROWS:
+        agreeing = {rows for rows in _SAMPLE if rows <= most and all(_same_bits(*each, most, rows) for each in linears)}
+        for least in (least for least in _LEAST_ROWS if least <= most):
             if agreeing.issuperset(rows for rows in _SAMPLE if least <= rows <= most):
                 return RowRange(least, most)
     raise NotInvariant(
@@ -90,19 +90,19 @@ def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Cal
 
 
 def _cancelling(in_features: int, out_features: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """A weight, and rows to multiply, whose products are zero but for rounding: every term has its negative."""
+    """A weight, and rows to multiply, whose products are zero except for rounding: every term has its negative."""
     generator = torch.Generator().manual_seed(seed)
     half = in_features // 2
     weight = torch.randn(out_features, in_features, generator=generator)
-    x = torch.randn(_MOSTS[0], in_features, generator=generator)
+    x = torch.randn(_MOST_ROWS[0], in_features, generator=generator)
     places = torch.randperm(in_features, generator=generator)
-    ours, theirs = places[:half], places[half : 2 * half]
-    weight[:, theirs], x[:, theirs] = -weight[:, ours], x[:, ours]
+    positive, negative = places[:half], places[half : 2 * half]
+    weight[:, negative], x[:, negative] = -weight[:, positive], x[:, positive]
     return weight.to(dtype), x.to(dtype)
 
 
-def _agrees(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
-    """Whether rows have the bits that they have among ``most``, at their place and at others."""
+def _same_bits(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
+    """Whether ``rows`` rows have the same bits as among ``most`` rows, in their order and in another."""
     x = x[:most]
     whole = linear(x)
     order = torch.randperm(most, generator=torch.Generator().manual_seed(rows))[:rows]
@@ -113,10 +113,10 @@ def invariant_tiling(heads: int, kv_heads: int, head_dim: int, tilings: Sequence
     """The cheapest tiling under which attention of this shape has the same bits for a chunk, single rows and trees.
 
     Raises:
-        NotInvariant: where none of those tried has.
+        NotInvariant: no tiling tried does that.
     """
     for tiling in tilings:
-        if all(_holds(tiling, heads, kv_heads, head_dim, context) for context in (0, 9, 60, 121, 300)):
+        if all(_is_invariant(tiling, heads, kv_heads, head_dim, context) for context in (0, 9, 60, 121, 300)):
             return tiling
     raise NotInvariant(
         f"attention of {heads} heads over {kv_heads} of {head_dim} elements depends on how rows are batched on this "
@@ -124,12 +124,12 @@ def invariant_tiling(heads: int, kv_heads: int, head_dim: int, tilings: Sequence
     )
 
 
-def _holds(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: int) -> bool:
+def _is_invariant(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: int) -> bool:
     """Whether 12 tokens have the same bits as a chunk, one by one, and as the spine of a tree with side branches."""
     tokens, size, pages = 12, 16, range(40)
     generator = torch.Generator().manual_seed(context)
-    fed = torch.randn(context + tokens, heads + 2 * kv_heads, head_dim, generator=generator)
-    queries, rows = fed[context:, :heads], fed[:, heads:].flatten(1)
+    inputs = torch.randn(context + tokens, heads + 2 * kv_heads, head_dim, generator=generator)
+    queries, rows = inputs[context:, :heads], inputs[:, heads:].flatten(1)
     pool = KvPool(1, len(pages), size, kv_heads, head_dim)
     pool.slots[0][: len(rows)] = rows
 
@@ -140,7 +140,7 @@ def _holds(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: in
 
     chunk = attend(SequenceRows(tokens, context, pages), queries)
     singles = [attend(SequenceRows(1, context + i, pages), queries[i : i + 1]) for i in range(tokens)]
-    spine, parents = _bushy(tokens)
+    spine, parents = _bushy_tree(tokens)
     pool.slots[0][context : context + len(parents)] = torch.randn(len(parents), rows.shape[1], generator=generator)
     pool.slots[0][[context + node for node in spine]] = rows[context:]
     bushy = torch.randn(len(parents), heads, head_dim, generator=generator)
@@ -149,7 +149,7 @@ def _holds(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: in
     return torch.equal(chunk, torch.cat(singles)) and torch.equal(chunk, tree)
 
 
-def _bushy(tokens: int) -> tuple[list[int], Sequence[int]]:
+def _bushy_tree(tokens: int) -> tuple[list[int], Sequence[int]]:
     """A spine of ``tokens`` nodes, each followed by up to three siblings: the spine's nodes, and all parents."""
     spine: list[int] = []
     parents: list[int] = []

@@ -1,8 +1,8 @@
-"""Launches Triton kernels, or notes what would be launched.
+"""Launches Triton kernels, or records launches.
 
-Every wrapper of a kernel ends in `launch`. Under `recorded` nothing runs: the launches are collected, so that the same
-wrappers, given tensors of the ``meta`` device, say which kernels a model of some shape needs. From that, kernels are
-compiled ahead of time (`outrider.kernels.warm_up`) and reported on without a GPU (`outrider.kernels.report`).
+Every wrapper of a kernel ends in `launch`. Under `record_launches` nothing runs: the launches are collected, so that
+the same wrappers, given tensors of the ``meta`` device, list the kernels that a model of some shape needs. The kernels
+are then compiled ahead of time (`outrider.kernels.warm_up`) and reported on without a GPU (`outrider.kernels.report`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
-"""Whether kernels run in Triton's interpreter, on CPU tensors; it is decided when they are first imported."""
+"""Whether kernels run in Triton's interpreter, on CPU tensors; fixed when this module is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Config:
     """How a kernel is compiled.
 
     Attributes:
-        warps: of 32 threads, a program.
-        stages: of the pipeline that loads ahead in loops.
+        warps: of 32 threads, per program.
+        stages: of the pipeline that prefetches in loops.
         fused: whether a product and a sum may become one operation with one rounding. Off where every bit must be
             that of the reference.
     """
@@ -44,10 +44,10 @@ class Launch:
     Attributes:
         kernel: the function under ``triton.jit``.
         grid: programs along up to three axes.
-        args: run-time arguments by name. Every integer must stand in the kernel's ``do_not_specialize``: no value of
-            an argument may ask for another compilation.
+        args: run-time arguments by name. Every integer must be in the kernel's ``do_not_specialize``: no value of
+            an argument may cause another compilation.
         constants: compile-time arguments by name.
-        config: how it is compiled.
+        config: of the compilation.
     """
 
     kernel: Any
@@ -67,7 +67,7 @@ def launch(
     constants: Mapping[str, Any],
     config: Config,
 ) -> None:
-    """Runs ``kernel`` on the current stream, or notes it under `recorded`. A grid without programs runs nothing."""
+    """Runs ``kernel`` on the current stream, or records it under `record_launches`. An empty grid runs nothing."""
     recorder = _recorder.get()
     if recorder is not None:
         recorder.append(Launch(kernel, grid, args, constants, config))
@@ -82,7 +82,7 @@ def launch(
 
 
 @contextmanager
-def recorded() -> Iterator[list[Launch]]:
+def record_launches() -> Iterator[list[Launch]]:
     """Collects launches instead of running them."""
     launches: list[Launch] = []
     token = _recorder.set(launches)
@@ -93,5 +93,5 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def product_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What ``tl.dot`` multiplies for tensors of ``dtype``: the interpreter multiplies 16-bit brain floats wrongly."""
+    """The dtype that ``tl.dot`` multiplies for tensors of ``dtype``: the interpreter multiplies bfloat16 wrongly."""
     return torch.float32 if INTERPRETED else dtype

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
-from outrider.kernels.huge_pages import HUGE, mapped
+from outrider.kernels.huge_pages import HUGE, map_zeros
 from outrider.kernels.kv_codes import CODES
 from torch import Tensor
 
 POOL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, *CODES)
-"""What keys and values are kept in."""
+"""Dtypes of keys and values."""
 
 
 class KvPool:
@@ -24,16 +24,17 @@ class KvPool:
 
     Attributes:
         data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
-        packed: whether the compiled decoder alone reads the pages (`outrider.native`): in blocks of the largest
-            power of two of slots up to 16 that divides a page lie, of each key head, the keys as [head_dim / 2, block,
-            2] and then the values as [block / 2, head_dim, 2]. `data` tells their size then, and pages as a whole.
+        packed: whether pages have the layout of the compiled decoder (`outrider.native`): a block has the largest
+            power of two of slots up to 16 that divides a page, and holds, for each key head, the keys as
+            [head_dim / 2, block, 2] and then the values as [block / 2, head_dim, 2]. `data` then serves only for its
+            size and for whole pages.
         scales: float32 [layers, pages * page_size, 2, kv_heads], by which the codes of an 8-bit pool are multiplied;
             None for other pools.
         slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
 
     Raises:
-        ValueError: the dtype is none of `POOL_DTYPES`, or pages of another than bfloat16 are to be packed.
-        MemoryError: a CPU has no room for so many.
+        ValueError: the dtype is none of `POOL_DTYPES`, or is not bfloat16 for packed pages.
+        MemoryError: the CPU's memory is too small.
     """
 
     def __init__(
@@ -63,15 +64,15 @@ class KvPool:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What keys and values are kept in."""
+        """The dtype of keys and values."""
         return self.data.dtype
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
-        """Of each layer, the keys of ``count`` consecutive slots as [kv_heads, head_dim, count], without copying."""
+        """Keys of ``count`` consecutive slots of each layer as [kv_heads, head_dim, count], without copying."""
         return self._keys.narrow(3, start, count).unbind(0)
 
     def values(self, start: int, count: int) -> tuple[Tensor, ...]:
-        """Of each layer, the values of ``count`` consecutive slots as [kv_heads, count, head_dim], without copying."""
+        """Values of ``count`` consecutive slots of each layer as [kv_heads, count, head_dim], without copying."""
         return self._values.narrow(2, start, count).unbind(0)
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,11 +82,11 @@ class KvPool:
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros, on a CPU in huge pages unless they are fewer than one holds.
+    """Zeros, on a CPU in huge pages unless they are smaller than one.
 
-    They are written, so that no step waits for memory, and that what there is no memory for fails now.
+    They are written at once, so that no step waits for memory, and a lack of memory shows now.
     """
     size = math.prod(shape) * dtype.itemsize
     if device.type != "cpu" or size < HUGE:
         return torch.zeros(shape, dtype=dtype, device=device)
-    return mapped(size).zero_().view(dtype).view(shape)
+    return map_zeros(size).zero_().view(dtype).view(shape)

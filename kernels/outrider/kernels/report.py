@@ -1,7 +1,7 @@
-"""Compiles every kernel for GPUs that need not be there: ``python -m outrider.kernels.report [--out DIR] ...``.
+"""Compiles every kernel for GPUs, present or not: ``python -m outrider.kernels.report [--out DIR] ...``.
 
-For each launch of each op it prints what the compiler made of it: warps, registers, bytes spilled, shared memory, and
-which instructions multiply matrices and copy memory.
+It prints properties of the compiled kernel of each launch of each op: warps, registers, bytes spilled, shared memory,
+and which instructions multiply matrices and copy memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from outrider.kernels.catalogue import Entry, entries
-from outrider.kernels.compilation import Compiled, compile_all, facts, key, runs, target
+from outrider.kernels.compilation import CompiledKernel, compile_all, facts, key, runs, target
 from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
@@ -38,20 +38,20 @@ class Line:
     variant: str
     kernel: str
     gpu: str
-    compiled: Compiled
+    compiled: CompiledKernel
 
     @property
     def cells(self) -> dict[str, str | int]:
-        """By column."""
+        """Values by column."""
         head = {"op": self.op, "variant": self.variant, "kernel": self.kernel, "gpu": self.gpu}
         return head | asdict(self.compiled)
 
 
 def lines(shapes: Sequence[str], gpus: Sequence[str]) -> Iterator[Line]:
-    """What the kernels of ``shapes`` compile to, each distinct one once a GPU; each GPU has a process of its own."""
+    """The compiled kernels of ``shapes``, each distinct one once per GPU; each GPU has a process of its own."""
     with ProcessPoolExecutor(len(gpus), multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(partial(_lines, shapes), gpus):
-            yield from found
+        for of_gpu in pool.map(partial(_lines, shapes), gpus):
+            yield from of_gpu
 
 
 def _lines(shapes: Sequence[str], gpu: str) -> list[Line]:
@@ -74,12 +74,12 @@ def main() -> None:
     if INTERPRETED:
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         os.execve(sys.executable, [sys.executable, "-m", "outrider.kernels.report", *sys.argv[1:]], environment)
-    found = list(lines(options.shapes, options.gpus))
+    compiled_lines = list(lines(options.shapes, options.gpus))
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
-    console.print(_table(found))
+    console.print(_table(compiled_lines))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        cells = [line.cells for line in found]
+        cells = [line.cells for line in compiled_lines]
         (options.out / "kernels.json").write_text(json.dumps(cells, indent=1) + "\n")
         (options.out / "kernels.md").write_text(_markdown(cells))
 
@@ -92,12 +92,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _table(found: Sequence[Line]) -> Table:
+def _table(lines: Sequence[Line]) -> Table:
     table = Table(title="Kernels as compiled")
     numbers = {"warps", "registers", "spilled", "shared", "load"}
-    for column in found[0].cells:
+    for column in lines[0].cells:
         table.add_column(column, justify="right" if column in numbers else "left")
-    for line in found:
+    for line in lines:
         table.add_row(*map(str, line.cells.values()), style="red" if line.compiled.spilled else "")
     return table
 

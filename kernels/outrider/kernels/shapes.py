@@ -12,10 +12,10 @@ from outrider.kernels.linear import Quantization
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What a model's kernels depend on.
+    """The sizes and dtypes that a model's kernels depend on.
 
     Attributes:
-        name: by which it is asked for and printed.
+        name: on command lines and in tables.
         hidden: width of the residual stream.
         heads: of the queries.
         kv_heads: of the keys and values.
@@ -84,11 +84,11 @@ _SHAPES = (
 )
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
-"""By name: the model in the box, common ones, and the rest of what the kernels take."""
+"""By name: the shipped model, common models, and shapes for the other cases of the kernels."""
 
 
 def names(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Reads a list of names that are all known, from an argument of a command."""
+    """A reader of an argument that lists ``known`` names, separated by commas."""
 
     def read(text: str) -> list[str]:
         names = text.split(",")

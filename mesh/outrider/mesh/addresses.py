@@ -1,4 +1,4 @@
-"""The address that others reach this process by."""
+"""The address by which other processes reach this one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ atexit.register(_held.close)
 
 
 def advertised(settings: Settings, port: int) -> str:
-    """``host:port`` to announce: what is configured, or for a wildcard the address that faces NATS.
+    """``host:port`` to announce: the configured one, or for a wildcard the address of this host on the way to NATS.
 
     Raises:
-        ConfigError: a port is configured that there is not.
+        ConfigError: the configured port is out of range.
     """
     host = settings.advertise or settings.host
-    if found := _WITH_PORT.fullmatch(host):
-        if not 1 <= int(found[2]) <= 65535:
+    if match := _WITH_PORT.fullmatch(host):
+        if not 1 <= int(match[2]) <= 65535:
             raise ConfigError(f"advertise = {host!r}: a port is a number from 1 to 65535")
         return host
     if _is_wildcard(host):
-        host = _facing(settings.nats_url)
+        host = _address_towards(settings.nats_url)
     return join(host.strip("[]"), port)
 
 
@@ -54,8 +54,8 @@ def hold_port(host: str = "127.0.0.1") -> int:
     """A free TCP port of ``host`` for a server that is yet to start, or is started again and again.
 
     A socket that does not listen stays bound to it for as long as this process lives. So the system gives it neither to
-    a connection that goes out nor to whoever asks for any port, while a server that sets SO_REUSEADDR may listen there
-    (socket(7)), as all of ours do and nats-server does.
+    an outgoing connection nor to a server that asks for any port. A server that sets SO_REUSEADDR may listen there
+    (socket(7)); all of Outrider's and nats-server do.
 
     Raises:
         Unavailable: ``host`` is none of this machine's addresses.
@@ -79,8 +79,8 @@ def _is_wildcard(host: str) -> bool:
         return False
 
 
-def _facing(url: str) -> str:
-    """Our own address on the way to ``url``; nothing is sent."""
+def _address_towards(url: str) -> str:
+    """This host's address on the way to ``url``; nothing is sent."""
     peer = urlsplit(url.split(",")[0])
     target = (peer.hostname or "127.0.0.1", peer.port or 4222)
     family, _, _, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]

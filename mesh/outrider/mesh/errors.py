@@ -2,7 +2,7 @@
 
     OutriderError
     ├── InvalidRequest        400  INVALID_ARGUMENT
-    │   └── ContextExceeded            its class is told in the metadata
+    │   └── ContextExceeded            named in the metadata
     ├── Unauthenticated       401  UNAUTHENTICATED
     ├── PermissionDenied      403  PERMISSION_DENIED
     ├── NotFound              404  NOT_FOUND
@@ -13,7 +13,7 @@
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
-    │   └── Unreachable                made of a call that no service has answered
+    │   └── Unreachable                for a call that no service answered
     └── DeadlineExceeded      504  DEADLINE_EXCEEDED
 
     ConfigError                    ends a process with exit code 2
@@ -35,7 +35,7 @@ RETRY_KEY = "retry-after-ms"
 
 
 class OutriderError(Exception):
-    """A failure that its caller is told about.
+    """A failure that is reported to the caller.
 
     ``message`` is one sentence for the caller, ``param`` the request's field at fault, ``retry_after`` the
     seconds after which another try makes sense. ``type`` is the error type in OpenAI's error objects.
@@ -60,11 +60,11 @@ class InvalidRequest(OutriderError):
     http_status = 400
     type = "invalid_request_error"
 
-    def among(self, place: int) -> Self:
-        """This error, said of the ``place``-th of several values of its parameter."""
+    def at_index(self, place: int) -> Self:
+        """This error, reported for the value at index ``place`` of its parameter."""
         if self.param is not None:
-            told = f"{self.param}[{place}]"
-            self.message, self.param = told + self.message.removeprefix(self.param), told
+            param = f"{self.param}[{place}]"
+            self.message, self.param = param + self.message.removeprefix(self.param), param
         return self
 
 
@@ -75,7 +75,7 @@ class ContextExceeded(InvalidRequest):
 
 
 class Unauthenticated(OutriderError):
-    """Nobody we know sent the request."""
+    """The request has no valid key."""
 
     code = grpc.StatusCode.UNAUTHENTICATED
     http_status = 401
@@ -91,7 +91,7 @@ class PermissionDenied(OutriderError):
 
 
 class NotFound(OutriderError):
-    """What the request names is not here."""
+    """The thing that the request names does not exist."""
 
     code = grpc.StatusCode.NOT_FOUND
     http_status = 404
@@ -99,7 +99,7 @@ class NotFound(OutriderError):
 
 
 class AlreadyExists(OutriderError):
-    """What the request would create is here already."""
+    """The thing that the request would create exists already."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
     http_status = 409
@@ -107,7 +107,7 @@ class AlreadyExists(OutriderError):
 
 
 class FailedPrecondition(OutriderError):
-    """The service's own state rules the request out until somebody changes it."""
+    """The service's present state does not allow the request."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
     http_status = 412
@@ -124,7 +124,7 @@ class Overloaded(OutriderError):
 
 
 class DeadlineUnmeetable(Overloaded):
-    """What the caller wants by a deadline takes longer; without ``retry_after`` it does however often it is tried."""
+    """The request cannot meet its deadline; without ``retry_after``, another try cannot either."""
 
     reason: ClassVar[str] = "deadline_unmeetable"
     retryable = False
@@ -147,7 +147,7 @@ class DeadlineExceeded(OutriderError):
 
 
 class Unavailable(OutriderError):
-    """Nobody can answer at the moment; another try may find somebody."""
+    """No service can answer at the moment; another try may succeed."""
 
     code = grpc.StatusCode.UNAVAILABLE
     http_status = 503
@@ -156,13 +156,13 @@ class Unavailable(OutriderError):
 
 
 class Unreachable(Unavailable):
-    """The called service gave no answer; where the connection ``broke``, it may have had the call."""
+    """The called service gave no answer; where the connection ``broke``, it may have received the call."""
 
     broke: bool = False
 
 
 class Internal(OutriderError):
-    """A fault of ours, about which the caller is told nothing."""
+    """A fault of Outrider; the caller gets no details."""
 
     code = grpc.StatusCode.INTERNAL
     http_status = 500
@@ -201,13 +201,13 @@ _BY_NAME: dict[str, type[OutriderError]] = {
 }
 _UNREACHABLE = "the service cannot be reached"
 _NEVER_REACHED = "failed to connect"
-"""How gRPC begins to say that there was no connection."""
+"""The beginning of gRPC's message where there was no connection."""
 _TOO_LONG = "message larger than max"
-"""How gRPC says that a message is over its limit; the status is RESOURCE_EXHAUSTED, as that of a full queue."""
+"""A part of gRPC's message for one over its limit; the status is RESOURCE_EXHAUSTED, as that of a full queue."""
 
 
 def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
-    """What of ``error`` does not fit a gRPC status."""
+    """The fields of ``error`` that a gRPC status has no place for."""
     pairs = [(ERROR_KEY, type(error).__name__)]
     if error.param is not None:
         pairs.append((PARAM_KEY, quote(error.param, safe="[]().,:/ ")))
@@ -217,15 +217,15 @@ def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
-    """The error that the called service raised; `Unreachable` where none did.
+    """The error that the called service raised; `Unreachable` where no service answered.
 
-    A status that gRPC itself made (connection refused, keepalive lost) keeps its addresses to itself.
+    The message for a status that gRPC itself made (connection refused, keepalive lost) contains no address.
     """
     metadata = {str(key): str(value) for key, value in (error.trailing_metadata() or ())}
     kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
     message = error.details() or kind.__name__
-    if ERROR_KEY not in metadata and (made := _made_by_grpc(kind, message)) is not None:
-        return made
+    if ERROR_KEY not in metadata and (grpc_error := _made_by_grpc(kind, message)) is not None:
+        return grpc_error
     param = metadata.get(PARAM_KEY)
     retry = metadata.get(RETRY_KEY, "")
     return kind(
@@ -236,7 +236,7 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
 
 
 def _made_by_grpc(kind: type[OutriderError], message: str) -> OutriderError | None:
-    """What a status means that no service set; None where its ``kind`` says it."""
+    """The error for a status that gRPC itself made; None where it is ``kind``."""
     if kind is Unavailable:
         unreachable = Unreachable(_UNREACHABLE)
         unreachable.broke = not message.startswith(_NEVER_REACHED)

@@ -60,13 +60,13 @@ class Lifecycle:
         return 1 if self._failed else 0
 
     def fail(self, error: BaseException) -> None:
-        """Ends the process soon, with exit code 1: something died that nothing can do without."""
+        """Ends the process soon, with exit code 1: an essential task or thread died."""
         self._failed = True
         self._stopping.set()
         self._hurry.set()
 
     def ask_to_stop(self) -> None:
-        """Drains and stops; asked again, it stops without draining."""
+        """Drains and stops; a second call stops without draining."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -105,7 +105,7 @@ class Lifecycle:
             await self._join()
             await self._service.start(self.mesh)
             self._started = True
-            _spare_collections()
+            _limit_garbage_collections()
         except OutriderError as error:
             raise CannotStart(error.message) from error
         await self.mesh.rpc.set_serving(True)
@@ -148,30 +148,34 @@ class Lifecycle:
         await self._bounded("drain", self._service.drain(), self._settings.drain_s, 0)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether ``work`` ended before we were asked to stop; it is cancelled then."""
-        return await _first(work, self._stopping, None, 0)
+        """Whether ``work`` ended before the process was asked to stop; if not, it is cancelled."""
+        return await _ends_in_time(work, self._stopping, None, 0)
 
-    async def _bounded(self, step: str, work: Coroutine[Any, Any, None], seconds: float, hurried: float) -> None:
-        """Gives ``work`` its time, ``hurried`` once in a hurry; its failure keeps nothing else from stopping."""
+    async def _bounded(
+        self, step: str, work: Coroutine[Any, Any, None], seconds: float, hurried_seconds: float
+    ) -> None:
+        """Gives ``work`` its ``seconds``, in a hurry ``hurried_seconds``; logs its failure."""
         try:
-            if not await _first(work, self._hurry, seconds, hurried):
+            if not await _ends_in_time(work, self._hurry, seconds, hurried_seconds):
                 _log.warning("cut short", step=step)
         except Exception:
             self._failed = True
             _log.exception("failed while stopping", step=step)
 
 
-def _spare_collections() -> None:
-    """Keeps what was loaded at start out of garbage collections, each of which would stop a step or a stream for it.
+def _limit_garbage_collections() -> None:
+    """Excludes objects loaded at start from garbage collections, and makes collections rare: each halts all work.
 
-    They are rare, so what is made for every request should not need one: no cycles.
+    Objects made for every request should therefore form no cycles.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
 
 
-async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None, after: float) -> bool:
+async def _ends_in_time(
+    work: Coroutine[Any, Any, None], event: asyncio.Event, timeout: float | None, after: float
+) -> bool:
     """Whether ``work`` ended within ``timeout`` seconds and ``after`` seconds of ``event``; if not it is cancelled."""
     task = asyncio.create_task(work)
     signalled = asyncio.create_task(event.wait())

@@ -1,4 +1,4 @@
-"""Plug-ins: what packages register under our entry-point groups, the built-ins among them."""
+"""Plug-ins: what packages register under Outrider's entry-point groups, the built-ins among them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def load(group: str, name: str) -> Any:
             return point.load()
         except Exception as error:
             raise ConfigError(f"{_title(point)} cannot be loaded: {error}") from error
-    known = ", ".join(sorted({point.name for point in entry_points(group=group)})) or "none"
-    raise ConfigError(f"no {name!r} among {group}: there are {known}")
+    names = ", ".join(sorted({point.name for point in entry_points(group=group)})) or "none"
+    raise ConfigError(f"no {name!r} among {group}: there are {names}")
 
 
 def available(group: str) -> dict[str, Any]:
     """Everything in ``group`` by name; one that cannot be imported is left out with a warning."""
-    found: dict[str, Any] = {}
+    plugins: dict[str, Any] = {}
     for point in entry_points(group=group):
         try:
-            found[point.name] = point.load()
+            plugins[point.name] = point.load()
         except Exception as error:
             _log.warning("a plug-in was skipped", plugin=_title(point), why=str(error))
-    return found
+    return plugins
 
 
 def _title(point: EntryPoint) -> str:

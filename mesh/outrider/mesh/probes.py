@@ -1,4 +1,4 @@
-"""The HTTP endpoint for whoever watches the process: `/healthz`, `/readyz`, `/metrics`."""
+"""The HTTP endpoint for monitoring: `/healthz`, `/readyz`, `/metrics`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUEST_S = 5.0
 
 
 class Probes:
-    """A small HTTP/1.1 server, one request a connection; ``state`` says ``ready`` when the service is."""
+    """A small HTTP/1.1 server, one request a connection; ``state`` returns ``ready`` when the service is ready."""
 
     def __init__(self, host: str, port: int, state: Callable[[], str]) -> None:
         self.host = host
@@ -25,7 +25,7 @@ class Probes:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listens; `Unavailable` when the port is taken. ``port`` is then the true one."""
+        """Listens; `Unavailable` when the port is taken. ``port`` then holds the real one."""
         require_free(self.host, self.port)
         self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]

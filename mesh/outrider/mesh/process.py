@@ -37,7 +37,7 @@ def _serve(service_type: type[Service], settings: Settings) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = 1
         try:
-            code = runner.run(_live(service_type, settings))
+            code = runner.run(_run(service_type, settings))
         except CannotStart as error:
             code = error.exit_code
             raise
@@ -47,24 +47,24 @@ def _serve(service_type: type[Service], settings: Settings) -> int:
         except Exception:
             _log.exception("crashed")
         finally:
-            _exit_at_last(code)
+            _exit_later(code)
     return code
 
 
-async def _live(service_type: type[Service], settings: Settings) -> int:
+async def _run(service_type: type[Service], settings: Settings) -> int:
     lifecycle = Lifecycle(service_type(settings), settings)
     loop = asyncio.get_running_loop()
 
-    def died(details: threading.ExceptHookArgs) -> None:
+    def on_thread_death(details: threading.ExceptHookArgs) -> None:
         error = details.exc_value or SystemExit()
         _log.error("a thread died", thread=details.thread and details.thread.name, exc_info=error)
         loop.call_soon_threadsafe(lifecycle.fail, error)
 
-    threading.excepthook = died
+    threading.excepthook = on_thread_death
     return await lifecycle.run()
 
 
-def _exit_at_last(code: int) -> None:
+def _exit_later(code: int) -> None:
     """Ends the process even if a thread that cannot be cancelled (a model being loaded) goes on."""
     timer = threading.Timer(_EXIT_S, os._exit, (code,))
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""Who serves what: every process tells the others over NATS, and notices within seconds who fell silent."""
+"""The registry: every process announces itself over NATS, and notices within seconds when another falls silent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = get_logger("registry")
 
 
 class State(StrEnum):
-    """Where a process stands; only the ready and the draining are members."""
+    """The state of a process; only ready and draining ones are members."""
 
     STARTING = "starting"
     READY = "ready"
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A process of the mesh. ``address`` is host:port of its gRPC server; ``status`` what its kind tells."""
+    """A process of the mesh. ``address`` is host:port of its gRPC server; ``status`` what its kind announces."""
 
     kind: str
     instance: str
@@ -53,14 +53,14 @@ class _Record(msgspec.Struct):
 
 
 class Times(NamedTuple):
-    """By what a registry tells who is there, in seconds.
+    """Times by which a registry decides which processes are there, in seconds.
 
     Attributes:
         announce_every_s: between announcements.
-        silence_s: a member that is not heard for so long is gone.
-        deaf_s: a process that does not hear itself for so long is at fault, or the broker is: no silence counts.
-        grace_s: what members are given to be heard again when the process hears itself again.
-        news_s: within which every member has announced itself to a process that has just started.
+        silence_s: a member from which nothing is heard for so long is gone.
+        deaf_s: where a process does not hear itself for so long, it or the broker is at fault: no silence counts.
+        grace_s: time for members to be heard again, once the process hears itself again.
+        news_s: time within which every member announces itself to a process that has just started.
     """
 
     announce_every_s: float = 0.7
@@ -79,8 +79,8 @@ _decoder = msgspec.msgpack.Decoder(_Announcement)
 class Registry:
     """The members of the mesh as this process knows them, and this process's own announcement.
 
-    Silence counts only while our own announcements come back to us: neither a lost broker nor a stalled loop
-    of our own makes anybody disappear.
+    Silence counts only while this process hears its own announcements: neither a lost broker nor its own stalled loop
+    makes members disappear.
     """
 
     def __init__(
@@ -98,21 +98,21 @@ class Registry:
         self._status = status
         self._tasks = tasks or Tasks()
         self._state = State.STARTING
-        self._own: list[asyncio.Task[Any]] = []
+        self._loops: list[asyncio.Task[Any]] = []
         self._began = time.time()
         self._records: dict[tuple[str, str], _Record] = {}
         self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
         self._heard_self = self._listens_since = time.monotonic()
         self._deaf = False
         self.changes = 0
-        """How often a member has come, gone or told something new."""
+        """How often a member has joined, left or changed."""
 
     async def start(self) -> None:
-        """Listens, and asks everybody to announce at once."""
+        """Listens, and asks all processes to announce themselves at once."""
         await self._bus.subscribe(ANNOUNCE, self._on_announce)
         await self._bus.subscribe(ASK, lambda _: self._announce())
         self._listens_since = time.monotonic()
-        self._own = [
+        self._loops = [
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
             self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
         ]
@@ -124,31 +124,31 @@ class Registry:
         return max(self._listens_since + self._times.news_s - time.monotonic(), 0.0)
 
     def set_state(self, state: State) -> None:
-        """Tells everybody at once where this process stands."""
+        """Announces this process's state at once."""
         self._state = state
         self._announce()
 
     @property
     def state(self) -> State:
-        """Where this process stands."""
+        """This process's state."""
         return self._state
 
     def leave(self) -> None:
-        """Tells everybody that this process is gone; the announcements end."""
-        for task in self._own:
+        """Announces that this process is gone; the announcements end."""
+        for task in self._loops:
             task.cancel()
-        if self._own:
+        if self._loops:
             self.set_state(State.GONE)
 
     def members(self, kind: str) -> Members:
         """The ready and draining members of ``kind``, by instance; this process among them if it is one."""
-        found = [r.announcement.member for (k, _), r in self._records.items() if k == kind]
-        return sorted(found, key=lambda member: member.instance)
+        members = [r.announcement.member for (k, _), r in self._records.items() if k == kind]
+        return sorted(members, key=lambda member: member.instance)
 
     def on_change(self, kind: str, callback: Callable[[Members], None]) -> Callable[[], None]:
-        """Calls ``callback`` with all members of ``kind`` when one comes, goes or tells something new.
+        """Calls ``callback`` with all members of ``kind`` when one joins, leaves or changes.
 
-        Returns a function that ends it.
+        Returns a function that ends the calls.
         """
         self._callbacks[kind].append(callback)
         return lambda: self._callbacks[kind].remove(callback)
@@ -180,24 +180,24 @@ class Registry:
 
     def _on_announce(self, message: Message) -> None:
         try:
-            heard = _decoder.decode(message.data)
+            announcement = _decoder.decode(message.data)
         except msgspec.MsgspecError:
             _log.warning("an announcement could not be read", bytes=len(message.data))
             return
-        member = heard.member
+        member = announcement.member
         if member.instance == self._instance:
             self._heard_self = time.monotonic()
         key = (member.kind, member.instance)
-        known = self._records.get(key)
-        if known is not None and known.announcement.began > heard.began:
+        record = self._records.get(key)
+        if record is not None and record.announcement.began > announcement.began:
             return
         if member.state in (State.READY, State.DRAINING):
-            self._records[key] = _Record(heard, time.monotonic() + self._times.silence_s)
+            self._records[key] = _Record(announcement, time.monotonic() + self._times.silence_s)
         else:
             self._records.pop(key, None)
-        self._tell(known.announcement.member if known else None, self._records.get(key))
+        self._notify(record.announcement.member if record else None, self._records.get(key))
 
-    def _tell(self, before: Member | None, record: _Record | None) -> None:
+    def _notify(self, before: Member | None, record: _Record | None) -> None:
         after = record.announcement.member if record else None
         if before == after:
             return
@@ -225,4 +225,4 @@ class Registry:
                 record.silent_at = now + self._times.grace_s
         for key in [key for key, record in self._records.items() if record.silent_at < now]:
             gone = self._records.pop(key)
-            self._tell(gone.announcement.member, None)
+            self._notify(gone.announcement.member, None)

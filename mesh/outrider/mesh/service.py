@@ -1,4 +1,4 @@
-"""What a service is, and what it is given to stand on."""
+"""The base class of services, and the mesh as a service gets it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from outrider.mesh.telemetry import Telemetry
 
 @dataclass(frozen=True)
 class Mesh:
-    """The process's own place in the mesh: its name, its server, and the ways to everybody else.
+    """The mesh as one process sees it: its own name, settings and server, and its connections to other processes.
 
-    Work spawned on ``tasks`` that dies of an exception ends the process.
+    An exception in work spawned on ``tasks`` ends the process.
     """
 
     instance: str
@@ -32,10 +32,10 @@ class Mesh:
 
 
 class Service(abc.ABC):
-    """One of the mesh's processes; `run` is its whole life.
+    """One of the mesh's processes; `run` runs it.
 
-    ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type it is
-    configured by; ``local`` says whether others of its host may reach it by a Unix socket as well.
+    ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type of
+    its settings; ``local`` says whether processes of its host may reach it by a Unix socket as well.
     """
 
     kind: ClassVar[str]
@@ -50,11 +50,11 @@ class Service(abc.ABC):
         """Adds servicers to ``mesh.rpc``, subscribes, loads what it must (in a thread: the loop has to turn).
 
         The service is announced and SERVING when this returns. An `OutriderError` or `ConfigError` here is
-        told in one sentence and ends the process with exit code 3 or 2.
+        printed as one sentence and ends the process with exit code 3 or 2.
         """
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this process: model, vocabulary, load. Asked for each second."""
+        """The status that the registry announces: model, vocabulary, load. Called about once a second."""
         return {}
 
     def rpc_port(self, settings: Settings) -> int:
@@ -65,7 +65,7 @@ class Service(abc.ABC):
         """Admits no more and returns when the work in flight is done; cut off after `Settings.drain_s`."""
 
     async def stop(self) -> None:  # noqa: B027 - as above
-        """Lets go of everything; called once, after the gRPC server has ended, if `start` had returned."""
+        """Releases everything; called once, after the gRPC server has ended, if `start` had returned."""
 
 
 def run(service_type: type[Service]) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Background tasks that cannot die unseen."""
+"""Background tasks whose failures are always reported."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _log = get_logger("tasks")
 
 
 class Tasks:
-    """Holds tasks by a strong reference; one that ends in an error is logged and told to ``on_failure``."""
+    """Holds tasks by a strong reference; the error of one that fails is logged and passed to ``on_failure``."""
 
     def __init__(self, on_failure: Callable[[BaseException], None] | None = None) -> None:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Runs ``work`` beside everything else."""
+        """Runs ``work`` in the background."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def cancel(self) -> None:
-        """Cancels what runs and waits for its end."""
+        """Cancels all tasks and waits for their end."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""A thread beside the event loop that works in turns and runs what others post to it between them."""
+"""A thread beside the event loop that works in turns, and between them runs actions that other threads post."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ class Worker(threading.Thread):
     Args:
         name: of the thread.
         inbox: whose actions run between turns.
-        failed: called in this thread with the error that ended it.
+        on_failure: called in this thread with the error that ends it.
     """
 
-    def __init__(self, name: str, inbox: Inbox, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, name: str, inbox: Inbox, on_failure: Callable[[BaseException], None]) -> None:
         super().__init__(name=name, daemon=True)
-        self._inbox, self._on_failure = inbox, failed
+        self._inbox, self._on_failure = inbox, on_failure
         self._stopping = False
 
     def turn(self) -> bool:
-        """Does the next piece of work; whether there is more to do at once."""
+        """Does the next piece of work; returns whether there is more to do at once."""
         raise NotImplementedError
 
-    def acted(self) -> None:
-        """Follows each action from the inbox."""
+    def after_action(self) -> None:
+        """Called after each action from the inbox."""
 
     def stop(self) -> None:
         """Ends the thread after its turn."""
@@ -97,7 +97,7 @@ class Worker(threading.Thread):
                 self._inbox.clear()
                 while self._inbox:
                     self._inbox.take()()
-                    self.acted()
+                    self.after_action()
                 if not self.turn() and not self._inbox and not self._stopping:
                     self._inbox.wait()
         except BaseException as error:

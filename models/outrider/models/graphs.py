@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention.tables import Room
+from outrider.kernels.tree_attention.tables import Capacity
 from outrider.kernels.tree_attention.triton import TritonPlan
 from outrider.models.eager import EagerForward
 from torch import Tensor
@@ -47,7 +47,7 @@ class CudaCapture:
 
 
 class _Size(NamedTuple):
-    room: Room
+    room: Capacity
     program: int
     pool: int
 
@@ -60,12 +60,12 @@ class _Step:
         self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
         self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self._slots = torch.full((rows,), -1, device=device)
-        self._plan, self._pool = like.roomy(size.room), pool
+        self._plan, self._pool = like.with_capacity(size.room), pool
         self._run, self._out = capture(lambda: eager.run(self._ids, self._positions, self._slots, self._plan, pool))
 
     def __call__(self, ids: Tensor, batch: RaggedBatch, plan: TritonPlan) -> Tensor:
         rows = batch.rows
-        self._plan.take(plan)
+        self._plan.load(plan)
         self._ids[:rows].copy_(ids)
         self._positions[:rows].copy_(batch.positions)
         self._slots[:rows].copy_(batch.slots)
@@ -121,7 +121,7 @@ def _size(plan: TritonPlan, pool: KvPool, sizes: Sequence[int]) -> _Size | None:
         return None
     room, program = plan.size
     rows = sizes[bisect_left(sizes, room.rows)]
-    return _Size(Room(rows, _power(room.items), _power(room.pages)), program, id(pool))
+    return _Size(Capacity(rows, _power(room.items), _power(room.pages)), program, id(pool))
 
 
 def _power(count: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import DTypeLike
-from outrider.kernels.philox.rolls import rolled
+from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import Draws, Penalties, Truncation, truncate
 from torch import Tensor
 
@@ -47,7 +47,7 @@ class Dice:
 
     def at(self, position: int) -> Tensor:
         """Float32 [V] for the token at absolute ``position``; read-only."""
-        return rolled(self._seed, position, self._vocabulary, self._device)
+        return cached_variates(self._seed, position, self._vocabulary, self._device)
 
 
 def draws(

@@ -1,4 +1,4 @@
-"""Compiles the C++ into a library for each level of x86-64. Imports nothing but Python, for the build of the wheel."""
+"""Compiles the C++ into a library for each level of x86-64. Needs no package, for the wheel's build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outrider.native.levels import LEVELS, Level, is_x86_64
 SOURCE = Path(__file__).parent / "source"
 HEADER = SOURCE / "outrider_native.h"
 LIBRARIES = Path(__file__).parent / "libraries"
-"""Where libraries are kept, named for all that they are made from."""
+"""The folder of libraries, whose names contain a digest of sources and flags."""
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi")
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -34,7 +34,7 @@ def abi() -> str:
 
 
 def path_of(level: Level) -> Path:
-    """Where the library of a level is kept; another path for other sources or flags."""
+    """The path of a level's library; other sources or flags have another path."""
     return LIBRARIES / f"{level.name}-{_digest(level)[:16]}.so"
 
 
@@ -46,23 +46,23 @@ def _digest(level: Level) -> str:
 
 
 def compiler() -> list[str]:
-    """The command of the C++ compiler: what the environment variable ``CXX`` names, or one that is found.
+    """The command of the C++ compiler: the value of the environment variable ``CXX``, or a compiler on the path.
 
     Raises:
         CompilerError: there is none.
     """
-    if asked := os.environ.get("CXX"):
-        return shlex.split(asked)
+    if command := os.environ.get("CXX"):
+        return shlex.split(command)
     for name in _COMPILERS:
-        if found := shutil.which(name):
-            return [found]
+        if path := shutil.which(name):
+            return [path]
     raise CompilerError(f"there is no C++ compiler ({', '.join(_COMPILERS)}; or name one by CXX)")
 
 
 def ensure(level: Level) -> Path:
     """The path of a level's library. Compiles the library if it is not there, and removes those of other sources.
 
-    Processes take turns, so that one compiles and the others find the library.
+    Processes wait for each other, so that only one compiles.
 
     Raises:
         CompilerError: there is no compiler, it fails, or the folder cannot be written.
@@ -73,51 +73,60 @@ def ensure(level: Level) -> Path:
     command = compiler()
     try:
         LIBRARIES.mkdir(exist_ok=True)
-        with _alone(LIBRARIES / f".{level.name}.lock"):
+        with _locked(LIBRARIES / f".{level.name}.lock"):
             if not path.exists():
                 _compile(command, level, path)
-                _drop_others(path, level)
+                _remove_others(path, level)
     except OSError as error:
         raise CompilerError(f"{LIBRARIES}: {error}") from None
     return path
 
 
 def ensure_all(levels: Iterable[Level] = LEVELS) -> tuple[list[Path], list[str]]:
-    """The libraries of ``levels``, compiled side by side on all cores; and why others could not be compiled."""
+    """Compiles the libraries of ``levels`` side by side on all cores, and none on other machines than x86-64.
+
+    The build hook (`hatch_build.py`) calls it at installation, so that a wheel contains all levels. A running process
+    calls `ensure`, and only in a source tree, for the level that it loads.
+
+    Returns:
+        Paths of the libraries, and a message for each level that could not be compiled.
+    """
     levels = list(levels) if is_x86_64() else []
 
-    def made(level: Level) -> Path | str:
+    def compiled(level: Level) -> Path | str:
         try:
             return ensure(level)
         except CompilerError as error:
             return str(error)
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = list(pool.map(made, levels))
-    return [each for each in found if isinstance(each, Path)], [each for each in found if isinstance(each, str)]
+        results = list(pool.map(compiled, levels))
+    return [each for each in results if isinstance(each, Path)], [each for each in results if isinstance(each, str)]
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+def _locked(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _compile(command: list[str], level: Level, path: Path) -> None:
     units = [str(unit) for unit in sorted(SOURCE.glob("*.cpp"))]
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
-        made = Path(directory) / path.name
+        library = Path(directory) / path.name
         flags = [*_FLAGS, *level.flags, f'-DOUTRIDER_ABI="{abi()}"']
-        done = subprocess.run([*command, *flags, *units, "-o", str(made)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        completed = subprocess.run(
+            [*command, *flags, *units, "-o", str(library)], capture_output=True, text=True, check=False
+        )
+        if completed.returncode:
+            last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
             raise CompilerError(f"{shlex.join(command)} failed: {last[0]}")
-        made.chmod(0o755)
-        made.replace(path)
+        library.chmod(0o755)
+        library.replace(path)
 
 
-def _drop_others(path: Path, level: Level) -> None:
+def _remove_others(path: Path, level: Level) -> None:
     for other in path.parent.glob(f"{level.name}-*.so"):
         if other != path:
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The compiled decoder as Python sees it: weights packed once, a step a call."""
+"""The compiled decoder: weights are packed once, and each step is one call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from outrider.native import moves
-from outrider.native.library import Library, address, ffi
-from outrider.native.moves import pool_of
+from outrider.native.library import Library, data_pointer, ffi
+from outrider.native.moves import pool_fields
 from outrider.native.step import Batch, sequences_of
 from outrider.native.weights import DecoderShape, LayerWeights, Product
 from torch import Tensor
@@ -24,12 +24,12 @@ _FAULTS = {
 }
 
 
-class Pool(moves.Pool, Protocol):
+class DecoderPool(moves.PagePool, Protocol):
     """Pages of keys and values that a decoder writes and reads."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """What keys and values are kept in."""
+        """The dtype of keys and values."""
         ...
 
 
@@ -37,24 +37,24 @@ class NativeDecoder:
     """A Llama-family decoder; see `outrider.native`.
 
     Attributes:
-        kv_dtype: what keys and values are kept in.
-        packs_pages: whether pools have to be packed.
-        library: that it is of.
+        kv_dtype: the dtype of keys and values.
+        packs_pages: whether pools must be packed.
+        library: the compiled library with its code.
         model: the ``outrider_model *``.
         handle: the ``outrider_decoder *`` of the next step.
         threads: of the next step.
 
     Args:
-        library: the compiled one.
-        shape: of the model.
+        library: the compiled library.
+        shape: sizes of the model.
         dtype: float32 or bfloat16, of all products and the embedding.
         embedding: [vocabulary, hidden].
-        layers: taken one by one, so that no more than one is held beside its packed form.
+        layers: read one by one, so that at most one is in memory beside its packed form.
         norm: float32 [hidden], before the output.
         output: the product to the vocabulary.
         turns: complex64 [positions, head_dim / 2], rotary.
-        threads: that run a step together, unless it has so little to do that the others would come too late.
-        memory: gives uint8 [size] for weights, in the order in which a step reads them.
+        threads: that run a step together; a step too short for several runs on one.
+        memory: allocates uint8 [size] for weights, called in the order in which a step reads them.
 
     Raises:
         ValueError: there is no code for the shape or dtype.
@@ -78,10 +78,10 @@ class NativeDecoder:
         self.library, self._functions, self._shape = library, library.functions, shape
         self._is_bf16, self._memory = int(dtype == torch.bfloat16), memory
         self._kept: list[Any] = []
-        made = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
+        layer_array = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
         fields = asdict(shape) | {
-            "layers": len(made),
-            "layer": self._holding(made),
+            "layers": len(layer_array),
+            "layer": self._retain(layer_array),
             "is_bf16": self._is_bf16,
             "query_scale": shape.head_dim**-0.5 * float(np.log2(np.e)),
             "positions": turns.shape[0],
@@ -101,18 +101,18 @@ class NativeDecoder:
         """Runs the next steps on ``threads`` threads. Called between steps, by the thread that runs them."""
         if threads not in self._handles:
             self.model.threads = threads
-            made = self._functions.outrider_decoder_new(self.model)
-            self._handles[threads] = ffi.gc(made, self._functions.outrider_decoder_free)
+            handle = self._functions.outrider_decoder_new(self.model)
+            self._handles[threads] = ffi.gc(handle, self._functions.outrider_decoder_free)
         self.handle, self.threads = self._handles[threads], threads
 
     @property
     def weights(self) -> list[Any]:
-        """The ``outrider_linear`` of all products that a row goes through, in their order."""
+        """The ``outrider_linear`` of all products of a row, in their order."""
         layers = [self.model.layer[index] for index in range(self.model.layers)]
         products = [(layer.qkv, layer.output, layer.gate_up, layer.down) for layer in layers]
         return [*(product for each in products for product in each), self.model.logits]
 
-    def forward(self, ids: Tensor, batch: Batch, pool: Pool) -> Tensor:
+    def forward(self, ids: Tensor, batch: Batch, pool: DecoderPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 
         Args:
@@ -124,21 +124,29 @@ class NativeDecoder:
             float32 [rows, hidden] after the last norm.
 
         Raises:
-            IndexError: a position or an id is beyond the model's.
+            IndexError: a position is beyond the model's context, or an id is not in its vocabulary.
             ValueError: the pool is of another kind, a page is not in it, or a tree has more nodes than can be walked.
         """
         self.check(pool)
         hidden = torch.empty(batch.rows, self._shape.hidden)
         sequences, _kept = sequences_of(batch)
         positions = ffi.from_buffer("int64_t[]", batch.places)
-        fields = (address(ids), positions, sequences, pool_of(pool), address(hidden), len(sequences), batch.rows)
+        fields = (
+            data_pointer(ids),
+            positions,
+            sequences,
+            pool_fields(pool),
+            data_pointer(hidden),
+            len(sequences),
+            batch.rows,
+        )
         step = ffi.new("outrider_step *", fields)
         if fault := self._functions.outrider_decoder_forward(self.handle, step):
             kind, text = _FAULTS[ffi.typeof("outrider_fault").elements[fault]]
             raise kind(text)
         return hidden
 
-    def check(self, pool: Pool) -> None:
+    def check(self, pool: DecoderPool) -> None:
         """`ValueError` unless ``pool`` is of `kv_dtype`, and packed where that is bfloat16."""
         if pool.dtype != self.kv_dtype:
             raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
@@ -149,7 +157,7 @@ class NativeDecoder:
         """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self._shape.vocabulary)
-        self._functions.outrider_decoder_logits(self.handle, address(hidden), hidden.shape[0], address(out))
+        self._functions.outrider_decoder_logits(self.handle, data_pointer(hidden), hidden.shape[0], data_pointer(out))
         return out
 
     def _layer(self, layer: LayerWeights) -> dict[str, Any]:
@@ -164,17 +172,17 @@ class NativeDecoder:
         }
 
     def _keep(self, tensor: Tensor | None) -> Any:
-        return ffi.NULL if tensor is None else address(self._holding(tensor.contiguous()))
+        return ffi.NULL if tensor is None else data_pointer(self._retain(tensor.contiguous()))
 
-    def _holding(self, held: Any) -> Any:
-        """The same, which lives as long as the decoder."""
-        self._kept.append(held)
-        return held
+    def _retain(self, value: Any) -> Any:
+        """Returns ``value``, which then lives as long as the decoder."""
+        self._kept.append(value)
+        return value
 
     def _pack(self, product: Product) -> dict[str, Any]:
         n, k = product.weight.shape
         weight = product.weight.contiguous()
         packed = self._memory(self._functions.outrider_packed_size(n, k, self._is_bf16))
-        self._functions.outrider_pack(address(packed), address(weight), n, k, self._is_bf16)
+        self._functions.outrider_pack(data_pointer(packed), data_pointer(weight), n, k, self._is_bf16)
         bias = None if product.bias is None else product.bias.float()
         return {"weight": self._keep(packed), "bias": self._keep(bias), "n": n, "k": k}

@@ -1,4 +1,4 @@
-"""Trees of guesses from a compiled decoder: sessions, and growth a run of the model at a time."""
+"""Trees of guesses from a compiled decoder: one per session, grown by a run of the model at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from outrider.native.decoder import NativeDecoder, Pool
-from outrider.native.library import at, ffi
-from outrider.native.moves import pool_of
-from outrider.native.trees import Grown, TreeRoom
+from outrider.native.decoder import DecoderPool, NativeDecoder
+from outrider.native.library import ffi, pointer_value
+from outrider.native.moves import pool_fields
+from outrider.native.trees import NativeTree, TreeBuffer
 
 MOST_CHILDREN: int = ffi.typeof("outrider_limits").relements["OUTRIDER_MOST_CHILDREN"]
 _BRIEF = 1 << 24
-"""Products, rows times weights, up to which a run keeps the interpreter's lock: about an eighth of a millisecond."""
+"""Products, rows times weights, up to which a run keeps the interpreter's lock: about 0.12 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class DraftShape:
         ahead: most grown nodes of a sequence.
         prefill_rows: prompt tokens in one run.
         context_length: longest sequence that is guessed at.
-        least_value: a node less likely than this is neither grown nor told.
-        row_cost: what a row adds to a run, of what the first row takes; nodes that bring less than that are not grown.
+        least_value: a node less likely than this is neither grown nor returned.
+        row_cost: time that a row adds to a run, as a share of the first row's; nodes worth less are not grown.
     """
 
     children: int
@@ -45,7 +45,7 @@ class Drawing(NamedTuple):
     """How the target draws a sequence's tokens.
 
     Attributes:
-        seed: of its dice; without meaning where ``temperature`` is 0.
+        seed: of the dice; ignored where ``temperature`` is 0.
         temperature: 0 where it is greedy.
         top_k: likeliest tokens that are kept, 0 for all.
         top_p: probability of the likeliest tokens that are kept.
@@ -64,8 +64,8 @@ class DraftRun(NamedTuple):
 
     Attributes:
         rows: of the run; 0 where there is nothing to do.
-        decided: of the rows, tokens that were decided, which the model has to take in.
-        promised: how likely the nodes that it grows are, summed up.
+        decided: rows that are decided tokens, which the model must read.
+        promised: sum of the probabilities of the nodes that it grows.
     """
 
     rows: int
@@ -74,7 +74,7 @@ class DraftRun(NamedTuple):
 
 
 class NativeDrafts:
-    """What a small model guesses behind many sequences. Called from one thread.
+    """Trees of guesses of a small model for many sequences. Called from one thread.
 
     Args:
         decoder: the model.
@@ -85,33 +85,33 @@ class NativeDrafts:
         ValueError: the pool is not of the decoder's kind, or the shape has more children than there is room for.
     """
 
-    def __init__(self, decoder: NativeDecoder, pool: Pool, shape: DraftShape) -> None:
+    def __init__(self, decoder: NativeDecoder, pool: DecoderPool, shape: DraftShape) -> None:
         decoder.check(pool)
         if not 1 <= shape.children <= MOST_CHILDREN:
             raise ValueError(f"{shape.children} children; there may be 1 to {MOST_CHILDREN}")
         self._weights = sum(each.n * each.k for each in decoder.weights)
-        functions, brief = decoder.library.functions, decoder.library.brief
-        inner = ffi.new("outrider_pool *", pool_of(pool)), ffi.new("outrider_draft_shape *", asdict(shape))
-        made = functions.outrider_drafts_new(decoder.handle, decoder.model, *inner)
-        self._long = ffi.gc(made, functions.outrider_drafts_free)
-        self._kept, self._handle = (decoder, pool, decoder.handle), at(self._long)
+        functions, brief = decoder.library.functions, decoder.library.brief_function
+        inner = ffi.new("outrider_pool *", pool_fields(pool)), ffi.new("outrider_draft_shape *", asdict(shape))
+        handle = functions.outrider_drafts_new(decoder.handle, decoder.model, *inner)
+        self._long = ffi.gc(handle, functions.outrider_drafts_free)
+        self._kept, self._handle = (decoder, pool, decoder.handle), pointer_value(self._long)
         self._start, self._end = brief("outrider_drafts_open"), brief("outrider_drafts_close")
         self._commit, self._rest = brief("outrider_drafts_commit"), brief("outrider_drafts_rest")
         self._free_pages, self._reading = brief("outrider_drafts_free_pages"), brief("outrider_drafts_reading")
         self._plan, self._write = brief("outrider_drafts_plan"), brief("outrider_drafts_write")
         self._run_briefly, self._run_long = brief("outrider_drafts_run"), functions.outrider_drafts_run
         self._open: set[int] = set()
-        self._planned, self._room = ffi.new("outrider_draft_run *"), TreeRoom()
-        self._planned_at = at(self._planned)
+        self._planned, self._buffer = ffi.new("outrider_draft_run *"), TreeBuffer()
+        self._planned_at = pointer_value(self._planned)
 
     def open(self, number: int, tokens: Sequence[int], most: int, drawing: Drawing) -> None:
         """Starts a session, in place of one of the same number.
 
         Args:
             number: of the session.
-            tokens: so far.
-            most: the largest tree that is of use.
-            drawing: of the target.
+            tokens: of the sequence so far.
+            most: nodes of the largest useful tree.
+            drawing: how the target draws.
         """
         self._open.add(number)
         ids, (seed, *shaping) = ffi.new("int32_t[]", list(tokens)), drawing
@@ -124,12 +124,12 @@ class NativeDrafts:
             "most": most,
         }
         inner = ffi.new("outrider_draft_opening *", opening)
-        self._start(self._handle, at(inner))
+        self._start(self._handle, pointer_value(inner))
 
     def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
-        """``tokens`` were decided behind ``length`` others; a session that has another length ends."""
+        """Appends decided ``tokens`` to a sequence of ``length``; a session of another length ends."""
         ids = ffi.new("int32_t[]", list(tokens))
-        self._commit(self._handle, number, length, at(ids), len(tokens))
+        self._commit(self._handle, number, length, pointer_value(ids), len(tokens))
 
     def close(self, number: int) -> None:
         """Ends a session, if there is one of this number."""
@@ -148,23 +148,23 @@ class NativeDrafts:
 
     @property
     def reading(self) -> bool:
-        """Whether a session has decided tokens that the model has not run on."""
+        """Whether a session has decided tokens that the model has not read."""
         return bool(self._reading(self._handle))
 
     def plan(self, least: float = 0.0) -> DraftRun:
-        """Lays out the next run, which grows no node less likely than ``least``."""
+        """Plans the next run, which grows no node less likely than ``least``."""
         planned = self._planned
         self._plan(self._handle, least, self._planned_at)
         return DraftRun(planned.rows, planned.decided, planned.promised)
 
     def run(self) -> None:
-        """Runs the model as it was laid out last. Other threads run meanwhile, unless there is little to do."""
+        """Runs the model as last planned. Other threads run meanwhile, unless there is little to do."""
         if self._planned.rows * self._weights <= _BRIEF:
             self._run_briefly(self._handle)
         else:
             self._run_long(self._long)
 
-    def trees(self, most: int) -> list[Grown]:
-        """The trees that are better than when they were last told, of up to ``most`` nodes."""
-        self._room.make(len(self._open), len(self._open) * most)
-        return self._room.read(self._write(self._handle, most, self._room.out))
+    def trees(self, most: int) -> list[NativeTree]:
+        """The trees that are better than at the last call, of up to ``most`` nodes."""
+        self._buffer.reserve(len(self._open), len(self._open) * most)
+        return self._buffer.read(self._write(self._handle, most, self._buffer.out))

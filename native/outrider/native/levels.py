@@ -1,4 +1,4 @@
-"""Levels of x86-64 that the C++ is compiled for, and which of them a CPU has."""
+"""Levels of x86-64 that the C++ is compiled for, and those that a CPU supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a library is compiled for: compiler's flags, and what the CPU must have, as Linux names it."""
+    """A level of x86-64: the compiler's flags, and the CPU's flags that it needs, as Linux names them."""
 
     name: str
     flags: tuple[str, ...]
@@ -29,21 +29,21 @@ LEVELS = (
 
 
 def is_x86_64() -> bool:
-    """Whether there are levels for this machine at all."""
+    """Whether this machine is an x86-64, for which alone there are levels."""
     return platform.machine() == "x86_64"
 
 
-def able() -> tuple[Level, ...]:
-    """The levels that this machine's CPU has, the quickest first."""
+def supported_levels() -> tuple[Level, ...]:
+    """The levels that this machine's CPU supports, the quickest first."""
     flags = cpu_flags() if is_x86_64() else frozenset()
     return tuple(level for level in LEVELS if level.needs <= flags)
 
 
 def cpu_flags() -> frozenset[str]:
-    """What the CPU has, as Linux names it; nothing where Linux does not say."""
+    """The CPU's flags, as Linux names them; empty where Linux does not list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return frozenset()
-    found = next((line for line in lines if line.startswith("flags")), ":")
-    return frozenset(found.split(":", 1)[1].split())
+    flags = next((line for line in lines if line.startswith("flags")), ":")
+    return frozenset(flags.split(":", 1)[1].split())

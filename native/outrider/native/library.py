@@ -11,7 +11,7 @@ from typing import Any
 import cffi
 from outrider.native import presence
 from outrider.native.compiler import HEADER, CompilerError, abi, ensure, path_of
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 
 ffi = cffi.FFI()
 """Types of the header: the same text that the C++ is compiled with."""
@@ -26,11 +26,11 @@ class Library:
     """A compiled library.
 
     Attributes:
-        path: of its file, whose name tells the level and the sources.
-        functions: by the names of the header. They let other threads run, and take `ffi`'s pointers.
+        path: of its file, whose name contains the level and a digest of the sources.
+        functions: the functions of the header. They let other threads run, and take `ffi`'s pointers.
 
     Raises:
-        NativeUnavailable: it cannot be loaded, or was compiled with another header.
+        NativeUnavailable: the library cannot be loaded, or was compiled with another header.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,18 +44,18 @@ class Library:
 
     @property
     def usable(self) -> bool:
-        """Whether the machine lets it run."""
+        """Whether this machine can run the library."""
         return bool(self.functions.outrider_usable())
 
-    def brief(self, name: str) -> Callable[..., Any]:
-        """A function for calls of microseconds, which keep the interpreter's lock; pointers are given as `at` says.
+    def brief_function(self, name: str) -> Callable[..., Any]:
+        """A function for calls of microseconds, which keep the interpreter's lock; pointers are `pointer_value`s.
 
-        A call that gives the lock up waits for it afterwards, which may take longer than the call. cffi always gives it
-        up. So ctypes makes these calls, with the types that `ffi` read.
+        A call that releases the lock waits for it afterwards, possibly longer than the call takes. cffi always releases
+        the lock, so ctypes makes these calls, with the types that `ffi` read.
         """
         function = getattr(self.functions, name)
         kind = ffi.typeof(function)
-        prototype = ctypes.PYFUNCTYPE(_plain(kind.result), *map(_plain, kind.args))
+        prototype = ctypes.PYFUNCTYPE(_ctypes_type(kind.result), *map(_ctypes_type, kind.args))
         return prototype(int(ffi.cast("uintptr_t", function)))
 
 
@@ -63,8 +63,8 @@ _NUMBERS = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "float": ctype
 _ADDRESS = ffi.typeof("uintptr_t")
 
 
-def _plain(kind: Any) -> Any:
-    """What ctypes calls a type of `ffi`; `KeyError` for one that no brief function has."""
+def _ctypes_type(kind: Any) -> Any:
+    """The ctypes form of a type of `ffi`; `KeyError` for a type that no brief function has."""
     if kind.kind == "void":
         return None
     return ctypes.c_void_p if kind.kind == "pointer" else _NUMBERS[kind.cname]
@@ -74,7 +74,7 @@ def load(level: Level) -> Library:
     """The library of a level. In a source tree, compiles it if it is not there.
 
     Raises:
-        NativeUnavailable: there is none, or it cannot be loaded.
+        NativeUnavailable: the library does not exist or cannot be loaded.
     """
     try:
         path = ensure(level) if presence.in_checkout() else path_of(level)
@@ -90,10 +90,10 @@ def library() -> Library:
     """The library of the quickest level that this machine runs.
 
     Raises:
-        NativeUnavailable: says why there is none.
+        NativeUnavailable: no library runs here; the message says why.
     """
     why = presence.absence()
-    for level in able():
+    for level in supported_levels():
         try:
             if (loaded := load(level)).usable:
                 return loaded
@@ -102,11 +102,11 @@ def library() -> Library:
     raise NativeUnavailable(why or "this CPU runs none of the compiled libraries")
 
 
-def at(pointer: Any) -> int:
-    """Where a pointer of `ffi` points, for as long as that lives."""
+def pointer_value(pointer: Any) -> int:
+    """The address in a pointer of `ffi`, valid as long as the pointer lives."""
     return int(ffi.cast(_ADDRESS, pointer))
 
 
-def address(tensor: Any) -> Any:
-    """Where the numbers of a tensor begin."""
+def data_pointer(tensor: Any) -> Any:
+    """A pointer of `ffi` to a tensor's first element."""
     return ffi.cast("void *", tensor.data_ptr())

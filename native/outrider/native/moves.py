@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from outrider.native.library import Library, address, at, ffi
+from outrider.native.library import Library, data_pointer, ffi, pointer_value
 from torch import Tensor
 
 
-class Pool(Protocol):
+class PagePool(Protocol):
     """Pages of keys and values on a CPU, in float32 or packed (see `outrider.kernels.pool.KvPool`)."""
 
     data: Tensor
@@ -20,14 +20,14 @@ class Pool(Protocol):
     packed: bool
 
 
-Move = Callable[[Pool, Sequence[int], Sequence[int]], None]
-"""Moves tokens of a pool: each place (slot) gets what was at its source before the call."""
+Move = Callable[[PagePool, Sequence[int], Sequence[int]], None]
+"""Moves tokens of a pool: each place (slot) gets the token that was at its source before the call."""
 
 
-def pool_of(pool: Pool) -> dict[str, Any]:
-    """A pool as the fields of ``outrider_pool``."""
+def pool_fields(pool: PagePool) -> dict[str, Any]:
+    """The fields of an ``outrider_pool`` for a pool."""
     return {
-        "data": address(pool.data),
+        "data": data_pointer(pool.data),
         "layer_stride": pool.data.stride(0),
         "layers": pool.data.shape[0],
         "pages": pool.pages,
@@ -39,12 +39,12 @@ def pool_of(pool: Pool) -> dict[str, Any]:
 
 
 def move_of(library: Library) -> Move:
-    """The function of a library."""
-    call = library.brief("outrider_move")
+    """The library's function that moves tokens."""
+    call = library.brief_function("outrider_move")
 
-    def move(pool: Pool, sources: Sequence[int], places: Sequence[int]) -> None:
-        inner = ffi.new("outrider_pool *", pool_of(pool))
+    def move(pool: PagePool, sources: Sequence[int], places: Sequence[int]) -> None:
+        inner = ffi.new("outrider_pool *", pool_fields(pool))
         slots = ffi.new("int64_t[]", sources), ffi.new("int64_t[]", places)
-        call(at(inner), len(sources), *map(at, slots))
+        call(pointer_value(inner), len(sources), *map(pointer_value, slots))
 
     return move

@@ -1,4 +1,4 @@
-"""Whether there is compiled code for this machine, and what is lost without. Imports nothing but Python."""
+"""Whether there is compiled code for this machine, and the notice where there is none. Needs no package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outrider.native import compiler
 from outrider.native.compiler import CompilerError, path_of
-from outrider.native.levels import able, is_x86_64
+from outrider.native.levels import is_x86_64, supported_levels
 
 _LOSS = "decoding on the CPU runs in PyTorch, 3 to 8 times slower"
 
@@ -17,12 +17,12 @@ def in_checkout() -> bool:
 
 
 def absence() -> str | None:
-    """Why there is no compiled code; None where there is, or where the first process that needs it compiles it."""
+    """Why there is no compiled code; None where there is some, or where the first process that needs it compiles it."""
     if not is_x86_64():
         return "it is written for x86-64"
-    if not able():
+    if not supported_levels():
         return "this CPU has no AVX2"
-    if any(path_of(level).exists() for level in able()):
+    if any(path_of(level).exists() for level in supported_levels()):
         return None
     if not in_checkout():
         return "the wheel was built without a C++ compiler"
@@ -34,10 +34,10 @@ def absence() -> str | None:
 
 
 def notice() -> str | None:
-    """What a user has to know of the compiled code, as one line; None where all is well."""
+    """One line for users where compiled code is missing or yet to be compiled; None where it is there."""
     if (why := absence()) is not None:
         remedy = " Install g++ and reinstall." if "compiler" in why else ""
         return f"No compiled code: {why}; {_LOSS}.{remedy}"
-    if in_checkout() and not path_of(able()[0]).exists():
+    if in_checkout() and not path_of(supported_levels()[0]).exists():
         return "The C++ is not compiled as it stands: the first process that decodes compiles it, for some 15 seconds."
     return None

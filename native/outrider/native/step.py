@@ -10,12 +10,12 @@ from outrider.native.library import ffi
 _MOST_NODES = 4096
 
 
-class Rows(Protocol):
-    """What one sequence brings to a step (see `outrider.kernels.batch.SequenceRows`)."""
+class SequenceRows(Protocol):
+    """The rows of one sequence in a step (see `outrider.kernels.batch.SequenceRows`)."""
 
     @property
     def rows(self) -> int:
-        """Rows in this step."""
+        """Number of rows in this step."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Rows(Protocol):
 
     @property
     def parents(self) -> Sequence[int] | None:
-        """Of each node, -1 at the top; None for a causal chunk."""
+        """Parent of each node, -1 at the top; None for a causal chunk."""
         ...
 
 
@@ -43,8 +43,8 @@ class Batch(Protocol):
     """The rows of a step (see `outrider.kernels.batch.RaggedBatch`)."""
 
     @property
-    def sequences(self) -> Sequence[Rows]:
-        """In the order of their rows."""
+    def sequences(self) -> Sequence[SequenceRows]:
+        """Sequences in the order of their rows."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Batch(Protocol):
 
     @property
     def rows(self) -> int:
-        """Of all sequences."""
+        """Rows of all sequences."""
         ...
 
     @property
@@ -64,18 +64,18 @@ class Batch(Protocol):
 
 
 def sequences_of(batch: Batch) -> tuple[Any, list[Any]]:
-    """The ``outrider_sequence[]`` of a step, and what has to live as long.
+    """The ``outrider_sequence[]`` of a step, and the arrays that it points to, which must live as long.
 
     Raises:
-        ValueError: a tree has more nodes than can be walked.
+        ValueError: a tree has more than 4096 nodes.
     """
-    kept: list[Any] = []
-    made = []
+    owners: list[Any] = []
+    sequences = []
     for rows, first in zip(batch.sequences, batch.starts, strict=True):
         if rows.parents is not None and rows.nodes > _MOST_NODES:
             raise ValueError(f"a tree of {rows.nodes} nodes; there may be up to {_MOST_NODES}")
         pages = ffi.new("int32_t[]", list(rows.pages))
         parents = ffi.NULL if rows.parents is None else ffi.new("int32_t[]", list(rows.parents))
-        kept += pages, parents
-        made.append((pages, parents, rows.rows, rows.context, rows.nodes, first))
-    return ffi.new("outrider_sequence[]", made), kept
+        owners += pages, parents
+        sequences.append((pages, parents, rows.rows, rows.context, rows.nodes, first))
+    return ffi.new("outrider_sequence[]", sequences), owners

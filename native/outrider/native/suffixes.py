@@ -1,4 +1,4 @@
-"""Guesses from suffix automata: all sessions of a step in one call."""
+"""Guesses from suffix automata, for all sessions in one call."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outrider.native.library import Library, at, ffi
-from outrider.native.trees import Grown, TreeRoom
+from outrider.native.library import Library, ffi, pointer_value
+from outrider.native.trees import NativeTree, TreeBuffer
 
 
 @dataclass(frozen=True, slots=True)
 class SuffixShape:
-    """How sequences are guessed at, and how much of answers is remembered.
+    """How trees are guessed, and how many answers are remembered.
 
     Attributes:
         nodes: most guesses of a tree.
-        least_match: tokens that must have stood there before.
-        tokens: of a tenant's answers that are remembered, about; the oldest are forgotten.
-        tenants: that are remembered; the longest silent is forgotten.
+        least_match: latest tokens that must have occurred before.
+        tokens: of a tenant's answers that are remembered, approximately; the oldest are forgotten.
+        tenants: that are remembered; the one without requests for longest is forgotten.
     """
 
     nodes: int = 16
@@ -28,36 +28,41 @@ class SuffixShape:
 
 
 class NativeSuffixes:
-    """One tree a sequence, of those that moved on. Called from one thread.
+    """Trees for sequences whose tokens have changed. Called from one thread.
 
     Args:
         shape: positive numbers, below 2**31.
-        library: the compiled one.
+        library: the compiled library.
     """
 
     def __init__(self, shape: SuffixShape, library: Library) -> None:
         self._nodes = shape.nodes
-        kept = {name: number for name, number in asdict(shape).items() if name != "nodes"}
+        fields = {name: number for name, number in asdict(shape).items() if name != "nodes"}
         functions = library.functions
-        made = functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", kept))
-        self._kept = ffi.gc(made, functions.outrider_suffixes_free)
-        self._handle = at(self._kept)
-        self._bytes = library.brief("outrider_suffixes_bytes")
-        self._start, self._end = library.brief("outrider_suffixes_open"), library.brief("outrider_suffixes_close")
-        self._commit, self._write = (library.brief(f"outrider_suffixes_{name}") for name in ("commit", "write"))
+        handle = functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", fields))
+        self._kept = ffi.gc(handle, functions.outrider_suffixes_free)
+        self._handle = pointer_value(self._kept)
+        self._bytes = library.brief_function("outrider_suffixes_bytes")
+        self._start, self._end = (
+            library.brief_function("outrider_suffixes_open"),
+            library.brief_function("outrider_suffixes_close"),
+        )
+        self._commit, self._write = (
+            library.brief_function(f"outrider_suffixes_{name}") for name in ("commit", "write")
+        )
         self._open: dict[int, int] = {}
         self._numbers, self._counts, self._tokens = list[int](), list[int](), list[int]()
-        self._room = TreeRoom()
+        self._buffer = TreeBuffer()
 
     def open(self, number: int, tokens: Sequence[int], prompt: int, tenant: str, most: int) -> None:
         """Starts a session, in place of one of the same number.
 
         Args:
             number: of the session.
-            tokens: so far.
+            tokens: of the sequence so far.
             prompt: how many of them are the prompt.
-            tenant: whose it is.
-            most: the largest tree that is of use.
+            tenant: the sequence's tenant.
+            most: nodes of the largest useful tree.
         """
         self._flush()
         self._open[number] = min(self._nodes, max(most, 0))
@@ -65,10 +70,10 @@ class NativeSuffixes:
         opening: dict[str, Any] = {"number": number, "tokens": ids, "count": len(tokens), "prompt": prompt}
         opening |= {"tenant": ffi.from_buffer(name), "tenant_size": len(name), "most": self._open[number]}
         inner = ffi.new("outrider_suffix_opening *", opening)
-        self._start(self._handle, at(inner))
+        self._start(self._handle, pointer_value(inner))
 
     def commit(self, number: int, tokens: Sequence[int]) -> None:
-        """``tokens`` were decided; nothing happens where there is no such session."""
+        """Appends decided ``tokens``; does nothing where there is no such session."""
         if number in self._open:
             self._numbers.append(number)
             self._counts.append(len(tokens))
@@ -84,14 +89,14 @@ class NativeSuffixes:
     @property
     def bytes(self) -> int:
         """Memory that sequences and answers take."""
-        held: int = self._bytes(self._handle)
-        return held
+        size: int = self._bytes(self._handle)
+        return size
 
-    def draft(self) -> list[Grown]:
-        """Takes in what is new, a bounded number of tokens; the trees of sessions that have moved on."""
+    def draft(self) -> list[NativeTree]:
+        """Reads a bounded number of new tokens; returns the trees of sessions whose tokens have changed."""
         self._flush()
-        self._room.make(len(self._open), sum(self._open.values()))
-        return self._room.read(self._write(self._handle, self._room.out))
+        self._buffer.reserve(len(self._open), sum(self._open.values()))
+        return self._buffer.read(self._write(self._handle, self._buffer.out))
 
     def _flush(self) -> None:
         if not self._numbers:
@@ -99,5 +104,5 @@ class NativeSuffixes:
         numbers, counts = ffi.new("int64_t[]", self._numbers), ffi.new("int32_t[]", self._counts)
         tokens, size = ffi.new("int32_t[]", self._tokens), len(self._numbers)
         commits = ffi.new("outrider_suffix_commits *", (numbers, counts, tokens, size))
-        self._commit(self._handle, at(commits))
+        self._commit(self._handle, pointer_value(commits))
         self._numbers, self._counts, self._tokens = [], [], []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from outrider.native.library import at, ffi
+from outrider.native.library import ffi, pointer_value
 
 
-class Grown(NamedTuple):
+class NativeTree(NamedTuple):
     """A session's tree behind the first ``length`` tokens of its sequence, parents before their children."""
 
     number: int
@@ -17,19 +17,19 @@ class Grown(NamedTuple):
     confidences: list[float]
 
 
-class TreeRoom:
-    """Room for trees, which grows as they do.
+class TreeBuffer:
+    """A buffer that the library writes trees to.
 
     Attributes:
-        out: where the ``outrider_trees`` to write to are.
+        out: address of the ``outrider_trees``.
     """
 
     def __init__(self) -> None:
         self._trees_most = self._nodes_most = -1
-        self.make(0, 0)
+        self.reserve(0, 0)
 
-    def make(self, trees: int, nodes: int) -> None:
-        """Makes room for so many trees of so many nodes together. What was written before is lost."""
+    def reserve(self, trees: int, nodes: int) -> None:
+        """Makes room for ``trees`` trees of ``nodes`` nodes together. Earlier contents are lost."""
         if trees <= self._trees_most and nodes <= self._nodes_most:
             return
         self._trees_most, self._nodes_most = 2 * trees, 2 * nodes
@@ -37,9 +37,9 @@ class TreeRoom:
         self._tokens, self._parents = (ffi.new("int32_t[]", 2 * nodes) for _ in range(2))
         self._confidences = ffi.new("double[]", 2 * nodes)
         self._inner = ffi.new("outrider_trees *", (self._trees, self._tokens, self._parents, self._confidences))
-        self.out = at(self._inner)
+        self.out = pointer_value(self._inner)
 
-    def read(self, count: int) -> list[Grown]:
+    def read(self, count: int) -> list[NativeTree]:
         """The first ``count`` trees."""
         if not count:
             return []
@@ -47,8 +47,8 @@ class TreeRoom:
         size = last.first + last.nodes
         columns = [ffi.unpack(each, size) if size else [] for each in (self._tokens, self._parents, self._confidences)]
         tokens, parents, confidences = columns
-        grown = []
+        drafts = []
         for tree in ffi.unpack(self._trees, count):
             span = slice(tree.first, tree.first + tree.nodes)
-            grown.append(Grown(tree.number, tree.length, tokens[span], parents[span], confidences[span]))
-        return grown
+            drafts.append(NativeTree(tree.number, tree.length, tokens[span], parents[span], confidences[span]))
+        return drafts

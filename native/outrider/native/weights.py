@@ -1,4 +1,4 @@
-"""What a compiled decoder is made from."""
+"""Weights and sizes of a compiled decoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 HEAD_DIMS = (16, 32, 64, 80, 96, 128, 256)
-"""Sizes of a head that there is code for."""
+"""Sizes of a head for which there is compiled code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Of one layer; norms are float32, None where they are folded into the product behind them.
+    """Weights of one layer; norms are float32, None where they are folded into the next product.
 
     Queries and keys are in the interleaved rotary order of `outrider.kernels.rope_kv_write`; ``qkv`` and ``gate_up``
     are joined products, ``head_norm`` is [heads + kv_heads, head_dim].
@@ -38,7 +38,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
-    """Sizes of a decoder; ``eps`` is of its norms."""
+    """Sizes of a decoder; ``eps`` belongs to its norms."""
 
     hidden: int
     heads: int
@@ -49,7 +49,7 @@ class DecoderShape:
     eps: float
 
     def refusal(self, dtype: torch.dtype) -> str | None:
-        """What there is no code for, None where there is."""
+        """Why there is no compiled code for this shape; None where there is."""
         if dtype not in (torch.float32, torch.bfloat16):
             return f"weights in {dtype}; only float32 and bfloat16 are compiled"
         if self.head_dim not in HEAD_DIMS:

@@ -16,7 +16,7 @@ from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger, timeline
-from outrider.mesh.telemetry.timeline import Grown, Pass, Timeline
+from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.models import pocket
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
@@ -216,8 +216,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         """Notes a round in the time line. Called in the drafter's thread after each round."""
         if (events := timeline()) is not None and (trees or took > _SHOWN_S):
             owners = [(self._owners.get(number), tree) for number, tree in trees]
-            grown = [Grown.of(owner[1], tree.length, tree.parents) for owner, tree in owners if owner is not None]
-            events.note(Pass(began, events.instance, took, grown))
+            grown = [TreeSize.of(owner[1], tree.length, tree.parents) for owner, tree in owners if owner is not None]
+            events.note(DraftRound(began, events.instance, took, grown))
 
     def _from_drafter(self, trees: list[tuple[int, DraftTree]]) -> None:
         self._loop.call_soon_threadsafe(self._send, trees)

@@ -37,7 +37,7 @@ def _among(encoder: _Encoder, item: pb.EncodeInput, place: int) -> pb.EncodedInp
     try:
         return pb.EncodedInput(ids=pack_ids(encoder(item)))
     except InvalidRequest as error:
-        raise error.among(place) from None
+        raise error.at_index(place) from None
 
 
 class _Encoder:

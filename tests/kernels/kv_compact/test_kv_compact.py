@@ -1,4 +1,4 @@
-"""Accepted rows move to where the sequence goes on."""
+"""Accepted rows move to the end of the sequence."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def numbered_pool() -> KvPool:
 def test_each_kept_row_is_found_at_its_new_place_and_nothing_else_has_moved(data: st.DataObject) -> None:
     pages = data.draw(st.permutations(range(6)))[:4]
     context = data.draw(st.integers(0, 10))
-    kept = data.draw(st.permutations(range(16 - context)))[: data.draw(st.integers(0, 6))]
+    kept_rows = data.draw(st.permutations(range(16 - context)))[: data.draw(st.integers(0, 6))]
     pool, before = numbered_pool(), numbered_pool()
-    kv_compact(pool, pages, context, kept)
+    kv_compact(pool, pages, context, kept_rows)
     slots = [page * 4 + offset for page in pages for offset in range(4)]
     expected = before.data.clone()
-    for place, row in enumerate(kept):
+    for place, row in enumerate(kept_rows):
         expected[:, slots[context + place]] = before.data[:, slots[context + row]]
     assert torch.equal(pool.data, expected)
 

@@ -46,7 +46,7 @@ def bits(pool: KvPool) -> list[Tensor]:
 
 @st.composite
 def some_moves(draw: st.DrawFn) -> Moves:
-    """Of up to three sequences, each within its own slots."""
+    """Moves of up to three sequences, each within its own slots."""
     slots = draw(st.permutations(range(PAGES * PAGE_SIZE)))
     moves: Moves = []
     for sequence in range(draw(st.integers(0, 3))):

@@ -1,4 +1,4 @@
-"""Weights of fewer bits: what they lose, and their products on a CPU."""
+"""Quantized weights: their errors, and their products on a CPU."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 @given(seed=st.integers(0, 10**6), inner=st.integers(1, 300), size=st.sampled_from([1e-3, 1.0, 1e4]))
 def test_eight_bits_are_off_by_half_a_scale_at_most(seed: int, inner: int, size: float) -> None:
     weight = random(3, inner, seed=seed) * size
-    kept = quantize_int8(weight)
-    assert kept.codes.abs().max() == 127
-    assert ((kept.dequantized() - weight).abs() <= 0.501 * kept.scales[:, None]).all()
+    quantized = quantize_int8(weight)
+    assert quantized.codes.abs().max() == 127
+    assert ((quantized.dequantized() - weight).abs() <= 0.501 * quantized.scales[:, None]).all()
 
 
 @settings(max_examples=20, deadline=None)
@@ -38,21 +38,21 @@ def test_eight_bits_are_off_by_half_a_scale_at_most(seed: int, inner: int, size:
 )
 def test_four_bits_are_off_by_a_scale_at_most(seed: int, inner: int, shift: float, dtype: torch.dtype) -> None:
     weight = (random(3, inner, seed=seed) + shift).to(dtype)
-    kept = quantize_int4(weight)
-    scales = kept.scales.repeat_interleave(128, 1)[:, :inner]
-    error = (kept.dequantized() - weight.float()).abs()
+    quantized = quantize_int4(weight)
+    scales = quantized.scales.repeat_interleave(128, 1)[:, :inner]
+    error = (quantized.dequantized() - weight.float()).abs()
     assert (error <= 1.04 * scales).all()
-    assert torch.equal(kept.scales, kept.scales.to(dtype).float())
+    assert torch.equal(quantized.scales, quantized.scales.to(dtype).float())
     if shift == 0 and dtype == torch.float32:
         assert (error <= 0.501 * scales).float().mean() > 0.9
 
 
 def test_eight_bit_floats_are_off_by_a_sixteenth_of_themselves_or_half_the_smallest_step() -> None:
     weight = random(5, 400)
-    kept = quantize_fp8(weight)
-    assert kept.codes.float().abs().amax(1).tolist() == [448.0] * 5
-    error = (kept.dequantized() - weight).abs()
-    assert (error <= (weight.abs() / 16).maximum(kept.scales[:, None] * 2.0**-10) * 1.001).all()
+    quantized = quantize_fp8(weight)
+    assert quantized.codes.float().abs().amax(1).tolist() == [448.0] * 5
+    error = (quantized.dequantized() - weight).abs()
+    assert (error <= (weight.abs() / 16).maximum(quantized.scales[:, None] * 2.0**-10) * 1.001).all()
 
 
 @pytest.mark.parametrize("quantize", [quantize_int8, quantize_int4, quantize_fp8])

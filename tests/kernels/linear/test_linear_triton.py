@@ -1,4 +1,4 @@
-"""The Triton kernels of linear against products with what their weights stand for."""
+"""The Triton kernels of linear against products with dequantized weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.kernels.launch import recorded
+from outrider.kernels.launch import record_launches
 from outrider.kernels.linear import Quantization, quantize_fp8, quantize_int4, quantize_int8, reference, triton
-from outrider.kernels.linear.packed import packed
+from outrider.kernels.linear.packed_weight import pack_weight
 from torch import Tensor
 
 from tests.kernels.device import DEVICE, DTYPES, noise, poison, tolerance
@@ -20,12 +20,12 @@ FORMATS: list[Quantization | None] = [None, "int8", "int4"]
 
 
 def stands_for(weight: Tensor, quantization: Quantization | None) -> Tensor:
-    """What a format keeps of a weight, in float32."""
+    """A weight as a format stores it, in float32."""
     if quantization is None:
         return weight.float()
     quantize: Any = {"int8": quantize_int8, "int4": quantize_int4, "fp8": quantize_fp8}[quantization]
-    kept: Tensor = quantize(weight).dequantized()
-    return kept
+    dequantized_weight: Tensor = quantize(weight).dequantized()
+    return dequantized_weight
 
 
 def close(out: Tensor, expected: Tensor) -> None:
@@ -44,7 +44,7 @@ def test_it_multiplies(
     x = noise(rows, inner, dtype=dtype)
     weight = (noise(outer, inner, seed=1) / inner**0.5).to(dtype)
     bias = noise(outer, seed=2, dtype=dtype) if biased else None
-    form = packed(weight, quantization)
+    form = pack_weight(weight, quantization)
     poison()
     out = triton.linear(x, form, bias, strict=strict)
     assert out.dtype == dtype
@@ -57,9 +57,9 @@ def test_eight_bit_floats_multiply_rows_that_are_rounded_too(strict: bool) -> No
     codes, scales = triton.rows_to_fp8(x)
     bias = noise(70, dtype=torch.bfloat16)
     poison()
-    out = triton.linear(x, packed(weight, "fp8"), bias, strict=strict)
+    out = triton.linear(x, pack_weight(weight, "fp8"), bias, strict=strict)
     close(out, reference.linear(codes[:, :301].float() * scales[:, None], stands_for(weight, "fp8"), bias))
-    assert triton.linear(x * 0, packed(weight, "fp8")).abs().max() == 0
+    assert triton.linear(x * 0, pack_weight(weight, "fp8")).abs().max() == 0
 
 
 def test_rows_of_eight_bit_floats_are_off_by_half_a_step_at_most() -> None:
@@ -77,7 +77,7 @@ def test_rows_of_eight_bit_floats_are_off_by_half_a_step_at_most() -> None:
 def test_every_code_is_unpacked_at_every_place(dtype: torch.dtype) -> None:
     codes = torch.arange(-127, 129, device=DEVICE)
     weight = torch.stack([codes.roll(shift).clamp_max(127) for shift in range(5)]).to(dtype)
-    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), packed(weight, "int8"))
+    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), pack_weight(weight, "int8"))
     assert torch.equal(product.T, weight)
 
 
@@ -85,7 +85,7 @@ def test_every_code_is_unpacked_at_every_place(dtype: torch.dtype) -> None:
 def test_every_four_bit_code_is_unpacked_with_every_zero_point(dtype: torch.dtype) -> None:
     codes = torch.arange(256, device=DEVICE) * 7 % 16
     weight = (codes - torch.arange(16, device=DEVICE)[:, None]).to(dtype)
-    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), packed(weight, "int4"))
+    product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), pack_weight(weight, "int4"))
     assert torch.equal(product.T, weight)
 
 
@@ -114,7 +114,7 @@ def test_a_rows_bits_do_not_depend_on_the_others(
     dtype: torch.dtype, quantization: Quantization | None, rows: int
 ) -> None:
     x, weight = cancelling(rows, 1024, 20, dtype)
-    form = packed(weight, quantization)
+    form = pack_weight(weight, quantization)
     together = triton.linear(x, form)
     assert 0 < together.abs().max() < 1e-3
     for first, last in pairwise((0, 1, 3, rows - 1)):
@@ -127,17 +127,17 @@ def test_a_rows_bits_do_not_depend_on_the_others(
 def test_a_row_of_nan_stays_alone(quantization: Quantization | None) -> None:
     x = noise(3, 140)
     x[1] = float("nan")
-    out = triton.linear(x, packed(noise(9, 140), quantization))
+    out = triton.linear(x, pack_weight(noise(9, 140), quantization))
     assert out.isnan().all(1).tolist() == [False, True, False]
     assert torch.isfinite(out[[0, 2]]).all()
 
 
 @pytest.mark.parametrize("quantization", FORMATS)
 def test_how_a_product_is_divided_is_a_matter_of_the_weight(quantization: Quantization | None) -> None:
-    form = packed(torch.empty(4096, 14336, dtype=torch.bfloat16, device="meta"), quantization)
+    form = pack_weight(torch.empty(4096, 14336, dtype=torch.bfloat16, device="meta"), quantization)
     launches = []
     for rows in (1, 64, 65, 700):
-        with recorded() as noted:
+        with record_launches() as noted:
             triton.linear(torch.empty(rows, 14336, dtype=torch.bfloat16, device="meta"), form)
         launches.append([(launch.kernel, launch.constants, launch.config, launch.grid[2:]) for launch in noted])
     assert all(later == launches[0] for later in launches)
@@ -145,12 +145,12 @@ def test_how_a_product_is_divided_is_a_matter_of_the_weight(quantization: Quanti
 
 
 def test_many_rows_are_a_launch_for_each_thousand() -> None:
-    x, form = noise(1030, 4), packed(noise(3, 4), None)
+    x, form = noise(1030, 4), pack_weight(noise(3, 4), None)
     close(triton.linear(x, form), reference.linear(x, form.words, None))
 
 
 def test_no_rows_are_no_product() -> None:
-    assert triton.linear(noise(0, 33), packed(noise(5, 33), "int8")).shape == (0, 5)
+    assert triton.linear(noise(0, 33), pack_weight(noise(5, 33), "int8")).shape == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_no_rows_are_no_product() -> None:
 )
 def test_what_does_not_fit_the_weight_is_refused(x: Tensor, bias: Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        triton.linear(x, packed(noise(3, 5), None), bias)
+        triton.linear(x, pack_weight(noise(3, 5), None), bias)

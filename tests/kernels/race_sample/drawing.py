@@ -56,11 +56,14 @@ def of_rows(draws: Draws, order: list[int]) -> Draws:
         for field in dataclasses.fields(draws)
         if isinstance(getattr(draws, field.name), Tensor)
     }
-    if (given := draws.penalties) is not None:
-        bounds = given.offsets.tolist()
+    if (penalties := draws.penalties) is not None:
+        bounds = penalties.offsets.tolist()
         spans = [slice(bounds[row], bounds[row + 1]) for row in order]
         sizes = torch.tensor([0] + [span.stop - span.start for span in spans])
-        parts = [torch.cat([part[span] for span in spans]) for part in (given.tokens, given.factors, given.biases)]
+        parts = [
+            torch.cat([part[span] for span in spans])
+            for part in (penalties.tokens, penalties.factors, penalties.biases)
+        ]
         columns["penalties"] = Penalties(sizes.cumsum(0).int().to(DEVICE), *parts)
     return dataclasses.replace(draws, **columns)
 

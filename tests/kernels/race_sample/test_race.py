@@ -64,8 +64,8 @@ def test_a_drafter_with_the_targets_distribution_guesses_every_draw() -> None:
 
 
 def test_top_k_keeps_the_likeliest() -> None:
-    kept = truncate(torch.tensor([[0.0, 3.0, 1.0, 2.0]]), Truncation(top_k=2))
-    assert torch.isfinite(kept).tolist() == [[False, True, False, True]]
+    truncated = truncate(torch.tensor([[0.0, 3.0, 1.0, 2.0]]), Truncation(top_k=2))
+    assert torch.isfinite(truncated).tolist() == [[False, True, False, True]]
 
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:

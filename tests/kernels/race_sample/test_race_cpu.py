@@ -1,4 +1,4 @@
-"""The draw on a CPU is its definition's; variates are rolled once."""
+"""The draw on a CPU gives its definition's tokens; variates are computed once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.kernels.philox import log_exponentials, rolls
-from outrider.kernels.race_sample import Draws, cpu, edited, reference
+from outrider.kernels.philox import log_exponentials, variate_cache
+from outrider.kernels.race_sample import Draws, cpu, edited_logits, reference
 from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW
-from outrider.native.levels import Level, able
+from outrider.native.levels import Level, supported_levels
 from outrider.native.library import load
 from outrider.native.race import race_of
 from torch import Tensor
@@ -20,7 +20,7 @@ from tests.kernels.race_sample.drawing import NEVER, WAYS, awkward_logits, draws
 
 pytestmark = pytest.mark.filterwarnings("error")
 CPU = torch.device("cpu")
-LEVELS = [level for level in able() if level is able()[0] or level.name == "avx2"]
+LEVELS = [level for level in supported_levels() if level is supported_levels()[0] or level.name == "avx2"]
 
 
 def on_cpu(draws: Draws) -> Draws:
@@ -100,33 +100,35 @@ def test_parameters_for_fewer_rows_than_there_are_are_refused(lacking: int) -> N
 def test_what_is_edited_is_what_is_drawn_from() -> None:
     logits, draws = awkward_logits(5, 200, 8).cpu(), on_cpu(parameters(5, 200, "allowed", "penalties", seed=2))
     plain = dataclasses.replace(draws, allowed=None, penalties=None)
-    assert torch.equal(cpu.draw(edited(logits, draws), plain).tokens, cpu.draw(logits, draws).tokens)
-    assert not torch.equal(edited(logits, draws), logits)
+    assert torch.equal(cpu.draw(edited_logits(logits, draws), plain).tokens, cpu.draw(logits, draws).tokens)
+    assert not torch.equal(edited_logits(logits, draws), logits)
 
 
 @pytest.mark.parametrize("vocabulary", [3, 4096, 5000, 70_000])
-def test_variates_come_from_a_block_that_is_rolled_once(vocabulary: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_variates_come_from_a_block_that_is_computed_once(vocabulary: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
 
     def counted(seed: int, positions: Tensor, vocabulary: int) -> Tensor:
-        asked.extend(positions.tolist())
+        computed.extend(positions.tolist())
         return log_exponentials(seed, positions, vocabulary)
 
-    monkeypatch.setattr(rolls, "log_exponentials", counted)
-    kept = rolls.Rolls(10**7)
+    monkeypatch.setattr(variate_cache, "log_exponentials", counted)
+    cache = variate_cache.VariateCache(10**7)
     for position in (5, 17, 16, 5, 6):
         expected = log_exponentials(2**64 - 3, torch.tensor([position]), vocabulary)[0]
-        assert torch.equal(kept.row(2**64 - 3, position, vocabulary, CPU), expected)
-    assert len(asked) == len(set(asked))
-    assert not torch.equal(kept.row(1, 5, vocabulary, CPU), kept.row(2**64 - 3, 5, vocabulary, CPU))
+        assert torch.equal(cache.row(2**64 - 3, position, vocabulary, CPU), expected)
+    assert len(computed) == len(set(computed))
+    assert not torch.equal(cache.row(1, 5, vocabulary, CPU), cache.row(2**64 - 3, 5, vocabulary, CPU))
 
 
 def test_the_variates_that_were_asked_for_longest_ago_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    computed: list[int] = []
     monkeypatch.setattr(
-        rolls, "log_exponentials", lambda seed, positions, vocabulary: asked.append(seed) or torch.zeros(16, vocabulary)
+        variate_cache,
+        "log_exponentials",
+        lambda seed, positions, vocabulary: computed.append(seed) or torch.zeros(16, vocabulary),
     )
-    kept = rolls.Rolls(3 * 16 * 10)
+    cache = variate_cache.VariateCache(3 * 16 * 10)
     for seed in (1, 2, 3, 1, 4, 1, 3, 2):
-        kept.row(seed, 0, 10, CPU)
-    assert asked == [1, 2, 3, 4, 2]
+        cache.row(seed, 0, 10, CPU)
+    assert computed == [1, 2, 3, 4, 2]

@@ -1,4 +1,4 @@
-"""The fused draw: the tokens of its definition, whatever a row's parameters and whoever its neighbours are."""
+"""The fused draw gives its definition's tokens, whatever a row's parameters and the other rows are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What truncation keeps: by definition, in torch, and in kernels that never sort."""
+"""Tokens that truncation keeps: by definition, in torch, and in kernels that never sort."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels import elementary
 from outrider.kernels.race_sample import Truncation, truncate
-from outrider.kernels.race_sample.logits.triton import BLOCK, scaled
+from outrider.kernels.race_sample.logits.triton import BLOCK, scaled_logits
 from outrider.kernels.race_sample.truncation import least_kept, triton
 from outrider.kernels.race_sample.truncation.reference import share
 from torch import Tensor
@@ -78,12 +78,12 @@ def test_no_order_of_summing_shows() -> None:
 def test_logits_are_divided_by_their_temperature_with_one_rounding() -> None:
     logits, draws = noise(6, 500) * 7, parameters(6, 500)
     by = torch.where(draws.temperatures > 0, draws.temperatures, 1.0)
-    assert torch.equal(scaled(logits, draws), logits / by[:, None])
+    assert torch.equal(scaled_logits(logits, draws), logits / by[:, None])
 
 
 def assert_kept_alike(logits: Tensor, *ways: str, seed: int) -> None:
     draws = parameters(*logits.shape, *ways, seed=seed)
-    values = scaled(logits, draws)
+    values = scaled_logits(logits, draws)
     poison()
     least = triton.least_kept(values, draws)
     expected = least_kept(values, draws.top_k, draws.top_p, draws.min_p)[:, 0]
@@ -117,7 +117,7 @@ def test_zeros_of_both_signs_are_one_value() -> None:
 
 def test_a_rows_least_does_not_depend_on_the_others() -> None:
     draws = parameters(4, 700, "top_k", "top_p", seed=4)
-    values = scaled(noise(4, 700), draws)
+    values = scaled_logits(noise(4, 700), draws)
     together = triton.least_kept(values, draws)
     for order in ([3], [2, 0, 1]):
         assert torch.equal(triton.least_kept(values[order], of_rows(draws, order)), together[order])

@@ -8,25 +8,35 @@ from pathlib import Path
 import pytest
 from outrider.loadtest.report import plot_steps
 from outrider.loadtest.report.steps import Flight, Offered, Span, TraceError, trace
-from outrider.mesh.telemetry.timeline import Began, Event, Grown, Message, Pass, Step, Stepped, Taken, Told
+from outrider.mesh.telemetry.timeline import (
+    DraftRound,
+    Event,
+    Message,
+    ProcessStart,
+    SequenceStep,
+    SessionLength,
+    Step,
+    TreeOffer,
+    TreeSize,
+)
 from rich.console import Console
 
-TREE = Grown(7, 5, 4, 2)
+TREE = TreeSize(7, 5, 4, 2)
 EVENTS: list[Event] = [
-    Began(1.0, "v", "verifier", "here"),
-    Began(1.5, "p", "proposer", "here"),
-    Step(9.0, "v", 0.5, 0.0, 1, 0, [Stepped(6, "other", 3, 1)]),
-    Step(10.0, "v", 0.5, 0.0, 4, 4, [Stepped(7, "asked", 4, 1), Stepped(6, "other", 4, 1)]),
-    Message(10.5, "v", "commits", False, [Told(7, 5), Told(6, 5)]),
-    Message(10.75, "p", "commits", True, [Told(7, 5), Told(6, 5)]),
-    Pass(11.0, "p", 0.25, [Grown(6, 5, 1, 1), TREE]),
-    Message(11.25, "p", "trees", False, [Told(7, 5)]),
-    Message(11.5, "v", "trees", True, [Told(7, 5)]),
-    Taken(11.75, "v", TREE, "p", 0, True),
-    Step(11.75, "v", 1.0, 0.25, 3, 0, [Stepped(7, "asked", 5, 2, {"model": 2}, 1, [TREE])]),
-    Taken(12.75, "v", TREE, "p", 2, False),
-    Step(20.0, "v", 1.0, 0.0, 1, 0, [Stepped(8, "later", 2, 1)]),
-    Pass(20.5, "p", 0.25, []),
+    ProcessStart(1.0, "v", "verifier", "here"),
+    ProcessStart(1.5, "p", "proposer", "here"),
+    Step(9.0, "v", 0.5, 0.0, 1, 0, [SequenceStep(6, "other", 3, 1)]),
+    Step(10.0, "v", 0.5, 0.0, 4, 4, [SequenceStep(7, "asked", 4, 1), SequenceStep(6, "other", 4, 1)]),
+    Message(10.5, "v", "commits", False, [SessionLength(7, 5), SessionLength(6, 5)]),
+    Message(10.75, "p", "commits", True, [SessionLength(7, 5), SessionLength(6, 5)]),
+    DraftRound(11.0, "p", 0.25, [TreeSize(6, 5, 1, 1), TREE]),
+    Message(11.25, "p", "trees", False, [SessionLength(7, 5)]),
+    Message(11.5, "v", "trees", True, [SessionLength(7, 5)]),
+    TreeOffer(11.75, "v", TREE, "p", 0, True),
+    Step(11.75, "v", 1.0, 0.25, 3, 0, [SequenceStep(7, "asked", 5, 2, {"model": 2}, 1, [TREE])]),
+    TreeOffer(12.75, "v", TREE, "p", 2, False),
+    Step(20.0, "v", 1.0, 0.0, 1, 0, [SequenceStep(8, "later", 2, 1)]),
+    DraftRound(20.5, "p", 0.25, []),
 ]
 
 
@@ -53,7 +63,7 @@ def test_a_request_that_no_step_served_has_no_time_line() -> None:
 
 def test_events_of_machines_whose_clocks_differ_are_refused() -> None:
     with pytest.raises(TraceError, match="several machines"):
-        trace([*EVENTS, Began(2.0, "q", "proposer", "elsewhere")], "asked")
+        trace([*EVENTS, ProcessStart(2.0, "q", "proposer", "elsewhere")], "asked")
 
 
 @pytest.mark.parametrize("name", ["steps.svg", "steps.png"])

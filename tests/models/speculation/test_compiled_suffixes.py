@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outrider.models.speculation.plain_suffixes import PlainSuffixes
 from outrider.native.library import library
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
-from outrider.native.trees import Grown
+from outrider.native.trees import NativeTree
 
 TENANTS = ("", "red", "red\0", "blue", "größer")
 
@@ -34,7 +34,7 @@ class Both:
         for made in self._made:
             made.close(number)
 
-    def draft(self) -> list[Grown]:
+    def draft(self) -> list[NativeTree]:
         ours, theirs = (made.draft() for made in self._made)
         assert ours == theirs
         return ours

@@ -10,8 +10,7 @@ from collections import Counter
 import pytest
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.race_sample import Truncation
-from outrider.kernels.race_sample import edited as edited_logits
+from outrider.kernels.race_sample import Truncation, edited_logits
 from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
 from outrider.verifier.logits.edits import EditBatch, History

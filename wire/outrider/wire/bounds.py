@@ -1,7 +1,7 @@
-"""What a parameter may hold: bounds that carry their own description, and the check that every edge of the mesh uses.
+"""Bounds of parameters, each with its description, and the check that every edge of the mesh uses.
 
 A parameter's type is `Annotated` with `msgspec.Meta`. Decoders and the OpenAPI document read the bounds in it; a
-refusal says its description.
+refusal quotes its description.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLACE = re.compile(rf" - at `(\$.*|{re.escape(_KEY)})`$")
 
 
 class OutOfBounds(ValueError):
-    """The parameter ``param`` holds what it may not; the text names it, what it holds and what is allowed."""
+    """A value of the parameter ``param`` is not allowed; the text names both, and the allowed values."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ Weight = Annotated[float, numbers_above(0, MOST_WEIGHT)]
 
 
 def checked(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
-    """``value`` as the type ``hint``; `OutOfBounds` says what is wrong with what the caller knows as ``name``.
+    """``value`` as the type ``hint``; `OutOfBounds` names the fault; callers know the parameter as ``name``.
 
     Where it is not ``strict``, text may stand for numbers and booleans.
     """
@@ -72,14 +72,14 @@ def checked(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
         why, path = str(error), name
         if (place := _PLACE.search(why)) is not None:
             why = why[: place.start()]
-            path += _path(value, hint, place[1], why)
+            path += _fault_path(value, hint, place[1], why)
     if path == name:
-        raise OutOfBounds(f"{name} must be {describe(hint)}{_but_not(value)}", name)
+        raise OutOfBounds(f"{name} must be {describe(hint)}{_not_value(value)}", name)
     raise OutOfBounds(f"{path}: {why[:1].lower()}{why[1:]}; {name} must be {describe(hint)}", path)
 
 
 def read(kind: type[T], values: Mapping[str, Any], place: str = "") -> T:
-    """A ``kind`` of ``values`` by its fields' names, as `checked`; ``place`` stands before a name in a refusal."""
+    """A struct ``kind`` from ``values`` by field, each `checked`; a refusal puts ``place`` before the field's name."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError:
@@ -100,8 +100,8 @@ def describe(hint: Any) -> str:
     return next(filter(None, map(describe, reversed(typing.get_args(hint)))), "")
 
 
-def _path(value: Any, hint: Any, place: str, why: str) -> str:
-    """The way from ``value`` to the fault at the ``place`` that msgspec names, which leaves an object's keys out."""
+def _fault_path(value: Any, hint: Any, place: str, why: str) -> str:
+    """The path from ``value`` to the fault at ``place`` as msgspec names it, with the key that msgspec omits."""
     if isinstance(value, dict) and (place.startswith("$[...]") or (place == _KEY and "`int`" in why)):
         return f".{next(key for key, each in value.items() if not _fits({key: each}, hint))}"
     return "" if place == _KEY else place.removeprefix("$")
@@ -115,7 +115,7 @@ def _fits(value: Any, hint: Any) -> bool:
     return True
 
 
-def _but_not(value: Any) -> str:
+def _not_value(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return ""
     shown = f"{value:.7g}" if isinstance(value, float) else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""How models write calls of functions: tokenizers tell which way a model knows, gateways ask for it and read it."""
+"""How models write function calls: tokenizers announce a model's format, gateways prompt for it and parse it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ class CallFormat(msgspec.Struct, frozen=True):
     """The text of calls: ``first``, a name as JSON, ``middle``, arguments as JSON, ``tail``; ``later`` begins others.
 
     Attributes:
-        trigger: what ``first`` begins with; where it has been said, a call follows.
+        trigger: the beginning of ``first``; where an answer contains it, a call follows.
         anywhere: whether text may stand before the first call; else an answer is text or calls.
-        most: calls of one answer.
-        marks: parts of it for which a vocabulary may have tokens of their own.
+        most: most calls of one answer.
+        marks: parts of the text for which a vocabulary may have special tokens.
     """
 
     trigger: str
@@ -46,8 +46,8 @@ FORMATS = {
         most=1,
     ),
 }
-"""By name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), which Qwen's
-took over, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
+"""Formats by name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), also
+used by Qwen's, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
 
 DEFAULT = "hermes"
 
@@ -61,12 +61,12 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class CallStyle(msgspec.Struct, frozen=True):
-    """How one model writes calls, as its tokenizer's status says under ``calls``."""
+    """How one model writes calls; its tokenizer announces this in its status under ``calls``."""
 
     name: str = DEFAULT
     marks: tuple[Mark, ...] = ()
 
     @property
     def format(self) -> CallFormat:
-        """The text; that of the default where a tokenizer of a later version names one that is not known here."""
+        """The named format; the default one where a tokenizer of a later version names an unknown one."""
         return FORMATS.get(self.name, FORMATS[DEFAULT])

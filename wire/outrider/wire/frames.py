@@ -1,7 +1,7 @@
 """Token frames: what a verifier publishes on NATS as it decides tokens (see docs/wire.md).
 
 A frame is one MessagePack array, so that a reader in any language needs no schema compiler. Frames are
-idempotent by ``(request, first_index)``: a reader keeps the next index it wants and drops what it has had.
+idempotent by ``(request, first_index)``: a reader keeps the next index it wants and drops tokens that it has.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Finish(StrEnum):
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True):
-    """What a request cost, in tokens. ``steps`` is how many times the target ran for its generated tokens.
+    """The cost of a request, in tokens. ``steps`` is how many times the target ran for its generated tokens.
 
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
-    ``emitted`` tokens were generated elsewhere before: nothing of what they cost is counted here.
+    ``emitted`` tokens were generated elsewhere before; their cost is not counted here.
     """
 
     prompt_tokens: int
@@ -40,7 +40,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):
-    """A token that might have stood there: its id, the target's own natural log-probability of it, and its bytes."""
+    """A likely token at some place: its id, the target's own natural log-probability of it, and its bytes."""
 
     token: int
     logprob: float
@@ -48,10 +48,10 @@ class Alternative(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Likelihood(msgspec.Struct, array_like=True, frozen=True):
-    """How likely the target held a token: its natural log-probability before penalties, temperature and truncation.
+    """How likely a token was to the target: its natural log-probability before penalties, temperature and truncation.
 
-    ``logprob`` is None for a prompt's first token, before which nothing stands. ``data`` are the token's bytes.
-    ``top`` lists the likeliest tokens there, likeliest first (the lower id on a tie), as many as were asked for.
+    ``logprob`` is None for a prompt's first token, which has no token before it. ``data`` are the token's bytes.
+    ``top`` lists the likeliest tokens at its place, likeliest first (the lower id on a tie), as many as were asked for.
     """
 
     logprob: float | None
@@ -86,7 +86,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     decided it alone. ``finish`` and ``usage`` are set on the last frame only; ``error`` only with ``Finish.ERROR`` and
     ``Finish.REFUSED`` (the request's own parameters leave no token to draw), with ``Finish.TIMEOUT`` (a deadline has
     passed; without ``usage`` where nothing was computed), and with a ``Finish.CANCELLED`` that is
-    meant for every reader, whoever they follow. ``likelihoods`` has one for each of ``tokens`` where they were asked
+    meant for every reader. ``likelihoods`` has one for each of ``tokens`` where they were asked
     for. ``verifier`` is the process that ended the request, on the last frame. ``drafts`` has the tree of the step that
     decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
     frames were joined.

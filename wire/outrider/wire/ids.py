@@ -18,7 +18,7 @@ def pack_ids(ids: Sequence[int]) -> bytes:
 
 
 def unpack_ids(data: bytes) -> list[int]:
-    """Ids in ``data``; `ValueError` when its length is no multiple of 4."""
+    """Ids in ``data``; `ValueError` unless its length is a multiple of 4."""
     return _unpacked(array("i"), data).tolist()
 
 
@@ -28,7 +28,7 @@ def pack_floats(values: Sequence[float]) -> bytes:
 
 
 def unpack_floats(data: bytes) -> list[float]:
-    """Float32 values in ``data``; `ValueError` when its length is no multiple of 4."""
+    """Float32 values in ``data``; `ValueError` unless its length is a multiple of 4."""
     return _unpacked(array("f"), data).tolist()
 
 

@@ -1,9 +1,8 @@
-"""What verifiers tell of their pages as they come and go: for routers, which send prompts to where their pages are.
+"""Page news: messages of verifiers about the pages that they store and evict, for routers that choose by pages.
 
-A page goes by the first `NAME_BYTES` bytes of its name: routers choose by them and nothing else, so that two of the
-same would cost a detour. Messages are numbered, so that who has missed one knows it and asks for all
-(`Verifier.Pages`). Whoever takes one that speaks of what it knows already ends up with the same: the last word about a
-page holds.
+A page is named by the first `NAME_BYTES` bytes of its chain hash: routers use the names only to choose a verifier, so
+two pages of one short name cost a detour at most. News are numbered: a reader that missed some notices it, and asks for
+all pages (`Verifier.Pages`). News about known pages change nothing: the last news of a page hold.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ NAME_BYTES = 8
 
 
 class PageNews(msgspec.Struct, array_like=True, frozen=True):
-    """Pages that a verifier has or has no more since its news ``number - 1``.
+    """Pages that a verifier has stored or evicted since its news ``number - 1``.
 
     Numbers begin at 1 in each ``epoch``, which ends with the process at the latest. ``stored`` and ``evicted`` are
     short names, joined; none is in both.
@@ -40,12 +39,12 @@ def encode_news(news: PageNews) -> bytes:
 
 
 def decode_news(data: bytes) -> PageNews:
-    """News in ``data``; `msgspec.DecodeError` when it is none."""
+    """The news in ``data``; `msgspec.DecodeError` where there are none."""
     return _decoder.decode(data)
 
 
 def news_subject(instance: str) -> str:
-    """NATS subject of a verifier's news."""
+    """NATS subject of a verifier's page news."""
     return ALL_SUBJECTS.replace("*", instance)
 
 
@@ -55,5 +54,5 @@ def join_names(names: Iterable[bytes]) -> bytes:
 
 
 def split_names(joined: bytes) -> list[bytes]:
-    """The names in what `join_names` made."""
+    """The short names in the result of `join_names`."""
     return [joined[start : start + NAME_BYTES] for start in range(0, len(joined), NAME_BYTES)]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 
 def chain_salt(vocabulary: bytes, tenant: str) -> bytes:
-    """What a tenant's chains of names begin with, so that no tenant's page is another's.
+    """The beginning of a tenant's chains of names, so that no two tenants share a page.
 
     Args:
         vocabulary: SHA-256 of the model's vocabulary, hexadecimal.
-        tenant: whose prompt it is.
+        tenant: the prompt's tenant.
     """
     return vocabulary + tenant.encode()
 

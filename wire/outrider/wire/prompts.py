@@ -1,6 +1,6 @@
-"""Named prompts as they are stored: beginnings of requests that verifiers keep computed.
+"""Named prompts as they are stored: beginnings of prompts that verifiers keep computed.
 
-They stand as JSON in the key-value bucket `BUCKET`, each under `prompt_entry`.
+They are JSON in the key-value bucket `BUCKET`, each under `prompt_entry`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 BUCKET = "outrider-prompts"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_BYTES = 256 << 10
-"""Most bytes of a stored prompt, with all that stands beside it."""
+"""Most bytes of a stored prompt with all its fields."""
 MOST_PROMPTS = 64
 """Most prompts of a tenant."""
 
@@ -22,8 +22,8 @@ MOST_PROMPTS = 64
 class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A text, or a chat's messages, of a ``model`` or of every one; ``created`` is in seconds since 1970.
 
-    ``messages`` are rendered by the model's own template, without the opening of an answer. ``parse_special`` takes
-    names of special tokens in ``text`` for those tokens, as completions do.
+    ``messages`` are rendered by the model's own template, without the opening of an answer. ``parse_special`` reads
+    names of special tokens in ``text`` as those tokens, as completions do.
     """
 
     name: str
@@ -36,10 +36,10 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def prompt_entry(tenant: str, name: str) -> str:
-    """Where in the bucket a prompt stands; an empty name is what all of a tenant's begin with."""
+    """The key of a prompt in the bucket; with an empty name, the common prefix of a tenant's keys."""
     return f"{tenant}.{name}"
 
 
 def prompt_mark(tenant: str, name: str, revision: int) -> str:
-    """What verifiers call a stored prompt where they tell that they keep it: it says nothing of tenant and name."""
+    """The mark by which verifiers announce that they keep a stored prompt; it does not reveal tenant and name."""
     return hashlib.sha256(f"{tenant}.{name}@{revision}".encode()).hexdigest()[:16]

@@ -71,9 +71,9 @@ class SharedParameters(msgspec.Struct, frozen=True):
 
 
 class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
-    """All of ``SamplingParams``: beside what is shared, parameters that each front door takes in a form of its own.
+    """All of ``SamplingParams``: beside the shared ones, parameters that each front door takes in a form of its own.
 
-    ``seed`` is signed; the wire has the unsigned number of the same 64 bits. ``max_tokens`` None is as much as the
+    ``seed`` is signed; the wire has the unsigned number of the same 64 bits. ``max_tokens`` None is as many as the
     context has room for.
     """
 
@@ -95,17 +95,17 @@ class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, shared: SharedParameters, **more: Any) -> Self:
-        """What is ``shared``, with ``more`` parameters by name."""
+        """The ``shared`` parameters, with ``more`` by name."""
         return cls(*_shared(shared), **more)
 
     @classmethod
     def from_proto(cls, message: pb.SamplingParams, **unset: Any) -> Self:
         """The parameters in ``message``, and ``unset`` ones by name; `OutOfBounds` for one that is out of bounds."""
-        return read(cls, unset | given_sampling(message))
+        return read(cls, unset | set_sampling_fields(message))
 
     def to_proto(self) -> pb.SamplingParams:
         """The wire's form."""
-        values = _said(self, _PRESENT)
+        values = _set_values(self, _PRESENT)
         values["seed"] = self.seed & UNSIGNED
         if self.bad_words:
             values["bad_words"] = [pb.TokenSequence(ids=pack_ids(word)) for word in self.bad_words]
@@ -113,14 +113,14 @@ class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
 
 
 class Guessing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a request may be guessed ahead: by which drafters, () for all, and how many guesses in a step at most."""
+    """Which drafters may guess for a request, () for all, and how many guesses of it a step verifies at most."""
 
     drafters: Annotated[tuple[str, ...], Meta(max_length=16, description="an array of up to 16 names")] = ()
     max_nodes: Annotated[int, integers(1, MOST_NODES)] | None = None
 
 
 class Speculation(Guessing, frozen=True, kw_only=True):
-    """All of the protocol's ``Speculation``: not ``off``, and whether the guesses that were verified are told."""
+    """All of the protocol's ``Speculation``, with its switch ``off`` and the request to return the verified guesses."""
 
     off: Flag = False
     return_drafts: Flag = False
@@ -128,42 +128,42 @@ class Speculation(Guessing, frozen=True, kw_only=True):
     @classmethod
     def from_proto(cls, message: pb.Speculation) -> Self:
         """The parameters in ``message``; `OutOfBounds` for one that is out of bounds."""
-        return read(cls, given(message), "speculation.")
+        return read(cls, set_fields(message), "speculation.")
 
     def to_proto(self) -> pb.Speculation:
         """The wire's form."""
-        return pb.Speculation(**_said(self))
+        return pb.Speculation(**_set_values(self))
 
 
 _PRESENT = frozenset(field.name for field in pb.SamplingParams.DESCRIPTOR.fields if field.has_presence)
 _shared = attrgetter(*SharedParameters.__struct_fields__)
 
 
-def _said(values: msgspec.Struct, present: Collection[str] = ()) -> dict[str, Any]:
-    """``values`` by name, without zeros and empty ones unless those are ``present``: they say nothing and cost time."""
+def _set_values(values: msgspec.Struct, present: Collection[str] = ()) -> dict[str, Any]:
+    """``values`` by name, without the fields of default value that need not be sent: those not ``present``."""
     named = msgspec.structs.asdict(values).items()
     return {name: value for name, value in named if value or (value is not None and name in present)}
 
 
-def given(message: Message) -> dict[str, Any]:
+def set_fields(message: Message) -> dict[str, Any]:
     """The fields that ``message`` sets, by name: repeated ones as lists, maps as dictionaries, messages as they are."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field, value in message.ListFields():
         if not field.is_repeated:
-            found[field.name] = value
+            values[field.name] = value
         else:
-            found[field.name] = dict(value) if hasattr(value, "items") else list(value)
-    return found
+            values[field.name] = dict(value) if hasattr(value, "items") else list(value)
+    return values
 
 
-def given_sampling(message: pb.SamplingParams) -> dict[str, Any]:
-    """As `given`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for bad words that are no ids."""
-    found = given(message)
-    if "seed" in found:
-        found["seed"] -= (found["seed"] & _SIGN) << 1
-    if "bad_words" in found:
-        found["bad_words"] = [ids_of(word.ids, "bad_words") for word in found["bad_words"]]
-    return found
+def set_sampling_fields(message: pb.SamplingParams) -> dict[str, Any]:
+    """Like `set_fields`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for malformed bad words."""
+    values = set_fields(message)
+    if "seed" in values:
+        values["seed"] -= (values["seed"] & _SIGN) << 1
+    if "bad_words" in values:
+        values["bad_words"] = [ids_of(word.ids, "bad_words") for word in values["bad_words"]]
+    return values
 
 
 def ids_of(data: bytes, param: str) -> list[int]:

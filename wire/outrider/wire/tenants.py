@@ -1,7 +1,7 @@
-"""Tenants and their keys, as they are stored, and what they may do.
+"""Tenants and their keys, as they are stored, with their limits.
 
-They stand as JSON in the key-value bucket `BUCKET`: a tenant under `tenant_entry`, a key under `key_entry`. Of a key's
-secret only the SHA-256 is stored: 256 random bits cannot be guessed, whatever a guess costs.
+They are JSON in the key-value bucket `BUCKET`: a tenant under `tenant_entry`, a key under `key_entry`. Of a key's
+secret only the SHA-256 is stored, without a slow hash: 256 random bits cannot be guessed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from outrider.wire.bounds import Priority, Weight
 
 BUCKET = "outrider-tenants"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What a tenant may be called: it stands in subjects."""
+"""A tenant's name, which is a part of subjects."""
 
 _KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]{43})")
 _SECRET_BYTES = 32
@@ -28,9 +28,9 @@ _Count = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tenant or a key may do; None is no limit of its own.
+    """Limits of a tenant or a key; None is no limit of its own.
 
-    Minutes and days are those of UTC; ``networks`` are CIDRs. `ValueError` for one that is none.
+    Minutes and days are those of UTC; ``networks`` are CIDRs. `ValueError` for a malformed one.
     """
 
     requests_per_minute: _Count | None = None
@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose requests they are. ``created`` is in seconds since 1970."""
+    """A tenant, to which keys and requests belong. ``created`` is in seconds since 1970."""
 
     name: str
     created: float
@@ -61,7 +61,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970.
 
-    ``replaced`` is when another took its place; since then it ends when the grace period does.
+    ``replaced`` is when another key replaced it; the key then expires at the end of the grace period.
     """
 
     id: str
@@ -74,8 +74,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     replaced: float | None = None
     limits: Limits = Limits()
 
-    def opens(self, secret: str) -> bool:
-        """Whether ``secret`` is this key's, told in a time that does not depend on it."""
+    def matches(self, secret: str) -> bool:
+        """Whether ``secret`` is this key's, compared in constant time."""
         return hmac.compare_digest(self.digest, _digest(secret))
 
     def state(self, now: float) -> str:
@@ -88,7 +88,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 def new_key(
     tenant: str, now: float, *, label: str = "", expires: float | None = None, limits: Limits | None = None
 ) -> tuple[Key, str]:
-    """A key to store, and its text, which nobody can tell again."""
+    """A key to store, and its text, which cannot be recovered."""
     id_, secret = secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)
     key = Key(
         id=id_,
@@ -103,18 +103,18 @@ def new_key(
 
 
 def parse_key(text: str) -> tuple[str, str] | None:
-    """Id and secret of a key's text; None for what is no key."""
-    found = _KEY.fullmatch(text)
-    return (found["id"], found["secret"]) if found else None
+    """Id and secret of a key's text; None for a text that is no key."""
+    match = _KEY.fullmatch(text)
+    return (match["id"], match["secret"]) if match else None
 
 
 def tenant_entry(name: str) -> str:
-    """Where in the bucket a tenant stands."""
+    """The key of a tenant in the bucket."""
     return f"tenant.{name}"
 
 
 def key_entry(id_: str) -> str:
-    """Where in the bucket a key stands."""
+    """The key of an API key in the bucket."""
     return f"key.{id_}"
 
 

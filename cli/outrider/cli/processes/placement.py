@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from outrider.mesh.config import Effective
+from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError
 
 SHIPPED = "pocket"
@@ -21,7 +21,7 @@ SHARED = (
 )
 NOT_USED = "The draft model is not used: --proposers is 0, and verifier.drafters names neither auto nor model."
 
-Known = Mapping[str, Mapping[str, Effective]]
+Known = Mapping[str, Mapping[str, EffectiveSetting]]
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ def place(ordered: int | None, known: Known) -> Placement:
     return _inside(known) if _takes_models(verifier) else Placement(0, notes=(NOT_USED,))
 
 
-def _shipped(proposers: int, verifier: Mapping[str, Effective], inside: bool) -> Placement:
+def _shipped(proposers: int, verifier: Mapping[str, EffectiveSetting], inside: bool) -> Placement:
     if verifier["model"].value != SHIPPED:
         return Placement(0, notes=() if inside else (NO_DRAFT,))
     return Placement(0) if not proposers else _with_proposers(proposers, verifier)
 
 
-def _with_proposers(proposers: int, verifier: Mapping[str, Effective], notes: tuple[str, ...] = ()) -> Placement:
+def _with_proposers(proposers: int, verifier: Mapping[str, EffectiveSetting], notes: tuple[str, ...] = ()) -> Placement:
     own = verifier["drafters"].source != "default" or "model" in verifier["options"].value
     return Placement(proposers, {} if own else {"drafters": WITH_PROPOSERS}, notes)
 
@@ -96,7 +96,7 @@ def _why_proposers(known: Known) -> str:
     return ""
 
 
-def _takes_models(verifier: Mapping[str, Effective]) -> bool:
+def _takes_models(verifier: Mapping[str, EffectiveSetting]) -> bool:
     drafters = verifier["drafters"]
     return drafters.source == "default" or not {"auto", "model"}.isdisjoint(drafters.value)
 
@@ -118,7 +118,7 @@ def share_cores(cores: int, verifiers: int, proposers: int, known: Known) -> dic
     return {"verifier": {"threads": alone, "threads_beside": beside or 0}, "proposer": {"threads": proposing}}
 
 
-def _set(settings: Mapping[str, Effective], key: str) -> int | None:
+def _set(settings: Mapping[str, EffectiveSetting], key: str) -> int | None:
     """A number of threads that is set; None for a default."""
     threads = settings[key]
     return None if threads.source == "default" else int(threads.value)

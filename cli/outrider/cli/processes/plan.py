@@ -16,7 +16,7 @@ from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.placement import SHIPPED, place, share_cores
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
-from outrider.mesh.config import Effective
+from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.native.presence import notice
 
@@ -26,7 +26,7 @@ _LAST_PORT = 65535
 STOP_S = 10.0
 """Seconds that a service may take to end after it is drained."""
 
-Known = dict[str, dict[str, Effective]]
+Known = dict[str, dict[str, EffectiveSetting]]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, in
         return host, hold_port(host)
 
 
-def _require_sharing(settings: dict[str, Effective]) -> None:
+def _require_sharing(settings: dict[str, EffectiveSetting]) -> None:
     """`ConfigError` if the settings keep several gateways from sharing one port."""
     sharing = settings["share_port"]
     if sharing.source != "default" and not sharing.value:
@@ -172,7 +172,7 @@ def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
     return {**counts, "verifier": counts["verifier"] + options.prefills}
 
 
-def _require_model(kind: str, settings: dict[str, Effective]) -> None:
+def _require_model(kind: str, settings: dict[str, EffectiveSetting]) -> None:
     model = settings.get("model")
     if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json)")

@@ -82,7 +82,7 @@ async def _authenticated(directory: Directory, text: str) -> Caller:
         raise InvalidKey(f"this is no API key: {_HOW}" if text else f"an API key is required: {_HOW}")
     id_, secret = parsed
     key = await directory.key(id_)
-    if key is None or not key.opens(secret):
+    if key is None or not key.matches(secret):
         raise InvalidKey(f"the API key sk-{id_}-... is not valid")
     if (state := key.state(time.time())) != "active":
         raise InvalidKey(f"the API key sk-{id_}-... is {state}")

@@ -144,7 +144,7 @@ def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]
         try:
             found.append(longest_answer(served, generation, len(prompt), caller))
         except InvalidRequest as error:
-            raise error if len(prompts) == 1 else error.among(place) from None
+            raise error if len(prompts) == 1 else error.at_index(place) from None
     return found
 
 

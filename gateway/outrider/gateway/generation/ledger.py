@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.routing.job import Job
-from outrider.mesh.bus import Bus, Journal, Kept
+from outrider.mesh.bus import Bus, Journal, JournalConfig
 from outrider.mesh.errors import AlreadyExists, NotFound, Unavailable
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Frame, decode_frame, encode_frame
@@ -37,8 +37,8 @@ class Ledger:
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
         bounds = settings.replay_s, settings.replay_bytes
-        self._records = Journal(bus, Kept("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
-        self._frames = Journal(bus, Kept("outrider-tokens", "tok.*.*", *bounds))
+        self._records = Journal(bus, JournalConfig("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
+        self._frames = Journal(bus, JournalConfig("outrider-tokens", "tok.*.*", *bounds))
         self._is_open = False
         self.trouble: str | None = "the broker was not asked yet"
 

@@ -1,8 +1,8 @@
 """Measures kernels: ``python -m outrider.kernels.bench [--cpu] [--shapes ...] [--out DIR]``.
 
-On a GPU, each op at each shape and step beside torch, and as a share of what a large copy and a large matrix product
-reach in the same run. Without one, the least times on ``--device-model``. With ``--cpu``, attention and matrix products
-of the first shape on this CPU beside torch's, in turns.
+On a GPU, each op at each shape and step beside torch, and as a share of the rates of a large copy and a large matrix
+product in the same run. Without one, the least times on ``--device-model``. With ``--cpu``, attention and matrix
+products of the first shape on this CPU beside torch's, in turns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 from outrider.kernels.bench import cpu, sections
-from outrider.kernels.bench.bars import bars
 from outrider.kernels.bench.cases import STEPS, Case, cases
+from outrider.kernels.bench.goals import goals
 from outrider.kernels.bench.roofline import DEVICES
 from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import SHAPES, names
@@ -64,14 +64,14 @@ def _measured(chosen: list[Case]) -> sections.Section:
     with torch.inference_mode():
         most = gpu.ceiling(device, (case.work.factors for case in chosen))
         timings = list(gpu.measure(chosen, device, most))
-    for bar in bars(timings, most):
-        sign, verdict = ("≥" if bar.least else "≤"), ("met" if bar.met else "missed")
-        print(f"{bar.name}: {bar.worst:.3g} ({bar.case}), to be {sign} {bar.limit:g}: {verdict}")
+    for goal in goals(timings, most):
+        sign, verdict = ("≥" if goal.least else "≤"), ("met" if goal.met else "missed")
+        print(f"{goal.name}: {goal.worst:.3g} ({goal.case}), to be {sign} {goal.limit:g}: {verdict}")
     return sections.measured(timings, torch.cuda.get_device_name(), most)
 
 
 def _machine() -> dict[str, str]:
-    found = {
+    machine = {
         "cpu": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "python": f"python {platform.python_version()}",
         "torch": f"torch {torch.__version__}",
@@ -79,8 +79,8 @@ def _machine() -> dict[str, str]:
     if torch.cuda.is_available():
         import triton
 
-        found |= {"gpu": torch.cuda.get_device_name(), "triton": f"triton {triton.__version__}"}
-    return found
+        machine |= {"gpu": torch.cuda.get_device_name(), "triton": f"triton {triton.__version__}"}
+    return machine
 
 
 def _options() -> argparse.Namespace:

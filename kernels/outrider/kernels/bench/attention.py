@@ -1,4 +1,4 @@
-"""Attention beside torch's, which has each sequence's keys and values in one piece."""
+"""Attention beside torch's, which reads each sequence's keys and values from one tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NODES = 64
 
 
 def parents(nodes: int) -> list[int] | None:
-    """A binary tree's, or None for a causal chunk."""
+    """Parents of a binary tree, or None for a causal chunk."""
     return None if nodes > MOST_NODES else [-1, *((node - 1) // 2 for node in range(1, nodes))]
 
 
@@ -36,36 +36,38 @@ def plan(case: Case, device: torch.device) -> tuple[TritonPlan, KvPool]:
         for i in range(step.sequences)
     ]
     batch = RaggedBatch.build(sequences, shape.page_size, device)
-    found = TritonPlan(batch, pool, shape.heads, shape.dtype, strict=False)
-    found.queries.normal_().mul_(found.scale)
-    return found, pool
+    attention_plan = TritonPlan(batch, pool, shape.heads, shape.dtype, strict=False)
+    attention_plan.queries.normal_().mul_(attention_plan.scale)
+    return attention_plan, pool
 
 
-def dense(case: Case, found: TritonPlan, pool: KvPool) -> tuple[Tensor, ...]:
+def dense(case: Case, attention_plan: TritonPlan, pool: KvPool) -> tuple[Tensor, ...]:
     """Queries, keys and values [sequences, heads, rows or tokens, head_dim], and the mask."""
     shape, step = case.shape, case.step
     queries = (
-        found.queries.div(found.scale)
+        attention_plan.queries.div(attention_plan.scale)
         .view(step.sequences, step.nodes, shape.heads, shape.head_dim)
         .transpose(1, 2)
         .contiguous()
     )
     by_sequence = pool.data[0].view(step.sequences, -1, 2, shape.kv_heads, shape.head_dim)
-    held = by_sequence[:, : step.context + step.nodes].to(shape.dtype).permute(2, 0, 3, 1, 4).contiguous()
-    return queries, held[0], held[1], mask(step).to(queries.device)
+    keys_values = by_sequence[:, : step.context + step.nodes].to(shape.dtype).permute(2, 0, 3, 1, 4).contiguous()
+    return queries, keys_values[0], keys_values[1], mask(step).to(queries.device)
 
 
 def mask(step: Step) -> Tensor:
     """Which tokens each row sees: bool [nodes, context + nodes]."""
-    seen = torch.ones(step.nodes, step.context + step.nodes, dtype=torch.bool)
-    hung = parents(step.nodes)
+    visible = torch.ones(step.nodes, step.context + step.nodes, dtype=torch.bool)
+    tree_parents = parents(step.nodes)
     own = torch.ones(step.nodes, step.nodes, dtype=torch.bool).tril_()
-    seen[:, step.context :] = own if hung is None else torch.from_numpy(Tree.hang(hung).visible(step.nodes))
-    return seen
+    visible[:, step.context :] = (
+        own if tree_parents is None else torch.from_numpy(Tree.from_parents(tree_parents).visible(step.nodes))
+    )
+    return visible
 
 
-def torch_attention(queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
-    """The rows' results, [rows, heads * head_dim]."""
-    masked = None if len(seen) == 1 else seen
+def torch_attention(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
+    """torch's results, [rows, heads * head_dim]."""
+    masked = None if len(visible) == 1 else visible
     out = functional.scaled_dot_product_attention(queries, keys, values, masked, enable_gqa=True)
     return out.transpose(1, 2).flatten(0, 1).flatten(1)

@@ -1,4 +1,4 @@
-"""What is measured: ops at the shapes of models and steps, with the bytes they must move and the sums they must do."""
+"""The measured cases: ops at the shapes of models and steps, with the bytes they must move and their arithmetic."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from outrider.kernels.kv_codes import CODES
 from outrider.kernels.shapes import ModelShape
 
 MOVED = 4
-"""Rows of a verified tree that are moved behind the context."""
+"""Rows of a verified tree that move behind the context."""
 
 MOST_DRAWN = 64
-"""Rows of a sequence that draw a token each; of more, a piece of a prompt, one does at most."""
+"""Most rows of a sequence that draw a token each; of more rows, a piece of a prompt, at most one draws."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Rows that a model runs at once.
+    """The rows of one step.
 
     Attributes:
-        name: what is printed.
+        name: on command lines and in tables.
         sequences: in the step.
         nodes: rows of each.
         context: tokens in front of each sequence's rows.
@@ -34,7 +34,7 @@ class Step:
 
     @property
     def rows(self) -> int:
-        """Of the step."""
+        """Rows of the step."""
         return self.sequences * self.nodes
 
 
@@ -51,7 +51,7 @@ STEPS = {
         Step("tree-64-32k", 1, 64, 32768),
     )
 }
-"""One token, a batch of them, a batch of draft trees, and a piece of a prompt; a token and a large tree far behind."""
+"""One token, a batch of them, a batch of trees, a piece of a prompt; and a token and a large tree in long contexts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Work:
 
     Attributes:
         moved: bytes read from and written to memory, each once.
-        flops: of its matrix products, two a product and sum; 0 where there is none.
-        factors: dtype of what is multiplied.
+        flops: of its matrix products, counting a product and a sum as two; 0 without products.
+        factors: dtype of the factors.
     """
 
     moved: int
@@ -71,7 +71,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An op at one step of one model, ``part`` telling the op's cases apart."""
+    """An op at one step of one model; ``part`` tells the op's cases apart."""
 
     op: str
     part: str
@@ -94,19 +94,19 @@ def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]
 
 
 def weight_bytes(shape: ModelShape, name: str) -> float:
-    """Of one element of a product's weight; four bits have a scale and a zero point for each 128."""
+    """Bytes of one element of a product's weight; four bits have a scale and a zero point for each 128."""
     sizes = {None: float(shape.dtype.itemsize), "int8": 1.0, "fp8": 1.0, "int4": 0.5 + 2 * shape.dtype.itemsize / 128}
     return sizes[None if name == "logits" else shape.quantization]
 
 
 def token_bytes(shape: ModelShape) -> int:
-    """Of one token's keys and values in one layer, scales included."""
+    """Bytes of one token's keys and values in one layer, scales included."""
     scale = 4 if shape.kv_dtype in CODES else 0
     return 2 * shape.kv_heads * (shape.head_dim * shape.kv_dtype.itemsize + scale)
 
 
 def _op(parts: Callable[[ModelShape, Step], Parts]) -> Callable[[ModelShape, Step], Parts]:
-    """Puts an op on the table under its function's name."""
+    """Registers an op under its function's name."""
     _OPS[parts.__name__.removeprefix("_")] = parts
     return parts
 
@@ -150,8 +150,11 @@ def _tree_attention(shape: ModelShape, step: Step) -> Parts:
     """Keys and values of each sequence once; of its own rows, each sees half."""
     tokens = step.sequences * (step.context + step.nodes)
     rows = step.rows * shape.heads * shape.head_dim * 2 * shape.dtype.itemsize
-    seen = step.rows * (step.context + (step.nodes + 1) / 2)
-    yield "", Work(tokens * token_bytes(shape) + rows, int(4 * seen * shape.heads * shape.head_dim), shape.dtype)
+    visible_tokens = step.rows * (step.context + (step.nodes + 1) / 2)
+    yield (
+        "",
+        Work(tokens * token_bytes(shape) + rows, int(4 * visible_tokens * shape.heads * shape.head_dim), shape.dtype),
+    )
 
 
 @_op

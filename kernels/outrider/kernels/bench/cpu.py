@@ -28,9 +28,9 @@ class CpuTiming:
     """A measured product or attention.
 
     Attributes:
-        op: what was measured.
+        op: the measured op.
         rows: of the step.
-        seconds: ours, the lower quartile: what else runs on the machine only adds to it.
+        seconds: ours, the lower quartile, since other processes only add to times.
         torch_seconds: torch's.
     """
 
@@ -70,7 +70,7 @@ def linear(outputs: int, inputs: int, dtype: torch.dtype, rows: int, layers: int
 
 
 def attention(shape: ModelShape, rows: int, context: int) -> Pair:
-    """Attention of a binary tree, ours over pages and torch's over keys and values that lie as it likes them best."""
+    """Attention of a binary tree, ours over pages and torch's over keys and values in its best layout."""
     pages = range(-(-(context + rows) // shape.page_size))
     pool = KvPool(shape.layers, len(pages), shape.page_size, shape.kv_heads, shape.head_dim)
     pool.data.normal_(generator=torch.Generator().manual_seed(1))
@@ -80,11 +80,11 @@ def attention(shape: ModelShape, rows: int, context: int) -> Pair:
     plan.queries.normal_(generator=torch.Generator().manual_seed(2))
     queries = torch.view_as_real(plan.queries).flatten(1, 2).flatten(2).transpose(0, 1)[None].contiguous()
     group = shape.heads // shape.kv_heads
-    held = pool.data[:, : context + rows].permute(0, 2, 3, 1, 4).repeat_interleave(group, 2)
-    mask = None if rows == 1 else _mask(Tree.hang(parents), rows, context)
+    by_layer = pool.data[:, : context + rows].permute(0, 2, 3, 1, 4).repeat_interleave(group, 2)
+    mask = None if rows == 1 else _mask(Tree.from_parents(parents), rows, context)
     return (
         [partial(plan.attend, layer) for layer in range(shape.layers)],
-        [partial(_attend, queries, keys[None], values[None], mask) for keys, values in held],
+        [partial(_attend, queries, keys[None], values[None], mask) for keys, values in by_layer],
     )
 
 
@@ -93,7 +93,7 @@ def _attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) 
 
 
 def _mask(tree: Tree, rows: int, context: int) -> Tensor:
-    """What to add to the scores: float32 [1, 1, rows, context + rows]."""
+    """The mask added to scores: float32 [1, 1, rows, context + rows]."""
     mask = torch.zeros(rows, context + rows)
     mask[:, context:].masked_fill_(~torch.from_numpy(tree.visible(rows)), float("-inf"))
     return mask[None, None]

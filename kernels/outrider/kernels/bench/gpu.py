@@ -1,4 +1,4 @@
-"""Times ops on a GPU beside torch and beside what the GPU is seen to reach."""
+"""Times ops on a GPU beside torch, and as shares of the GPU's measured ceiling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.kernels.bench.pairs import PAIRS, Pair, Run
 
 _REPEATS = 15
 _COLD_BYTES = 2**28
-"""What is touched before memory is touched again: several times the second-level cache."""
+"""Bytes that a round touches, several times the second-level cache, so that no round finds its data there."""
 _MOST_COPIES = 64
 _COPIED = 2**31
 _MATRIX = 8192
@@ -21,7 +21,7 @@ _MATRIX = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What the GPU was seen to reach in this run.
+    """The GPU's measured limits in this run.
 
     Attributes:
         bandwidth: of a large copy, bytes read and written a second.
@@ -37,7 +37,7 @@ class Timing:
     """A measured case.
 
     Attributes:
-        case: what was measured.
+        case: the measured case.
         seconds: ours, the median.
         torch_seconds: torch's.
         bandwidth: bytes a second that ours moved.
@@ -54,10 +54,10 @@ class Timing:
 
 
 def ceiling(device: torch.device, dtypes: Iterable[torch.dtype]) -> Ceiling:
-    """Measures it."""
-    held = torch.empty(2, _COPIED, dtype=torch.uint8, device=device)
-    bandwidth = 2 * _COPIED / seconds([partial(held[0].copy_, held[1])])
-    del held
+    """Measures the GPU's limits."""
+    buffers = torch.empty(2, _COPIED, dtype=torch.uint8, device=device)
+    bandwidth = 2 * _COPIED / seconds([partial(buffers[0].copy_, buffers[1])])
+    del buffers
     return Ceiling(bandwidth, {dtype: _product_rate(device, dtype) for dtype in set(dtypes)})
 
 
@@ -70,12 +70,12 @@ def measure(cases: Iterable[Case], device: torch.device, most: Ceiling) -> Itera
 
 
 def seconds(runs: Sequence[Callable[[], object]]) -> float:
-    """Median of what one of ``runs`` takes, in a graph of all of them, so that launches do not count."""
+    """Median seconds of one of ``runs``, in a graph of all of them, so that launches do not count."""
     for run in runs:
         run()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        held = [run() for run in runs]
+        buffers = [run() for run in runs]
     graph.replay()
     begin, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
     times: list[float] = []
@@ -85,7 +85,7 @@ def seconds(runs: Sequence[Callable[[], object]]) -> float:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) / 1e3 / len(runs))
-    del held
+    del buffers
     return statistics.median(times)
 
 

@@ -1,4 +1,4 @@
-"""Each op beside torch's way of doing the same, on the same data."""
+"""Each op beside torch's implementation, on the same data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.kernels.bench import attention
 from outrider.kernels.bench.cases import MOVED, Case
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.packed import packed
+from outrider.kernels.linear.packed_weight import pack_weight
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Draws
@@ -28,13 +28,13 @@ Build = Callable[[Case, torch.device], "Pair"]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two ways to the same result, up to rounding.
+    """Two implementations with the same result, up to rounding.
 
     Attributes:
         ours: the Triton kernel.
-        theirs: torch's way, a function of ``inputs``.
+        theirs: torch's implementation, a function of ``inputs``.
         inputs: the data, equal to ours.
-        fuses: whether torch's way is given to its compiler.
+        fuses: whether torch's compiler compiles it.
     """
 
     ours: Run
@@ -57,7 +57,7 @@ def _noise(case: Case, device: torch.device, *shape: int) -> Tensor:
 
 
 def _slots(case: Case, device: torch.device) -> tuple[int, Tensor]:
-    """Pages of a pool for the step's rows, and their slots, which are in no order."""
+    """Pages of a pool for the step's rows, and their slots, in random order."""
     pages = -(-case.step.rows // case.shape.page_size)
     return pages, torch.randperm(pages * case.shape.page_size, device=device)[: case.step.rows]
 
@@ -144,7 +144,7 @@ def _torch_swiglu(gate_up: Tensor) -> Tensor:
 def _linear(case: Case, device: torch.device) -> Pair:
     outputs, inputs = case.shape.products[case.part]
     x, weight = _noise(case, device, case.step.rows, inputs), _noise(case, device, outputs, inputs)
-    ours = packed(weight, None if case.part == "logits" else case.shape.quantization)
+    ours = pack_weight(weight, None if case.part == "logits" else case.shape.quantization)
     return Pair(lambda: linear.linear(x, ours, strict=False), functional.linear, (x, weight), fuses=False)
 
 
@@ -166,5 +166,5 @@ def _race_sample(case: Case, device: torch.device) -> Pair:
 
 
 def _torch_race_sample(logits: Tensor, noise: Tensor) -> Tensor:
-    """With variates that were drawn before."""
+    """Takes variates that were computed before."""
     return (logits.float() / _TEMPERATURE - noise).argmax(-1)

@@ -1,4 +1,4 @@
-"""Measurements as pictures."""
+"""Plots of measurements."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _INCHES_A_BAR = 0.22
 def bars(
     path: Path, title: str, axis: str, labels: Sequence[str], series: Mapping[str, Sequence[float]], line: float | None
 ) -> None:
-    """Writes a PNG of horizontal bars, a group a label and a colour a series.
+    """Writes a PNG of horizontal bars: a group per label, a colour per series.
 
     Args:
         path: to write to.
         title: above the bars.
-        axis: what their lengths are.
-        labels: of the groups, from above.
-        series: by name, a length a label.
-        line: where to draw a line across all of them.
+        axis: label of the bars' lengths.
+        labels: of the groups, from the top.
+        series: by name, a length per label.
+        line: length at which a line crosses all bars; None for no line.
     """
     figure = Figure(figsize=(9, 1.2 + _INCHES_A_BAR * len(labels) * (len(series) + 0.3)), layout="constrained")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""How quick an op could be (Williams, Waterman, Patterson 2009, "Roofline")."""
+"""The least time of an op on a device (Williams, Waterman, Patterson 2009, "Roofline")."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from outrider.kernels.bench.cases import Case
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a GPU can do at most.
+    """A GPU's limits.
 
     Attributes:
-        name: of it.
+        name: of the GPU.
         bandwidth: of its memory, bytes a second.
-        flops: of dense matrix products, a second, by dtype of what is multiplied.
-        source: of the figures.
+        flops: of dense matrix products, a second, by dtype of the factors.
+        source: document with the figures.
     """
 
     name: str
@@ -41,7 +41,7 @@ DEVICES = {
     "h100": _device("H100 SXM", 3.35, "H100", eight=1978.9, sixteen=989.4, single=66.9),
     "a100": _device("A100 SXM 80 GB", 2.039, "A100", eight=0, sixteen=312, single=19.5),
 }
-"""By the name they are asked for."""
+"""Devices by the name on command lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Prediction:
     """The least time of a case on a device.
 
     Attributes:
-        seconds: it takes at least.
-        bound: ``memory`` or ``products``, whichever takes that long.
+        seconds: the least time.
+        bound: ``memory`` or ``products``, whichever takes longer.
     """
 
     seconds: float
@@ -58,7 +58,7 @@ class Prediction:
 
 
 def predict(case: Case, device: Device) -> Prediction:
-    """The longer of the times in which the case's bytes are moved and its products are done."""
+    """The longer of the times to move the case's bytes and to compute its products."""
     moving = case.work.moved / device.bandwidth
     multiplying = case.work.flops / device.flops[case.work.factors]
     return Prediction(moving, "memory") if moving >= multiplying else Prediction(multiplying, "products")

@@ -1,4 +1,4 @@
-"""What is measured or predicted, as a table, as JSON and as bars."""
+"""Measurements or predictions as a table, as JSON and as a plot of bars."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from outrider.kernels.bench import bars as held
+from outrider.kernels.bench import goals
 from outrider.kernels.bench.cases import Case
 from outrider.kernels.bench.cpu import CpuTiming
 from outrider.kernels.bench.gpu import Ceiling, Timing
@@ -24,10 +24,10 @@ class Section:
     Attributes:
         name: of its files.
         title: above it.
-        axis: what the bars' lengths are.
-        line: where the bars have a line across.
-        facts: of the run.
-        rows: by column.
+        axis: label of the bars' lengths.
+        line: length at which a line crosses the bars; None for no line.
+        facts: further entries of the JSON.
+        rows: values by column.
         labels: of the bars.
         series: of the bars, by name.
     """
@@ -42,14 +42,14 @@ class Section:
     series: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, row: dict[str, Cell], label: str, lengths: dict[str, float]) -> None:
-        """Another row, and its bars."""
+        """Adds a row and its bars."""
         self.rows.append(row)
         self.labels.append(label)
         for name, length in lengths.items():
             self.series.setdefault(name, []).append(length)
 
     def table(self) -> Table:
-        """For a terminal."""
+        """The table for a terminal."""
         table = Table(title=self.title)
         for column, cell in self.rows[0].items():
             table.add_column(column, justify="left" if isinstance(cell, str) else "right")
@@ -68,7 +68,7 @@ class Section:
 
 
 def predicted(cases: Iterable[Case], name: str, device: Device) -> Section:
-    """The least times on a device that need not be there."""
+    """The least times on a device, present or not."""
     title = f"Least times on {device.name}: {device.bandwidth / 1e12:g} TB/s ({device.source})"
     section = Section(f"roofline-{name}", title, "least time, µs", facts={"source": device.source})
     for case in cases:
@@ -86,11 +86,11 @@ def predicted(cases: Iterable[Case], name: str, device: Device) -> Section:
 
 
 def measured(timings: Iterable[Timing], gpu: str, most: Ceiling) -> Section:
-    """Times on the GPU at hand, over what it was seen to reach."""
+    """Times on the GPU at hand, as shares of its measured ceiling."""
     rates = ", ".join(f"{str(dtype)[6:]} {rate / 1e12:.0f} TFLOP/s" for dtype, rate in most.flops.items())
     title = f"Kernels on {gpu}: copies {most.bandwidth / 1e12:.2f} TB/s, products in {rates}"
     timings = list(timings)
-    facts = {"copy_bytes_a_second": most.bandwidth, "bars": [asdict(bar) for bar in held.bars(timings, most)]}
+    facts = {"copy_bytes_a_second": most.bandwidth, "bars": [asdict(goal) for goal in goals.goals(timings, most)]}
     section = Section("gpu", title, "share of the ceiling", 1.0, facts)
     for timing in timings:
         theirs = timing.of_ceiling * timing.seconds / timing.torch_seconds
@@ -108,7 +108,7 @@ def measured(timings: Iterable[Timing], gpu: str, most: Ceiling) -> Section:
 
 
 def on_cpu(timings: Iterable[CpuTiming], title: str) -> Section:
-    """Times on this CPU, over torch's."""
+    """Times on this CPU, and torch's."""
     section = Section("cpu", title, "times as quick as torch", 1.0)
     for timing in timings:
         row: dict[str, Cell] = {

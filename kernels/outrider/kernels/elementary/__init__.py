@@ -1,8 +1,8 @@
 """elementary: logarithms and exponentials with the same bits on every machine.
 
-Libraries differ in the last bits of ``log`` and ``exp``, and a draw must not. These are sequences of float32 products,
-sums and quotients, each rounded to nearest by itself (IEEE 754), and of integer operations; nothing in them is left to
-a compiler. `reference` spells them out in torch, `triton` in a kernel.
+Libraries differ in the last bits of ``log`` and ``exp``, but draws must be the same everywhere. These are sequences of
+float32 products, sums and quotients, each rounded to nearest by itself (IEEE 754), and of integer operations; nothing
+in them is left to a compiler. `reference` spells them out in torch, `triton` in a kernel.
 """
 
 from outrider.kernels.elementary.constants import MASS_BITS

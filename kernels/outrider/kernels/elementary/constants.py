@@ -30,10 +30,10 @@ LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860677e-06
 """log(2) in two parts; the first has so few bits that its products with exponents are exact."""
 
 SHIFTER = 12582912.0
-"""1.5 * 2**23: added, it leaves a float32's nearest integer in the lowest bits."""
+"""1.5 * 2**23: adding it to a float32 leaves the nearest integer in the lowest bits."""
 
 LEAST = -60.0
-"""Exponentials of what is below are taken as that of this."""
+"""The exponential of a lesser number is taken as that of this one."""
 
 MASS_BITS = 40
 """Fraction bits of a mass."""

@@ -31,7 +31,7 @@ def log(x: Tensor) -> Tensor:
 def log_complement(u: Tensor) -> Tensor:
     """``log(1 - u)`` for u from 2**-100 to the largest number below 1; within 4 ulp.
 
-    ``1 - u = 2**k (1 + m)``, with m = ``(2**-k - 1) - 2**-k u`` free of rounding, so that small u keep all their bits.
+    ``1 - u = 2**k (1 + m)``, where m = ``(2**-k - 1) - 2**-k u`` has no rounding, so that small u keep all their bits.
     """
     exponent = (1.0 - u).view(torch.int32).sub_(SPLIT).bitwise_and_(EXPONENT)
     scale = (ONE - exponent).view(torch.float32)
@@ -50,7 +50,7 @@ def _log1p(m: Tensor) -> Tensor:
 
 
 def exp(x: Tensor) -> Tensor:
-    """Exponential of numbers up to 0, minus infinity among them; within 2 ulp down to `LEAST`, and level below."""
+    """Exponential of numbers up to 0, minus infinity included; within 2 ulp down to `LEAST`, constant below."""
     x = x.clamp(min=LEAST)
     shifted = (x * LOG2_E).add_(SHIFTER)
     power = shifted - SHIFTER

@@ -1,6 +1,6 @@
 """kv_codes: keys and values in 8 bits, each head of each token with a scale of its own.
 
-A head's scale is its greatest magnitude over the greatest code's, so that it is known when the head is written, needs
+A head's scale is its greatest magnitude over the greatest code's, so it is known when the head is written, needs
 no calibration, and depends on no other row. Codes are 8-bit floats (Micikevicius et al. 2022, "FP8 formats for deep
 learning", E4M3) or integers, symmetric about zero.
 """

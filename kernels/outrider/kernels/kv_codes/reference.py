@@ -1,4 +1,4 @@
-"""kv_codes as they are written down."""
+"""The definition of kv_codes."""
 
 from __future__ import annotations
 

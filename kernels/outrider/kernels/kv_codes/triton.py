@@ -9,7 +9,7 @@ from outrider.kernels import kv_codes
 from torch import Tensor
 
 KINDS = {torch.float8_e4m3fn: 1, torch.int8: 2}
-"""The compile-time constant that stands for a dtype of codes; 0 stands for every dtype that holds the values."""
+"""The compile-time constant of a dtype of codes; 0 is that of every dtype that holds the values themselves."""
 
 _LEAST_PEAK = tl.constexpr(kv_codes.LEAST_PEAK)
 _ROUND = tl.constexpr(12582912.0)
@@ -22,7 +22,7 @@ def kind(dtype: torch.dtype) -> int:
 
 
 def raw(data: Tensor) -> Tensor:
-    """``data`` as kernels take it: 8-bit floats as their bits, since not every GPU has instructions for them."""
+    """``data`` for kernels: 8-bit floats as their bits, since not every GPU has instructions for them."""
     return data.view(torch.uint8) if data.dtype == torch.float8_e4m3fn else data
 
 
@@ -52,7 +52,7 @@ def _e4m3(x):
 
 @triton.jit
 def decode(codes, KIND: tl.constexpr):
-    """Half-precision numbers of codes, which are exact; times the scale and `unit` they are the values."""
+    """Exact half-precision numbers of codes; times the scale and `unit` they are the values."""
     if KIND == 1:
         bits = codes.to(tl.int16)
         return (((bits & 0x80) << 8) | ((bits & 0x7F) << 7)).to(tl.float16, bitcast=True)
@@ -61,5 +61,5 @@ def decode(codes, KIND: tl.constexpr):
 
 @triton.jit
 def unit(KIND: tl.constexpr):
-    """What the scales are multiplied by: E4M3's exponents, read as half precision's, are 8 too small."""
+    """The factor of the scales: E4M3's exponents, read as half precision's, are 8 too small."""
     return 256.0 if KIND == 1 else 1.0

@@ -1,4 +1,4 @@
-"""kv_compact: moves the accepted rows of a verified tree to where the sequence goes on."""
+"""kv_compact: moves keys and values of a verified tree's accepted rows to the end of the sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_MOVES = 64
 def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequence[int]) -> None:
     """Moves the keys and values at ``context + kept_rows[j]`` to ``context + j``, in all layers.
 
-    A destination may be another row's source; each gets what was there before the call.
+    A destination may be another row's source; each source is read before any destination is written.
 
     Args:
         pool: pages of keys and values, changed in place.
@@ -55,13 +55,13 @@ def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequ
 def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Tensor) -> None:
     """Moves the keys and values of many sequences in all layers: what is at ``sources[j]`` goes to ``places[j]``.
 
-    A destination may be another source of the same sequence; each gets what was there before the call. It may not be
-    another sequence's source, and no two destinations are the same.
+    A destination may be another source of the same sequence, since each source is read before any destination is
+    written. It may not be another sequence's source, and no two destinations may be the same.
 
     Args:
         pool: pages of keys and values, changed in place.
         offsets: int32 [sequences + 1] on the pool's device: moves ``offsets[i]`` to ``offsets[i + 1] - 1`` are
-            sequence i's, at most `MOST_MOVES`. Those from the last offset on are no one's.
+            sequence i's, at most `MOST_MOVES`. Moves from the last offset on are ignored.
         sources: int64 [n] slots on the pool's device; -1 moves nothing.
         places: int64 [n] slots.
     """
@@ -76,7 +76,7 @@ def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Ten
 
 @cache
 def native_move() -> Move | None:
-    """The moves of the compiled library; None where it cannot be had."""
+    """The compiled library's function that moves tokens; None where there is none."""
     return None if (library := compiled()) is None else move_of(library)
 
 

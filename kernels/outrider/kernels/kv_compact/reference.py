@@ -1,4 +1,4 @@
-"""kv_compact as it is written down."""
+"""The definition of kv_compact."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def kv_compact_batch(pool: KvPool, moves: Sequence[Sequence[tuple[int, int]]]) -
     for part in parts:
         for layer in part:
             for sequence in moves:
-                held = [layer[source].clone() for source, _ in sequence]
-                for row, (_, place) in zip(held, sequence, strict=True):
+                copies = [layer[source].clone() for source, _ in sequence]
+                for row, (_, place) in zip(copies, sequence, strict=True):
                     layer[place].copy_(row)

@@ -1,4 +1,4 @@
-"""kv_compact as a Triton kernel: one program some columns of one layer, for all the moves of a sequence."""
+"""kv_compact as a Triton kernel: each program moves some columns of one layer, for all moves of a sequence."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def _kv_compact(
     column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     inside = real[:, None] & (column < WIDTH)[None, :]
     start = layer * pool_slots
-    held = tl.load(data + (start + source[:, None]) * WIDTH + column[None, :], inside, other=0)
+    values = tl.load(data + (start + source[:, None]) * WIDTH + column[None, :], inside, other=0)
     tl.debug_barrier()
-    tl.store(data + (start + place[:, None]) * WIDTH + column[None, :], held, inside)
+    tl.store(data + (start + place[:, None]) * WIDTH + column[None, :], values, inside)
 
 
 def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Tensor) -> None:
     """See `outrider.kernels.kv_compact`. Rows are moved as they are, four bytes at a time.
 
-    The barrier makes every warp of a program wait until all of them have read, so that a row may go where another
-    comes from.
+    The barrier makes every warp of a program wait until all have read, so that a row's destination may be another's
+    source.
 
     Raises:
         ValueError: a list of slots or the offsets have the wrong shape or dtype.

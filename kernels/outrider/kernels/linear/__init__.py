@@ -1,4 +1,4 @@
-"""linear: a weight packed once, and quantized if wished, for products with few rows."""
+"""linear: products with a weight that is packed once, and optionally quantized, for few rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pack(
     Args:
         weight: [out_features, in_features], float32, bfloat16 or float16.
         bias: [out_features].
-        few_rows: whether few rows may go another way than many, and so get other last bits.
+        few_rows: whether few rows may be computed in another way than many, with other last bits.
         quantization: ``int8`` (a scale for each output feature), ``int4`` (a scale and a zero point for each output
             feature and 128 input features), ``fp8`` (e4m3, as the rows of each product are too, with a scale for each
             row; on GPUs that multiply it), or None.

@@ -1,6 +1,6 @@
 """linear on CPU: oneDNN's packed weights, which few-row products read about twice as fast as plain ones.
 
-Quantized weights are torch's own products, which take as long for two rows as for one twice.
+Products with quantized weights are torch's own, which take twice as long for two rows as for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COPIED_BELOW = 2**20
 """Elements of a weight up to which a second copy is kept for few rows."""
 _TIMED_ROWS = (1, 2, 4, 8, 16, 32, 64)
 _INT8_COLUMNS = 64
-"""Input features of which torch's product of eight-bit codes wants a multiple: it reads whole vectors."""
+"""Input features of a vector: torch's product of eight-bit codes needs a multiple."""
 _INT4_ROWS = 16
 """Output features of torch's blocks of four-bit codes."""
 
@@ -83,7 +83,7 @@ class FewRowsLinear:
 
 @cache
 def _few_rows(in_features: int, out_features: int, threads: int) -> int:
-    """Up to how many rows a float32 product with the transposed weight is quicker than with the packed one, here."""
+    """Rows up to which a float32 product is quicker on this machine with the transposed weight."""
     weight = torch.randn(out_features, in_features)
     packed, transposed = PackedLinear(weight, None), weight.T.contiguous()
     few = 0
@@ -105,7 +105,7 @@ def _least_time(product: Callable[[], Tensor], rounds: int = 15) -> float:
 
 
 class Int8Linear:
-    """Eight-bit codes. With bfloat16 rows, a single one is quicker than the plain weight; with float32 none is."""
+    """Eight-bit codes. Products are quicker than with the plain weight only for a single row of bfloat16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
@@ -124,7 +124,7 @@ class Int8Linear:
 
 
 class Int4Linear:
-    """Four-bit codes, in the blocks that torch reads; with filling where a side is no multiple of a block."""
+    """Four-bit codes, in the blocks that torch reads, padded where a side is no multiple of a block."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
@@ -150,7 +150,7 @@ class Int4Linear:
 def pack(
     weight: Tensor, bias: Tensor | None, quantization: Quantization | None = None, *, few_rows: bool = False
 ) -> Linear:
-    """See `outrider.kernels.linear.pack`; on a device that is no CPU the weight stays as it is."""
+    """See `outrider.kernels.linear.pack`; on other devices than CPUs the weight stays as it is."""
     if quantization is not None:
         return _quantized(weight, bias, quantization)
     if not _packs(weight):

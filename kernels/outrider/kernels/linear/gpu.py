@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.linear.packed import PackedWeight, packed
+from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
 from outrider.kernels.linear.quantize import Quantization
 from torch import Tensor
 
@@ -39,4 +39,4 @@ def pack(weight: Tensor, bias: Tensor | None, quantization: Quantization | None,
                 'quantization = "fp8" needs tensor cores for it, of compute capability 8.9 or 9.0 on; this GPU has '
                 f'{capability[0]}.{capability[1]}: "int8" keeps as many bytes, with a smaller error'
             )
-    return GpuLinear(packed(weight, quantization), bias, strict=strict)
+    return GpuLinear(pack_weight(weight, quantization), bias, strict=strict)

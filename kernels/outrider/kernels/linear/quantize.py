@@ -1,4 +1,4 @@
-"""Fewer bits a weight: what is kept of one, and what it stands for."""
+"""Weights quantized to fewer bits: codes, and the weights that they stand for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ScaledWeight:
     scales: Tensor
 
     def dequantized(self) -> Tensor:
-        """What the codes stand for: float32 [out_features, in_features]."""
+        """The weight that the codes stand for: float32 [out_features, in_features]."""
         return self.codes.float() * self.scales[:, None]
 
 
@@ -53,7 +53,7 @@ class GroupedWeight:
     in_features: int
 
     def dequantized(self) -> Tensor:
-        """What the codes stand for: float32 [out_features, in_features]."""
+        """The weight that the codes stand for: float32 [out_features, in_features]."""
         steps = self.codes.view(*self.zeros.shape, GROUP).float() - self.zeros[..., None].float()
         return (steps * self.scales[..., None]).flatten(1)[:, : self.in_features]
 

@@ -1,4 +1,4 @@
-"""linear as it is written down."""
+"""The definition of linear."""
 
 from __future__ import annotations
 

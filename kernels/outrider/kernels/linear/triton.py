@@ -2,8 +2,9 @@
 
 ``out.T = weight @ x.T``, so that the many output features fill the long side of the matrix instructions and the rows
 the short one. Up to `FEW_ROWS` rows, where their number may show in the bits, are one launch, in whose programs the
-warps take turns along the input features. All others are tiles of a fixed number of rows; where the output features
-alone make too few programs, those share the input features out, and a second launch adds up in a fixed order.
+warps take turns along the input features. All other products are tiles of a fixed number of rows. Where the output
+features alone make too few programs, several programs share the input features, and a second launch adds their sums in
+a fixed order.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
-from outrider.kernels.linear.packed import FP8_COLUMNS, MAGIC, PackedWeight
+from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
 from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
 from torch import Tensor
 
 _MOST_ROWS = 1024
-"""Rows of one launch: those beyond take another, so that partial sums stay small."""
+"""Most rows of one launch, so that partial sums stay small."""
 
 _INT8_BF16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d;
 lop3.b32 u, t, 0x00800080, 0xc300c300, 0xea; lop3.b32 t, t, 0x007f007f, 0x43004300, 0xea;
@@ -44,7 +45,7 @@ _KINDS = {
     torch.float8_e4m3fn: tl.float8e4nv,
 }
 _FP8_SUM = 128
-"""Products of eight-bit floats that Hopper adds up in fewer than 24 bits before a sum in float32 takes them."""
+"""Products of eight-bit floats that Hopper adds in fewer than 24 bits before it adds them to a sum in float32."""
 
 _UNPACK = {
     (2, torch.bfloat16): _shifted(_INT8_BF16, 2),
@@ -53,7 +54,7 @@ _UNPACK = {
     (4, torch.float16): _shifted(_INT4_FP16, 4),
 }
 """For each code of a word, instructions that make two floats of the codes in two words: bits set below a magic number,
-which is taken away again. An eight-bit code's sign is a bit of what is taken away, or flipped to become an offset."""
+which is subtracted again. An eight-bit code's sign is a bit of the subtrahend, or is flipped to become an offset."""
 
 
 @triton.jit
@@ -67,17 +68,17 @@ def _block(slices, lines, columns, SLICES: tl.constexpr):
 
 
 @triton.jit
-def _beside(values, slices, lines, used, SLICES: tl.constexpr):
-    """What belongs to each line of a block: [lines, 1], or [slices, lines, 1]."""
+def _per_line(values, slices, lines, used, SLICES: tl.constexpr):
+    """The value of each line of a block: [lines, 1], or [slices, lines, 1]."""
     if SLICES == 1:
-        found = tl.load(values + slices + lines)[:, None]
+        values_by_line = tl.load(values + slices + lines)[:, None]
     else:
-        found = tl.load(values + slices[:, None] + lines[None, :], used[:, None], other=0.0)[:, :, None]
-    return found
+        values_by_line = tl.load(values + slices[:, None] + lines[None, :], used[:, None], other=0.0)[:, :, None]
+    return values_by_line
 
 
 @triton.jit
-def _codes(words, zeros, fed, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
+def _codes(words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
     """The numbers at one place of each word, less their zero point."""
     if PARTS == 1:
         code = words
@@ -85,15 +86,19 @@ def _codes(words, zeros, fed, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.c
         code = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
         code = (code ^ 128) - 128 if PARTS == 2 else code.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
     elif PARTS == 2:
-        code = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=fed.dtype, is_pure=True, pack=2)
+        code = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=inputs.dtype, is_pure=True, pack=2)
     else:
-        away = tl.broadcast_to(zeros, words.shape)
-        code = tl.inline_asm_elementwise(ASM[PART], "=r,r,r", [words, away], dtype=fed.dtype, is_pure=True, pack=2)
-    return code.to(fed.dtype)
+        offsets = tl.broadcast_to(zeros, words.shape)
+        code = tl.inline_asm_elementwise(
+            ASM[PART], "=r,r,r", [words, offsets], dtype=inputs.dtype, is_pure=True, pack=2
+        )
+    return code.to(inputs.dtype)
 
 
 @triton.jit
-def _finished(total, scales, row_scales, bias, row, column, inside, SCALED: tl.constexpr, BIASED: tl.constexpr):
+def _scaled_and_biased(
+    total, scales, row_scales, bias, row, column, inside, SCALED: tl.constexpr, BIASED: tl.constexpr
+):
     """Sums times the scales of columns and rows, and the bias; all have the shape of the sums or widen to it."""
     if SCALED >= 1:
         total *= tl.load(scales + column, inside, other=0.0)
@@ -133,7 +138,7 @@ def _product(
         else:
             word = tl.load(words + at, _block(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
         if PARTS == 4:
-            zero = _beside(zeros, turn * outer, line, turn < BLOCKS, SLICES)
+            zero = _per_line(zeros, turn * outer, line, turn < BLOCKS, SLICES)
             part = tl.zeros_like(total)
         else:
             zero = word
@@ -142,12 +147,12 @@ def _product(
             inside = _block(turn * 0, row, place * 0, SLICES) < rows
             if K % (STEP * SLICES) != 0:
                 inside &= _block(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
-            fed = tl.load(x + _block(turn * STEP + i * WORDS, row * K, place, SLICES), inside, other=0.0).to(KIND)
-            fed = fed.T if SLICES == 1 else tl.permute(fed, (0, 2, 1))
-            code = _codes(word, zero, fed, i, PARTS, ASM, MAGIC)
-            part = tl.dot(code, fed, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
+            inputs = tl.load(x + _block(turn * STEP + i * WORDS, row * K, place, SLICES), inside, other=0.0).to(KIND)
+            inputs = inputs.T if SLICES == 1 else tl.permute(inputs, (0, 2, 1))
+            code = _codes(word, zero, inputs, i, PARTS, ASM, MAGIC)
+            part = tl.dot(code, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
         if PARTS == 4:
-            part = total + part * _beside(scales, turn * outer, line, turn < BLOCKS, SLICES)
+            part = total + part * _per_line(scales, turn * outer, line, turn < BLOCKS, SLICES)
         total = part
     if SLICES > 1:
         total = tl.sum(total, 0)
@@ -155,32 +160,32 @@ def _product(
     if SPLITS == 1:
         within = (column < outer)[:, None]
         r, c = tl.minimum(row, rows - 1)[None, :], column[:, None]
-        total = _finished(total, scales, row_scales, bias, r, c, within, SCALED, BIASED)
+        total = _scaled_and_biased(total, scales, row_scales, bias, r, c, within, SCALED, BIASED)
     at = (tl.program_id(2).to(tl.int64) * rows + row)[None, :] * outer + column[:, None]
     tl.store(out + at, total.to(out.dtype.element_ty), inside)
 
 
 @triton.jit(do_not_specialize=["rows", "outer"])
-def _add_up(
+def _add_shares(
     shares, scales, row_scales, bias, out, rows, outer,
     SCALED: tl.constexpr, BIASED: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The sums of the splits' shares, first to last."""
+    """Adds the splits' shares, first to last."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < outer
     total = tl.load(shares + row * outer + column, inside, other=0.0)
     for split in tl.static_range(1, SPLITS):
         total += tl.load(shares + (split * rows.to(tl.int64) + row) * outer + column, inside, other=0.0)
-    total = _finished(total, scales, row_scales, bias, row, column, inside, SCALED, BIASED)
+    total = _scaled_and_biased(total, scales, row_scales, bias, row, column, inside, SCALED, BIASED)
     tl.store(out + row * outer + column, total.to(out.dtype.element_ty), inside)
 
 
 @triton.jit
 def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.constexpr, BLOCK: tl.constexpr):
-    """A row over its largest magnitude, times e4m3's largest, with zeros beyond its end.
+    """A row divided by its largest magnitude, times e4m3's largest number, with zeros beyond its end.
 
-    Each value is rounded to e4m3's four bits, or to its smallest step, by a number that leaves no room for more.
+    Each value is rounded to e4m3's four bits, or to its smallest step, by adding and subtracting a large number.
     """
     row = tl.program_id(0).to(tl.int64)
     most = tl.zeros([BLOCK], tl.float32)
@@ -226,7 +231,7 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
 
 def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
     rows, outer = out.shape
-    fed, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
+    inputs, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
     shares = out if tile.splits == 1 else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
     finish: dict[str, Tensor | int] = {
         "scales": out if weight.scales is None else weight.scales,
@@ -236,14 +241,14 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
         "outer": outer,
     }
     zeros = out if weight.zeros is None else weight.zeros
-    args: dict[str, Tensor | int] = {"x": fed, "words": weight.words, "zeros": zeros, "out": shares, **finish}
+    args: dict[str, Tensor | int] = {"x": inputs, "words": weight.words, "zeros": zeros, "out": shares, **finish}
     grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), tile.splits)
     scaled = 0 if weight.scales is None or weight.parts == 4 else 2 if weight.fp8 else 1
     constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
     launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
     if tile.splits > 1:
         blocks = (rows, triton.cdiv(outer, 1024))
-        launch(_add_up, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
+        launch(_add_shares, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
 
 
 def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """philox: counter-based random numbers, and the exponential variates of the race rule.
 
 Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"). A number is a
-function of (seed, position, vocabulary entry) and of nothing else, so any process can draw it again, on any machine.
+function of (seed, position, vocabulary entry) and of nothing else, so any process on any machine can compute it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def log_exponentials(seed: int | Tensor, positions: Tensor, vocabulary: int) -> 
     Roundings and logarithms are those of `outrider.kernels.elementary`.
 
     Args:
-        seed: of all positions, 0 to 2**64 - 1; or int64 [n], of each, whose 64 bits are taken without a sign.
+        seed: one for all positions, 0 to 2**64 - 1; or int64 [n], one per position, whose 64 bits are read as unsigned.
         positions: int64 [n], absolute positions of the tokens to draw, 0 to 2**32 - 1.
         vocabulary: entries V.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from outrider.kernels.backend import compiled
 from outrider.kernels.philox.reference import MULTIPLIERS, ROUNDS, WEYL, WORD, log_exponential
-from outrider.native.rolls import Roll, roll_of
+from outrider.native.variates import Variates, variates_of
 from torch import Tensor
 
 _Words = npt.NDArray[np.uint64]
@@ -20,24 +20,24 @@ _MASK, _HALF = np.uint64(WORD), np.uint64(32)
 _M0, _M1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
 _NARROW = 2
 _PIECE = 16384
-"""Counters that are worked on together, so that they stay in a core's cache."""
+"""Counters that are computed together, so that they stay in a core's cache."""
 
 
 def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
     """See `outrider.kernels.philox.log_exponentials`; ``seeds`` and ``positions`` int64 [n] on the CPU."""
-    if (roll := native_roll()) is not None:
-        return roll(seeds.contiguous(), positions.contiguous(), vocabulary)
+    if (variates := native_variates()) is not None:
+        return variates(seeds.contiguous(), positions.contiguous(), vocabulary)
     return log_exponentials_by_numpy(seeds, positions, vocabulary)
 
 
 @cache
-def native_roll() -> Roll | None:
-    """The variates of the compiled library; None where it cannot be had."""
-    return None if (library := compiled()) is None else roll_of(library)
+def native_variates() -> Variates | None:
+    """The compiled library's function; None where there is none."""
+    return None if (library := compiled()) is None else variates_of(library)
 
 
 def log_exponentials_by_numpy(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
-    """The same where nothing is compiled."""
+    """Like `log_exponentials`, without compiled code."""
     out = torch.empty(len(positions), vocabulary)
     lanes = np.arange((vocabulary + 3) // 4, dtype=np.uint64)
     step = max(1, _PIECE // max(1, len(lanes)))
@@ -58,8 +58,8 @@ def _pieces(lanes: int) -> Iterator[slice]:
 def _words(lanes: _Words, positions: _Words, keys: _Words) -> npt.NDArray[np.float32]:
     """Words of the counters (lane, position, 0, 0), as float32 [n, 4 * lanes].
 
-    The first two rounds are taken before the counters are spread out, while most words are the same for all lanes or
-    for all positions. Words c1 and c3 carry bits above their 32, which the next round drops.
+    The first two rounds run before the counters are broadcast, while most words are the same for all lanes or for all
+    positions. Words c1 and c3 carry bits above their 32, which the next round drops.
     """
     keys = keys[:1] if (keys == keys[0]).all() else keys
     counter: _Counter = lanes, positions, np.zeros_like(lanes), np.zeros_like(lanes)

@@ -56,9 +56,9 @@ def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tenso
     Raises:
         ValueError: ``seeds`` or ``positions`` are not contiguous int64 [n].
     """
-    for name, given in (("seeds", seeds), ("positions", positions)):
-        if given.shape != (len(positions),) or given.dtype != torch.int64 or not given.is_contiguous():
-            raise ValueError(f"{name} are {given.dtype} {tuple(given.shape)}; they must be contiguous int64 [n]")
+    for name, tensor in (("seeds", seeds), ("positions", positions)):
+        if tensor.shape != (len(positions),) or tensor.dtype != torch.int64 or not tensor.is_contiguous():
+            raise ValueError(f"{name} are {tensor.dtype} {tuple(tensor.shape)}; they must be contiguous int64 [n]")
     out = torch.empty(len(positions), vocabulary, device=positions.device)
     grid = (len(positions), triton.cdiv(vocabulary, _BLOCK))
     launch(

@@ -5,8 +5,7 @@ and p the distribution after temperature and truncation; the same as the Gumbel-
 own distribution by the same variates agrees with the target as often as their distributions allow (Daliri, Musco,
 Suresh 2024, arXiv 2408.07978).
 
-`draw` does all of it at once, from raw logits to tokens, for rows of different requests; tokens are the same on every
-device.
+`draw` goes from raw logits to tokens in one call, for rows of different requests; tokens are the same on every device.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from collections.abc import Sequence
 
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.race_sample import cpu, reference
-from outrider.kernels.race_sample.draws import Drawn, Draws, Penalties
-from outrider.kernels.race_sample.reference import edited, race_sample, race_topk
+from outrider.kernels.race_sample.draws import DrawResult, Draws, Penalties
+from outrider.kernels.race_sample.reference import edited_logits, race_sample, race_topk
 from outrider.kernels.race_sample.truncation import Truncation, truncate
 from torch import Tensor
 
 __all__ = [
-    "Drawn",
+    "DrawResult",
     "Draws",
     "Penalties",
     "Truncation",
     "draw",
-    "edited",
+    "edited_logits",
     "race",
     "race_sample",
     "race_topk",
@@ -34,11 +33,11 @@ __all__ = [
 ]
 
 
-def draw(logits: Tensor, draws: Draws) -> Drawn:
+def draw(logits: Tensor, draws: Draws) -> DrawResult:
     """One token a row: penalties, temperature, grammar mask, top-k, top-p, min-p, and the race.
 
     A row's answer depends on that row alone, and its token is the same on every device. Log-probabilities are those
-    of the model's own distribution (see `Drawn`), and agree between devices to a few ulp.
+    of the model's own distribution (see `DrawResult`), and agree between devices to a few ulp.
 
     Args:
         logits: float32, bfloat16 or float16 [n, V], as the model gave them.
@@ -59,15 +58,15 @@ def draw(logits: Tensor, draws: Draws) -> Drawn:
 def race(
     logits: Tensor, seeds: Sequence[int], positions: Sequence[int], temperatures: Sequence[float]
 ) -> list[int] | None:
-    """What `draw` draws where nothing but dice changes a row, by the shortest way there is.
+    """Draws by the compiled race, for rows without penalties, mask and truncation.
 
     Args:
         logits: float32 [n, V].
         seeds: of each row, 0 to 2**64 - 1.
-        positions: likewise, of the token to draw.
-        temperatures: likewise; 0 takes the likeliest token.
+        positions: of each row's token to draw.
+        temperatures: of each row; 0 takes the likeliest token.
 
     Returns:
-        The tokens, -1 where nothing can be drawn. None where there is no such way, or a logit is NaN or 1e30 or more.
+        The tokens, -1 where nothing can be drawn. None without compiled code, and where a logit is NaN or 1e30 or more.
     """
     return cpu.race(logits, seeds, positions, temperatures) if logits.device.type == "cpu" else None

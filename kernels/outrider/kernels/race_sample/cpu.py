@@ -1,4 +1,4 @@
-"""The race on a CPU: one call where nothing but the dice changes a row; else what no row asks for is skipped."""
+"""The race on a CPU: one compiled call for plain rows; other rows skip each edit that no row asks for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 import torch
 from outrider.kernels.backend import compiled
-from outrider.kernels.philox.rolls import rolled
+from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import reference
-from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, DrawResult, Draws
 from outrider.kernels.race_sample.truncation import least_kept
 from outrider.native.race import Race, race_of
 from torch import Tensor
@@ -20,15 +20,15 @@ _NEVER = float("-inf")
 _WORD = 2**64 - 1
 
 
-def draw(logits: Tensor, draws: Draws) -> Drawn:
+def draw(logits: Tensor, draws: Draws) -> DrawResult:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
-    if (won := _won(logits, draws)) is not None:
-        return reference.told(logits, draws, won)
+    if (native_tokens := _native_tokens(logits, draws)) is not None:
+        return reference.draw_result(logits, draws, native_tokens)
     scores = _scores(logits, draws).numpy()
     tokens = scores.argmax(-1)
     tokens[scores[np.arange(len(tokens)), tokens] == _NEVER] = -1
-    return reference.told(logits, draws, torch.from_numpy(tokens))
+    return reference.draw_result(logits, draws, torch.from_numpy(tokens))
 
 
 def race(
@@ -43,12 +43,12 @@ def race(
 
 @cache
 def native_race() -> Race | None:
-    """The race of the compiled library; None where it cannot be had."""
+    """The race of the compiled library; None where there is none."""
     return None if (library := compiled()) is None else race_of(library, GREEDY_BELOW, BROKEN_FROM)
 
 
-def _won(logits: Tensor, draws: Draws) -> Tensor | None:
-    """What the compiled race draws; None where it cannot be had, or does not do what is asked for."""
+def _native_tokens(logits: Tensor, draws: Draws) -> Tensor | None:
+    """Tokens of the compiled race; None where there is none, or where it cannot apply the rows' parameters."""
     if draws.penalties is not None or draws.allowed is not None or draws.truncates:
         return None
     seeds = draws.seeds.numpy().view(np.uint64).tolist()
@@ -57,7 +57,7 @@ def _won(logits: Tensor, draws: Draws) -> Tensor | None:
 
 
 def _scores(logits: Tensor, draws: Draws) -> Tensor:
-    """What runs in the race, as `reference` has it; ``logits`` themselves where nothing is to be done."""
+    """The race's scores, as `reference.scores` defines them; ``logits`` themselves where nothing changes them."""
     raw = logits.float()
     changed = raw if draws.penalties is None else reference.penalised(raw, draws.penalties)
     if len(raw) == 0 or _any_broken(raw) or (changed is not raw and _any_broken(changed)):
@@ -70,7 +70,7 @@ def _scores(logits: Tensor, draws: Draws) -> Tensor:
     scaled = _scaled(changed, draws.temperatures, hot)
     if draws.truncates:
         scaled = _truncated(scaled, draws, hot)
-    return _raced(scaled, draws, hot)
+    return _race_scores(scaled, draws, hot)
 
 
 def _any_broken(logits: Tensor) -> bool:
@@ -78,8 +78,8 @@ def _any_broken(logits: Tensor) -> bool:
 
 
 def _scaled(logits: Tensor, temperatures: Tensor, hot: np.ndarray) -> Tensor:
-    by = np.where(hot, temperatures.numpy(), np.float32(1))
-    return logits if (by == 1).all() else logits / torch.from_numpy(by)[:, None]
+    divisors = np.where(hot, temperatures.numpy(), np.float32(1))
+    return logits if (divisors == 1).all() else logits / torch.from_numpy(divisors)[:, None]
 
 
 def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
@@ -92,44 +92,44 @@ def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
 
 
 def _truncated(logits: Tensor, draws: Draws, hot: np.ndarray) -> Tensor:
-    """Sorting and summing only for rows that may drop tokens."""
-    rows = torch.from_numpy(np.flatnonzero(hot & _cuts(draws)))
+    """Truncates; sorts and sums only rows that may drop tokens."""
+    rows = torch.from_numpy(np.flatnonzero(hot & _truncated_rows(draws)))
     if len(rows) == 0:
         return logits
     columns = (draws.top_k, draws.top_p, draws.min_p)
     if len(rows) == len(logits):
         return logits.masked_fill(logits < least_kept(logits, *columns), _NEVER)
-    some, top_k, top_p, min_p = logits[rows], *(None if column is None else column[rows] for column in columns)
-    return logits.index_copy(0, rows, some.masked_fill(some < least_kept(some, top_k, top_p, min_p), _NEVER))
+    chosen, top_k, top_p, min_p = logits[rows], *(None if column is None else column[rows] for column in columns)
+    return logits.index_copy(0, rows, chosen.masked_fill(chosen < least_kept(chosen, top_k, top_p, min_p), _NEVER))
 
 
-def _cuts(draws: Draws) -> np.ndarray:
-    cuts = np.zeros(len(draws.seeds), dtype=np.bool_)
+def _truncated_rows(draws: Draws) -> np.ndarray:
+    truncated = np.zeros(len(draws.seeds), dtype=np.bool_)
     for column, idle in ((draws.top_k, 0), (draws.top_p, 1), (draws.min_p, 0)):
         if column is not None:
-            cuts |= column.numpy() != idle
-    return cuts
+            truncated |= column.numpy() != idle
+    return truncated
 
 
-def _raced(logits: Tensor, draws: Draws, hot: np.ndarray) -> Tensor:
-    """Scores of the rows that roll dice, in place of their logits."""
+def _race_scores(logits: Tensor, draws: Draws, hot: np.ndarray) -> Tensor:
+    """Logits, with the race's scores in rows whose temperature is above 0."""
     vocabulary, device = logits.shape[1], logits.device
     seeds, positions = draws.seeds.tolist(), draws.positions.tolist()
     rows = np.flatnonzero(hot)
-    noise = [rolled(seeds[row] & _WORD, positions[row], vocabulary, device) for row in rows.tolist()]
-    rolls = torch.stack(noise, out=_space(len(rows), vocabulary))
+    noise = [cached_variates(seeds[row] & _WORD, positions[row], vocabulary, device) for row in rows.tolist()]
+    rolls = torch.stack(noise, out=_scratch(len(rows), vocabulary))
     if len(rows) == len(logits):
         return torch.sub(logits, rolls, out=rolls)
-    some = torch.from_numpy(rows)
-    return logits.index_copy(0, some, logits[some] - rolls)
+    chosen = torch.from_numpy(rows)
+    return logits.index_copy(0, chosen, logits[chosen] - rolls)
 
 
-def _space(rows: int, vocabulary: int) -> Tensor:
-    """Float32 [rows, vocabulary] to write to until the thread's next draw: fresh memory costs more than the race."""
-    held: np.ndarray | None = getattr(_held, "space", None)
-    if held is None or held.size < rows * vocabulary:
-        held = _held.space = np.empty(rows * vocabulary, dtype=np.float32)
-    return torch.from_numpy(held[: rows * vocabulary]).view(rows, vocabulary)
+def _scratch(rows: int, vocabulary: int) -> Tensor:
+    """Float32 [rows, vocabulary] that the thread's next draw overwrites: fresh memory costs more than the race."""
+    buffer: np.ndarray | None = getattr(_thread_local, "scratch", None)
+    if buffer is None or buffer.size < rows * vocabulary:
+        buffer = _thread_local.scratch = np.empty(rows * vocabulary, dtype=np.float32)
+    return torch.from_numpy(buffer[: rows * vocabulary]).view(rows, vocabulary)
 
 
-_held = threading.local()
+_thread_local = threading.local()

@@ -1,4 +1,4 @@
-"""What a fused draw is told, and what it answers."""
+"""Parameters and results of a fused draw."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import torch
 from torch import Tensor
 
 MOST_TOP = 20
-"""Tokens whose log-probabilities a draw tells, beside the drawn one's."""
+"""Most tokens whose log-probabilities a draw returns, beside the drawn one's."""
 
 GREEDY_BELOW = 1e-6
-"""Temperatures below count as 0."""
+"""Temperatures below this count as 0."""
 
 BROKEN_FROM = 1e30
-"""Logits from here on count as infinite; over the least temperature, what is below stays finite."""
+"""Logits from this value on count as infinite; smaller ones stay finite when divided by any temperature."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Penalties:
     """Changes to single logits: ``(logit / factor if logit > 0 else logit * factor) + bias``.
 
-    Rows have lists of their own, one behind the other.
+    The lists of the rows lie one behind the other.
 
     Attributes:
-        offsets: int32 [n + 1]; entries ``offsets[i]`` to ``offsets[i + 1] - 1`` are of row i.
+        offsets: int32 [n + 1]; entries ``offsets[i]`` to ``offsets[i + 1] - 1`` belong to row i.
         tokens: int32 [entries], each at most once in a row.
         factors: float32 [entries], above 0; 1 changes nothing.
         biases: float32 [entries].
@@ -38,7 +38,7 @@ class Penalties:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """How each row draws. What is None is not wanted by any row, and costs nothing.
+    """How each row draws. A field is None where no row needs it, and then costs nothing.
 
     Attributes:
         seeds: int64 [n], whose 64 bits are taken without a sign.
@@ -49,7 +49,7 @@ class Draws:
         min_p: float32 [n], likewise; 0 keeps all.
         penalties: applied before the temperature.
         allowed: int32 [n, ceil(V / 32)], bit ``v % 32`` of word ``v // 32`` is 1 where a grammar allows token v.
-        top: tell log-probabilities: of the drawn token, and of this many likeliest, 0 to 20.
+        top: return log-probabilities of the drawn token and of this many likeliest ones, 0 to 20; None returns none.
     """
 
     seeds: Tensor
@@ -68,7 +68,7 @@ class Draws:
         return not (self.top_k is None and self.top_p is None and self.min_p is None)
 
     def check(self, logits: Tensor) -> None:
-        """ValueError where this does not fit ``logits``; only shapes, dtypes and devices are looked at."""
+        """`ValueError` where this does not fit ``logits``; checks shapes, dtypes and devices only."""
         if logits.dim() != 2 or not logits.is_floating_point() or logits.shape[1] < 1 or logits.stride(1) != 1:
             raise ValueError(f"logits are {logits.dtype} {tuple(logits.shape)}; they must be floating [n, V], V >= 1")
         rows, vocabulary = logits.shape
@@ -95,25 +95,25 @@ _COLUMNS = {
 }
 
 
-def _check(name: str, given: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
-    if given is None:
+def _check(name: str, tensor: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
+    if tensor is None:
         return
-    if given.shape != shape or given.dtype != dtype or given.device != device or not given.is_contiguous():
+    if tensor.shape != shape or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():
         raise ValueError(
-            f"{name} are {given.dtype} {tuple(given.shape)} on {given.device}; they must be contiguous {dtype} "
+            f"{name} are {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}; they must be contiguous {dtype} "
             f"{shape} on {device}"
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """What the rows drew.
+class DrawResult:
+    """The results of the rows' draws.
 
     Attributes:
         tokens: int32 [n]; -1 where nothing can be drawn: a logit is NaN or 1e30 or more, before or after penalties,
             or every token is impossible or forbidden.
-        logprobs: float32 [n], of the tokens under the model's own distribution: the softmax of the logits as they
-            came, before penalties, mask, temperature and truncation. Minus infinity for -1.
+        logprobs: float32 [n], of the tokens under the model's own distribution: the softmax of the given
+            logits, before penalties, mask, temperature and truncation. Minus infinity for -1.
         top_tokens: int32 [n, top], the likeliest under that distribution, best first, the lowest id first on a tie;
             -1 where there are no more, and where a logit is NaN or 1e30 or more.
         top_logprobs: float32 [n, top]; minus infinity for -1.

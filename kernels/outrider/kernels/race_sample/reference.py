@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from outrider.kernels import elementary
 from outrider.kernels.philox import log_exponentials
-from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Drawn, Draws, Penalties
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, DrawResult, Draws, Penalties
 from outrider.kernels.race_sample.truncation import least_kept
 from torch import Tensor
 
@@ -35,40 +35,40 @@ def race_topk(logits: Tensor, log_exponentials: Tensor | None, k: int) -> tuple[
 
     Returns:
         Tokens int64 [n, k] and confidences float32 [n, k]: each token's share ``(q / E) / sum(q / E)`` of the race,
-        which is q itself without variates. They order guesses; how often they come true is for a calibrator to say.
+        which is q itself without variates. They order guesses; a calibrator estimates how often guesses are accepted.
     """
     scores = logits if log_exponentials is None else logits - log_exponentials
     best = scores.topk(k)
     return best.indices, (best.values - scores.logsumexp(-1, keepdim=True)).exp()
 
 
-def draw(logits: Tensor, draws: Draws) -> Drawn:
+def draw(logits: Tensor, draws: Draws) -> DrawResult:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
     best, tokens = scores(logits, draws).max(-1)
-    return told(logits, draws, tokens.masked_fill(best == _NEVER, -1))
+    return draw_result(logits, draws, tokens.masked_fill(best == _NEVER, -1))
 
 
-def told(logits: Tensor, draws: Draws, tokens: Tensor) -> Drawn:
-    """What is told of ``tokens``, int64 [n], that were drawn."""
+def draw_result(logits: Tensor, draws: Draws, tokens: Tensor) -> DrawResult:
+    """The result for drawn ``tokens``, int64 [n], with log-probabilities where they are wanted."""
     if draws.top is None:
-        return Drawn(tokens.int())
+        return DrawResult(tokens.int())
     raw = logits.float()
     raw = raw.masked_fill(broken(raw), _NEVER)
     total = _logsumexp(raw)
     chosen = (raw.gather(-1, tokens.clamp(min=0)[:, None]) - total)[:, 0].masked_fill(tokens < 0, _NEVER)
     top_tokens, values = _best(raw, draws.top)
-    return Drawn(tokens.int(), chosen, top_tokens, (values - total).masked_fill(top_tokens < 0, _NEVER))
+    return DrawResult(tokens.int(), chosen, top_tokens, (values - total).masked_fill(top_tokens < 0, _NEVER))
 
 
-def edited(logits: Tensor, draws: Draws) -> Tensor:
+def edited_logits(logits: Tensor, draws: Draws) -> Tensor:
     """Float32 [n, V] logits after penalties and mask, before temperature and truncation; not to be written to."""
     changed = logits.float() if draws.penalties is None else penalised(logits.float(), draws.penalties)
     return changed if draws.allowed is None else changed.masked_fill(~_allowed(draws.allowed, logits.shape[1]), _NEVER)
 
 
 def scores(logits: Tensor, draws: Draws) -> Tensor:
-    """What runs in the race: float32 [n, V], minus infinity for what cannot win and throughout broken rows."""
+    """The race's scores: float32 [n, V], minus infinity for tokens that cannot win and throughout broken rows."""
     raw = logits.float()
     changed = raw if draws.penalties is None else penalised(raw, draws.penalties)
     hot = (draws.temperatures >= GREEDY_BELOW)[:, None]
@@ -88,7 +88,7 @@ def broken(logits: Tensor) -> Tensor:
 
 
 def penalised(logits: Tensor, penalties: Penalties) -> Tensor:
-    """A copy of float32 logits [n, V] with single ones changed."""
+    """A copy of float32 logits [n, V] with penalties applied."""
     counts = penalties.offsets.diff().long()
     starts = torch.arange(0, logits.numel(), logits.shape[1], device=logits.device)
     places = torch.repeat_interleave(starts, counts)
@@ -115,7 +115,7 @@ def _noise(draws: Draws, hot: Tensor, vocabulary: int) -> Tensor:
 
 
 def _logsumexp(values: Tensor) -> Tensor:
-    """float32 [n, 1]; the sum is exact, so its order does not show."""
+    """float32 [n, 1]; the sum is exact, so its order changes no bits."""
     peak = values.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     total = elementary.mass(values - peak).sum(-1, keepdim=True)
     return peak + elementary.log((total.double() * 2.0**-elementary.MASS_BITS).float().clamp(min=2.0**-100))

@@ -1,7 +1,7 @@
 """The race in Triton: blocks of the vocabulary find their winners, and a program a row picks among them.
 
 A block first bounds every score from above by integer arithmetic on the random words, and computes the logarithms only
-of entries that may still win: next to always one or two.
+of entries that may still win: almost always one or two.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import triton
 import triton.language as tl
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.philox.triton import log_exponential, word, words
-from outrider.kernels.race_sample.draws import GREEDY_BELOW, Drawn, Draws
-from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, opened, scaled
-from outrider.kernels.race_sample.ranking.triton import ranked
+from outrider.kernels.race_sample.draws import GREEDY_BELOW, DrawResult, Draws
+from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, masked_values, scaled_logits
+from outrider.kernels.race_sample.ranking.triton import rank_top
 from outrider.kernels.race_sample.truncation.triton import least_kept
 from torch import Tensor
 
 _FINISH = Config(warps=1, fused=False)
 
 _GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
-_NOBODY = tl.constexpr(2**31 - 1)
+_NO_ENTRY = tl.constexpr(2**31 - 1)
 LESS, MORE = tl.constexpr(1 - 1e-6), tl.constexpr(1 + 1e-6)
 _LN2_PER_BIT, _SLACK = tl.constexpr(-math.log(2) * 2.0**-23), tl.constexpr(math.log(2) * (127 + 32) + 1e-3)
 
@@ -31,7 +31,7 @@ _LN2_PER_BIT, _SLACK = tl.constexpr(-math.log(2) * 2.0**-23), tl.constexpr(math.
 def upper_bound(logit, least_factor, most_factor, drawn):
     """At least ``logit / T - log E`` of each word, where the quotient lies between the products with the factors.
 
-    ``E >= u``, and ``log2 u`` is at least what u's bits say as an integer.
+    ``E >= u``, and ``log2 u >= bits / 2**23 - 127`` for the bits of u as an integer, since ``log2(1 + m) >= m``.
     """
     bits = drawn.to(tl.float32).to(tl.int32, bitcast=True).to(tl.float32)
     return tl.maximum(logit * least_factor, logit * most_factor) + tl.fma(bits, _LN2_PER_BIT, _SLACK)
@@ -47,14 +47,14 @@ def _score(logits, entry, seed, position, by, SCALED: tl.constexpr):
 
 @triton.jit
 def _winner(bound, highest, entries, logits, seed, position, by, SCALED: tl.constexpr):
-    """The best score of a block and the lowest entry that has it: looks at entries until no bound reaches the best.
+    """The best score of a block and the lowest entry that has it: scores entries until no bound reaches the best.
 
-    At none where a bound is infinite: the row is broken.
+    Scores none where a bound is infinite: the row is broken.
     """
     best = tl.full((), float("-inf"), tl.float32)
-    best_entry = tl.full((), _NOBODY, tl.int32)
+    best_entry = tl.full((), _NO_ENTRY, tl.int32)
     while (highest >= best) & (highest > float("-inf")) & (highest < float("inf")):
-        entry = tl.min(tl.where(bound == highest, entries, _NOBODY))
+        entry = tl.min(tl.where(bound == highest, entries, _NO_ENTRY))
         score = _score(logits, entry, seed, position, by, SCALED)
         better = (score > best) | ((score == best) & (entry < best_entry))
         best = tl.where(better, score, best)
@@ -87,7 +87,7 @@ def _race(
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(values + row * stride + entries, entries < vocabulary, other=float("-inf")).to(tl.float32)
-    value = opened(value, row, block, vocabulary, allowed, least, masks, SCALED, MASKED, TRUNCATED, BLOCK)
+    value = masked_values(value, row, block, vocabulary, allowed, least, masks, SCALED, MASKED, TRUNCATED, BLOCK)
     temperature = tl.load(temperatures + row)
     if temperature >= _GREEDY_BELOW:
         seed, position = tl.load(seeds + row), tl.load(positions + row)
@@ -98,7 +98,7 @@ def _race(
         best = tl.where(highest < float("inf"), best, highest)
     else:
         best = tl.max(value)
-        entry = tl.min(tl.where(value == best, entries, _NOBODY))
+        entry = tl.min(tl.where(value == best, entries, _NO_ENTRY))
     tl.store(scores + row * blocks + block, best)
     tl.store(winners + row * blocks + block, entry)
 
@@ -108,36 +108,36 @@ def _finish(scores, winners, tokens, blocks, BLOCKS: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     places = tl.arange(0, BLOCKS)
     score = tl.load(scores + row * blocks + places, places < blocks, other=float("-inf"))
-    winner = tl.load(winners + row * blocks + places, places < blocks, other=_NOBODY)
+    winner = tl.load(winners + row * blocks + places, places < blocks, other=_NO_ENTRY)
     best = tl.max(score)
     drawn = (best > float("-inf")) & (best < float("inf"))
-    tl.store(tokens + row, tl.where(drawn, tl.min(tl.where(score == best, winner, _NOBODY)), -1))
+    tl.store(tokens + row, tl.where(drawn, tl.min(tl.where(score == best, winner, _NO_ENTRY)), -1))
 
 
-def draw(logits: Tensor, draws: Draws) -> Drawn:
+def draw(logits: Tensor, draws: Draws) -> DrawResult:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
     args, constants = _prepared(logits, draws)
     rows, blocks = len(logits), int(args["blocks"])
-    found: dict[str, Tensor | int | float] = {
+    winners_by_block: dict[str, Tensor | int | float] = {
         "scores": torch.empty(rows, blocks, device=logits.device),
         "winners": torch.empty(rows, blocks, dtype=torch.int32, device=logits.device),
     }
-    launch(_race, (rows, blocks), {**args, **found}, constants, CONFIG)
+    launch(_race, (rows, blocks), {**args, **winners_by_block}, constants, CONFIG)
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
     padded = {"BLOCKS": triton.next_power_of_2(blocks)}
-    launch(_finish, (rows,), {**found, "tokens": tokens, "blocks": blocks}, padded, _FINISH)
+    launch(_finish, (rows,), {**winners_by_block, "tokens": tokens, "blocks": blocks}, padded, _FINISH)
     if draws.top is None:
-        return Drawn(tokens)
-    top_tokens, top_logprobs, logprobs = ranked(logits, draws.top, tokens)
-    return Drawn(tokens, logprobs, top_tokens, top_logprobs)
+        return DrawResult(tokens)
+    top_tokens, top_logprobs, logprobs = rank_top(logits, draws.top, tokens)
+    return DrawResult(tokens, logprobs, top_tokens, top_logprobs)
 
 
 def _prepared(logits: Tensor, draws: Draws) -> tuple[dict[str, Tensor | int], dict[str, bool | int]]:
-    """What a race over ``logits`` is launched with; they are copied only for penalties and truncation."""
+    """Arguments and constants of a race over ``logits``; copies them only for penalties and truncation."""
     vocabulary = logits.shape[1]
     copied = draws.penalties is not None or draws.truncates
-    values = scaled(logits, draws) if copied else logits
+    values = scaled_logits(logits, draws) if copied else logits
     args: dict[str, Tensor | int] = {
         "values": values,
         "seeds": draws.seeds,

@@ -1,4 +1,4 @@
-"""rms_norm in as few torch operators as there is a way: on small steps each costs more than its arithmetic."""
+"""rms_norm in as few torch operators as possible: on small steps an operator costs more than its arithmetic."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def rms_norm(
     normed = wide / torch.addcmul(eps, norm, norm, value=1 / x.shape[-1]).sqrt_()
     if weight is not None:
         normed.mul_(weight)
-    wanted = dtype or x.dtype
-    return normed if wanted == torch.float32 else normed.to(wanted)
+    result_dtype = dtype or x.dtype
+    return normed if result_dtype == torch.float32 else normed.to(result_dtype)

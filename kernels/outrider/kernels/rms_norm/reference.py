@@ -1,4 +1,4 @@
-"""rms_norm as it is written down."""
+"""The definition of rms_norm."""
 
 from __future__ import annotations
 

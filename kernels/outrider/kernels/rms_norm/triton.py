@@ -30,12 +30,12 @@ def _rms_norm(
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
     place = (row * HEADS + head) * WIDTH + column
-    here = x + row * STRIDE + head * WIDTH + column
-    held = tl.load(here, inside, other=0.0)
+    place_in_x = x + row * STRIDE + head * WIDTH + column
+    value = tl.load(place_in_x, inside, other=0.0)
     if ADDED:
-        held = (held.to(tl.float32) + tl.load(add + place, inside, other=0.0).to(tl.float32)).to(held.dtype)
-        tl.store(here, held, inside)
-    wide = held.to(tl.float32)
+        value = (value.to(tl.float32) + tl.load(add + place, inside, other=0.0).to(tl.float32)).to(value.dtype)
+        tl.store(place_in_x, value, inside)
+    wide = value.to(tl.float32)
     normed = wide * tl.rsqrt(tl.sum(wide * wide) / WIDTH + tl.load(eps))
     if WEIGHTED:
         normed *= tl.load(weight + head * WIDTH + column, inside, other=0.0).to(tl.float32)

@@ -4,8 +4,8 @@ Rotary embeddings (Su et al. 2021, "RoFormer"), over interleaved pairs: elements
 number, turned by the angle ``position * frequency[i]``. Checkpoints that pair i with i + head_dim / 2 have the rows of
 their query and key weights reordered when they are loaded, which changes no product of a query and a key.
 
-Where the model norms each head before it is turned (Dehghani et al. 2023, "Scaling vision transformers to 22 billion
-parameters"; Qwen3), that is part of it.
+The op also norms each head before the rotation where the model does (Dehghani et al. 2023, "Scaling vision transformers
+to 22 billion parameters"; Qwen3).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def rope_kv_write(
 ) -> None:
     """Writes rotated queries to ``queries``, and rotated keys and values to the pool.
 
-    What is written for a row depends on that row alone.
+    The result for a row depends on that row alone.
 
     Args:
-        qkv: [rows, (heads + 2 * kv_heads) * head_dim], contiguous, float32 or 16-bit. It may be changed.
+        qkv: [rows, (heads + 2 * kv_heads) * head_dim], contiguous, float32 or 16-bit. The op may change it.
         turns: complex64 [rows, 1, head_dim / 2], the keys' unit numbers.
         query_turns: complex64 [rows, 1, head_dim / 2], those of the queries, which may carry the attention's scale.
-        queries: to write to. On CPU complex64 [rows, kv_heads, heads / kv_heads, head_dim / 2]; for a Triton kernel
+        queries: the output. On CPU complex64 [rows, kv_heads, heads / kv_heads, head_dim / 2]; for a Triton kernel
             [rows, heads, head_dim], contiguous, float32 or 16-bit.
         pool: pages; on CPU float32, for a Triton kernel of any dtype.
         layer: index of the layer.

@@ -1,4 +1,4 @@
-"""rope_kv_write as it is written down, one row and head at a time."""
+"""The definition of rope_kv_write, one row and head at a time."""
 
 from __future__ import annotations
 

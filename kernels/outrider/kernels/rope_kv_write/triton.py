@@ -1,4 +1,4 @@
-"""rope_kv_write as a Triton kernel: one program a few heads of a row, which are queries, keys or values."""
+"""rope_kv_write as a Triton kernel: each program takes a few heads of a row, either queries, keys or values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TILE = 512
 
 
 @triton.jit
-def _normed(x, head_norm, eps, head, known, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
+def _normed(x, head_norm, eps, head, in_range, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
     column = tl.arange(0, BLOCK)
-    inside = known[:, None] & (column < HEAD_DIM)[None, :]
+    inside = in_range[:, None] & (column < HEAD_DIM)[None, :]
     weight = tl.load(head_norm + head[:, None] * HEAD_DIM + column[None, :], inside, other=0.0)
     scale = tl.rsqrt(tl.sum(x * x, 1) / HEAD_DIM + tl.load(eps))
     return x * scale[:, None] * weight
@@ -34,17 +34,17 @@ def _turned(x, turns, row, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _store(data, scales, first, head, known, x, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KIND: tl.constexpr):
+def _store(data, scales, first, head, in_range, x, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, KIND: tl.constexpr):
     """Writes heads from the head ``first`` of the pool on."""
     column = tl.arange(0, x.shape[1])
-    inside = known[:, None] & (column < HEAD_DIM)[None, :]
+    inside = in_range[:, None] & (column < HEAD_DIM)[None, :]
     place = data + (first + head[:, None]) * HEAD_DIM + column[None, :]
     if KIND == 0:
         tl.store(place, x, inside)
     else:
         codes, scale = encode(x, KIND)
         tl.store(place, codes, inside)
-        tl.store(scales + first + head, scale, known)
+        tl.store(scales + first + head, scale, in_range)
 
 
 @triton.jit(do_not_specialize=["layer", "pool_slots"], do_not_specialize_on_alignment=["slots", "eps"])
@@ -76,15 +76,15 @@ def _rope_kv_write(
     is_value = tile >= QUERY_TILES + KEY_TILES
     first = tl.where(is_query, 0, tl.where(is_value, QUERY_TILES + KEY_TILES, QUERY_TILES))
     head = (tile - first) * TILE + tl.arange(0, TILE)
-    known = head < tl.where(is_query, HEADS, KV_HEADS)
+    in_range = head < tl.where(is_query, HEADS, KV_HEADS)
     column = tl.arange(0, BLOCK)
-    inside = known[:, None] & (column < HEAD_DIM)[None, :]
+    inside = in_range[:, None] & (column < HEAD_DIM)[None, :]
     in_row = tl.where(is_query, 0, tl.where(is_value, HEADS + KV_HEADS, HEADS)) + head
     start = row * (HEADS + 2 * KV_HEADS)
     place = qkv + (start + in_row[:, None]) * HEAD_DIM + column[None, :]
     x = tl.load(place, inside, other=0.0).to(tl.float32)
     if NORMED and not is_value:
-        x = _normed(x, head_norm, eps, in_row, known, HEAD_DIM, BLOCK)
+        x = _normed(x, head_norm, eps, in_row, in_range, HEAD_DIM, BLOCK)
     if is_query:
         x = _turned(x, query_turns, row, HEAD_DIM, BLOCK)
         place = queries + (row * HEADS + head[:, None]) * HEAD_DIM + column[None, :]
@@ -95,8 +95,8 @@ def _rope_kv_write(
         slot = tl.load(slots + row)
         tl.device_assert((slot >= -1) & (slot < pool_slots), "a slot is outside the pool")
         slot_first = ((layer.to(tl.int64) * pool_slots + slot) * 2 + is_value) * KV_HEADS
-        known = head < tl.where(slot < 0, 0, KV_HEADS)
-        _store(data, scales, slot_first, head, known, x, KV_HEADS, HEAD_DIM, KIND)
+        in_range = head < tl.where(slot < 0, 0, KV_HEADS)
+        _store(data, scales, slot_first, head, in_range, x, KV_HEADS, HEAD_DIM, KIND)
 
 
 def rope_kv_write(
@@ -111,7 +111,7 @@ def rope_kv_write(
     head_norm: Tensor | None = None,
     eps: Tensor | None = None,
 ) -> None:
-    """See `outrider.kernels.rope_kv_write`. The arithmetic is in float32, and what is written is rounded once.
+    """See `outrider.kernels.rope_kv_write`. The arithmetic is in float32, and results are rounded once.
 
     Raises:
         ValueError: a shape, a dtype or a layout is not what the op takes, or there is no such layer.

@@ -12,8 +12,8 @@ _PARALLEL_FROM = 32768
 def swiglu(gate_up: Tensor) -> Tensor:
     """``silu(gate) * up``.
 
-    A row's bits do not depend on the other rows: torch computes the end of a thread's share with another exponential
-    than the rest, so a step that would be divided between threads is taken in pieces that are not.
+    A row's bits do not depend on the other rows. torch computes the end of a thread's share with another exponential
+    than the rest, so a step that torch would divide between threads is computed in pieces that it does not divide.
 
     Args:
         gate_up: [n, 2 * width], the gate first.

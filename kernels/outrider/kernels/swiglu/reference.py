@@ -1,4 +1,4 @@
-"""swiglu as it is written down."""
+"""The definition of swiglu."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""tree_attention: every row attends to its context and to its own path, whatever its sequence brings.
+"""tree_attention: every row attends to its context and to its own path in the tree.
 
 A plain decode step is a tree of one node, a piece of prompt a tree that is a chain (SpecInfer, Miao et al. 2023, arXiv
 2305.09781). Heads are grouped (Ainslie et al. 2023, "GQA"). Scores, softmax and sums are in float32.
 
-A step is planned once, and all layers attend by the plan. In strict mode a row's bits depend only on what it sees: sums
-run over fixed ranges of absolute positions, in their order, however the rows came to the step.
+A step is planned once, and all layers use the plan. In strict mode a row's bits depend only on the tokens that the row
+sees: sums run over fixed ranges of absolute positions, in their order, whatever else is in the step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AttentionPlan(Protocol):
     Attributes:
         queries: to be written before each layer's attention by `outrider.kernels.rope_kv_write`: rotated, and scaled
             by ``scale``.
-        scale: 1 / sqrt(head_dim), and what makes natural logarithms binary where it computes in those.
+        scale: 1 / sqrt(head_dim), times log2(e) where the plan computes powers of two.
     """
 
     queries: Tensor
@@ -56,8 +56,8 @@ def plan_attention(
         pool: keys and values; float32 on CPU.
         heads: of the queries.
         dtype: of the result.
-        strict: whether a row's bits may depend on nothing but what it sees.
-        tiling: on CPU, in strict mode, what was found to keep them so.
+        strict: whether a row's bits must depend on nothing but the tokens that the row sees.
+        tiling: on CPU, in strict mode, the tiling that ensures it (`outrider.kernels.invariance`).
 
     Raises:
         ValueError: there is no kernel for the shape or dtype.
@@ -70,10 +70,10 @@ def plan_attention(
 
 
 def check_attention(pool: KvPool, heads: int, dtype: torch.dtype) -> None:
-    """Refuses what has no Triton kernel.
+    """Checks that there is a Triton kernel.
 
     Raises:
-        ValueError: says what it is, and what is allowed.
+        ValueError: there is none; the message says what is allowed.
     """
     if heads % pool.kv_heads:
         raise ValueError(f"{heads} heads do not divide into groups of {pool.kv_heads} key heads")

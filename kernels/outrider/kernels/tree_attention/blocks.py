@@ -1,4 +1,4 @@
-"""What one program of the attention kernels takes: fixed by dtype and shape class."""
+"""The work of one program of the attention kernels, by dtype and class of shapes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from outrider.kernels.pool import KvPool
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """What one program takes.
+    """The work of one program.
 
     Attributes:
         rows: rows times heads of a group.
         tile: positions loaded at once.
-        config: the same for every kind of work, lest a row's sums come in another order.
+        config: the same for every kind of work, so that a row's sums keep one order.
         folds: whether sequences of this shape can be long enough to fold their spans themselves.
     """
 
@@ -27,9 +27,9 @@ class BlockShape:
 
 
 def block_shape(dtype: torch.dtype, pool: KvPool, rows: int, strict: bool) -> BlockShape:
-    """The shape for sequences of up to ``rows`` rows times heads, which matter only where bits may depend on them.
+    """The shape for sequences of up to ``rows`` rows times heads; in strict mode ``rows`` changes nothing.
 
-    Chosen so that no compiler of the supported range keeps registers in memory.
+    No supported compiler spills registers with these shapes.
     """
     if dtype == torch.float32 and pool.head_dim > 128:
         return BlockShape(16, 16, Config(8, 1, fused=False))

@@ -10,39 +10,39 @@ from outrider.kernels.tree_attention.pieces import Piece
 from torch import Tensor
 
 _LANES = 32
-"""Elements of float32 that torch's widest vector loops take at once; what is left over may get other bits."""
+"""Elements of float32 per turn of torch's widest vector loops; the remainder may get other bits."""
 _PARALLEL_FROM = 32768
 """Elements from which torch divides an elementwise operator between threads."""
 
 
 class Pass(Protocol):
-    """Attends for one piece."""
+    """Computes one piece's attention."""
 
     def run(self, layer: int) -> None:
         """Writes the piece's result in ``layer``, whose queries, keys and values are written."""
         ...
 
 
-class _Views:
+class _PieceViews:
     """A piece's tensors.
 
     Args:
         piece: rows and columns.
-        queries: float32 [kv_heads, n, head_dim], n at least rows * group; what is beyond them is of no account.
+        queries: float32 [kv_heads, n, head_dim], n at least rows * group; queries beyond those are ignored.
         pool: keys and values.
-        scratch: float32 [`room` of kv_heads * n * columns], shared with other pieces.
-        out: [kv_heads, rows, group, head_dim], where the result goes.
+        scratch: float32 [`scratch_size` of kv_heads * n * columns], shared with other pieces.
+        out: [kv_heads, rows, group, head_dim] for the result.
     """
 
     def __init__(self, piece: Piece, queries: Tensor, pool: KvPool, scratch: Tensor, out: Tensor) -> None:
-        kv_heads, held, _ = queries.shape
+        kv_heads, row_count, _ = queries.shape
         self._queries = queries
         self._out = out
         self._shape = out.shape
-        self._seen = out.shape[1] * out.shape[2]
+        self._used_rows = out.shape[1] * out.shape[2]
         self._flat = scratch
-        self._scores = scratch[: kv_heads * held * piece.columns].view(kv_heads, held, piece.columns)
-        self._masked = self._scores[:, : self._seen, piece.masked_from :]
+        self._scores = scratch[: kv_heads * row_count * piece.columns].view(kv_heads, row_count, piece.columns)
+        self._masked = self._scores[:, : self._used_rows, piece.masked_from :]
         self._mask = piece.mask
         self._pool = pool
         self._gathered = piece.gathered
@@ -55,8 +55,8 @@ class _Views:
             self._masked.add_(self._mask)
 
 
-class SoftmaxPass(_Views):
-    """The quickest way."""
+class SoftmaxPass(_PieceViews):
+    """One softmax over all columns: the quickest way, outside of strict mode."""
 
     def __init__(self, piece: Piece, queries: Tensor, pool: KvPool, scratch: Tensor, out: Tensor) -> None:
         super().__init__(piece, queries, pool, scratch, out)
@@ -64,7 +64,7 @@ class SoftmaxPass(_Views):
             self._values = pool.values(piece.start, piece.columns)
 
     @staticmethod
-    def room(size: int) -> int:
+    def scratch_size(size: int) -> int:
         """Elements of scratch for scores of ``size`` elements."""
         return size
 
@@ -78,11 +78,11 @@ class SoftmaxPass(_Views):
         self._out.copy_(torch.bmm(self._scores.softmax(-1), values).view(self._shape))
 
 
-class BlockPass(_Views):
-    """With sums in the order of positions, a block after the other, which columns that weigh nothing do not change.
+class BlockPass(_PieceViews):
+    """Sums in the order of positions, block after block, which columns of weight zero do not change.
 
-    A row's greatest score is exact in any order, and its weights are taken one by one; products add a block's columns
-    in their order (which is what a `Tiling` is probed for), and a running sum adds the weights so by definition.
+    A row's greatest score is exact in any order, and each weight is computed by itself. Products add a block's columns
+    in their order (the property that a `Tiling` is probed for), and a running sum adds the weights in their order.
     """
 
     def __init__(self, piece: Piece, queries: Tensor, pool: KvPool, scratch: Tensor, out: Tensor) -> None:
@@ -93,7 +93,7 @@ class BlockPass(_Views):
             self._values = [pool.values(piece.start + first, end - first) for first, end in piece.blocks]
 
     @staticmethod
-    def room(size: int) -> int:
+    def scratch_size(size: int) -> int:
         """Elements of scratch, such that elementwise loops cover ``size`` in whole vectors on any number of threads."""
         shares = min(torch.get_num_threads(), -(-size // _PARALLEL_FROM))
         unit = _LANES * shares
@@ -113,4 +113,4 @@ class BlockPass(_Views):
         for weights, values in zip(self._weights[1:], blocks[1:], strict=True):
             total.baddbmm_(weights, values)
         total.div_(self._scores.cumsum(-1)[:, :, -1:])
-        self._out.copy_(total[:, : self._seen].view(self._shape))
+        self._out.copy_(total[:, : self._used_rows].view(self._shape))

@@ -1,4 +1,4 @@
-"""How a step's attention is cut into pieces: rows that attend together, and the columns (tokens) they attend to."""
+"""Cuts a step's attention into pieces: rows that attend together, and the columns (tokens) that they attend to."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Sizes within which this machine's matrix products give a row the same bits whatever else they hold.
+    """Sizes within which this machine's matrix products give a row the same bits whatever the other rows are.
 
     Attributes:
         rows: fewest rows (times heads of a group) in a product.
-        least: fewest columns of a block; shorter ones are filled up with columns that weigh nothing.
+        least: fewest columns of a block; shorter blocks are padded with columns of weight zero.
         most: most columns of a block.
-        block: positions a block covers; columns beyond that are of other branches, which weigh nothing.
+        block: positions of a block; further columns belong to other branches and have weight zero.
     """
 
     rows: int
@@ -42,10 +42,10 @@ class Piece:
 
     Attributes:
         row: first row in the step.
-        rows: how many.
-        columns: how many columns they attend to.
+        rows: number of rows.
+        columns: number of columns.
         start: slot of the first column, where the columns' slots are consecutive.
-        gathered: int64 [columns] slots, where they are not.
+        gathered: int64 [columns] slots, where they are not consecutive.
         mask: float32 [rows * group, columns - masked_from] to add to the last columns' scores; None masks nothing.
         masked_from: first column under the mask.
         blocks: ranges of columns that are summed one after the other.
@@ -61,20 +61,20 @@ class Piece:
     blocks: Sequence[tuple[int, int]]
 
 
-def cut(batch: RaggedBatch, group: int, tiling: Tiling | None) -> Iterator[Piece]:
+def cut_pieces(batch: RaggedBatch, group: int, tiling: Tiling | None) -> Iterator[Piece]:
     """The pieces of a step of ``group`` heads a key head; without a tiling each piece is one block."""
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
-        cutter = _Cutter(sequence, batch.page_size, batch.slots.device, group, tiling)
+        builder = _PieceBuilder(sequence, batch.page_size, batch.slots.device, group, tiling)
         if tree is None:
-            yield from cutter.chunk(start)
-        elif cutter.fits(tree):
-            yield cutter.tree(start, tree)
+            yield from builder.chunk(start)
+        elif builder.fits(tree):
+            yield builder.tree(start, tree)
         else:
-            yield from cutter.paths(start, tree)
+            yield from builder.paths(start, tree)
 
 
-class _Cutter:
-    """Cuts one sequence's rows."""
+class _PieceBuilder:
+    """Makes the pieces of one sequence's rows."""
 
     def __init__(
         self, sequence: SequenceRows, page_size: int, device: torch.device, group: int, tiling: Tiling | None
@@ -86,13 +86,13 @@ class _Cutter:
         self._tiling = tiling
 
     def fits(self, tree: Tree) -> bool:
-        """Whether the tree and the block it begins in make no block that is too long."""
+        """Whether the tree's nodes fit into the block in which the tree begins."""
         if self._tiling is None:
             return True
         return self._sequence.context % self._tiling.block + len(tree.depths) <= self._tiling.most
 
     def chunk(self, start: int) -> Iterator[Piece]:
-        """A causal chunk."""
+        """The pieces of a causal chunk."""
         sequence = self._sequence
         for row in range(0, sequence.rows, _CHUNK_ROWS):
             nodes = np.arange(min(_CHUNK_ROWS, sequence.rows - row))
@@ -101,40 +101,40 @@ class _Cutter:
             yield self._piece(start + row, len(nodes), first, nodes, nodes, visible)
 
     def tree(self, start: int, tree: Tree) -> Piece:
-        """A tree, whose rows see each their path."""
+        """The piece of a tree, each of whose rows sees its path."""
         sequence = self._sequence
         visible = None if sequence.nodes == 1 else tree.visible(sequence.rows)
         nodes = np.arange(sequence.nodes)
         return self._piece(start, sequence.rows, sequence.context, nodes, np.array(tree.depths), visible)
 
     def paths(self, start: int, tree: Tree) -> Iterator[Piece]:
-        """A tree row by row, each with its path alone."""
+        """The pieces of a tree, one for each row with its path."""
         sequence = self._sequence
         for row, path in enumerate(tree.paths[-sequence.rows :]):
             nodes = np.array([node for node in range(path.bit_length()) if path >> node & 1])
             yield self._piece(start + row, 1, sequence.context, nodes, np.arange(len(nodes)), None)
 
     def _piece(self, row: int, rows: int, first: int, nodes: Indices, depths: Indices, visible: Flags | None) -> Piece:
-        """Rows that see the tokens before ``first`` and, of the tokens ``first + nodes``, those ``visible`` to each.
+        """The piece of rows that see all tokens before ``first``, and of ``first + nodes`` the ``visible`` ones.
 
-        The latter stand at positions ``first + depths``.
+        The latter have the positions ``first + depths``.
         """
         columns = first + len(nodes)
         whole = 0 if self._tiling is None else first - first % self._tiling.block
         if self._tiling is None or _in_one_block(first - whole, nodes, depths, self._tiling):
             blocks = [(0, columns)] if self._tiling is None else _ranges(whole, [columns - whole], self._tiling.block)
-            start, gathered = self._place(columns, None)
+            start, gathered = self._locate(columns, None)
             return Piece(row, rows, columns, start, gathered, self._mask(visible), first, blocks)
-        order, lengths = _in_blocks(first - whole, depths, self._tiling)
+        order, lengths = _order_by_block(first - whole, depths, self._tiling)
         tokens = np.concatenate([np.arange(whole, first), first + nodes])[order]
         tokens[order < 0] = 0
         columns = whole + len(tokens)
-        start, gathered = self._place(columns, tokens)
+        start, gathered = self._locate(columns, tokens)
         mask = self._mask(_reorder(visible, rows, first - whole, order))
         return Piece(row, rows, columns, start, gathered, mask, whole, _ranges(whole, lengths, self._tiling.block))
 
-    def _place(self, columns: int, tail: Indices | None) -> tuple[int, Tensor | None]:
-        """Slot of the first of consecutive columns, or the slots of all, of which the last are the tokens ``tail``."""
+    def _locate(self, columns: int, tail: Indices | None) -> tuple[int, Tensor | None]:
+        """The first column's slot if slots are consecutive, else all slots; the last columns are tokens ``tail``."""
         sequence, size = self._sequence, self._page_size
         in_order = tail is None or bool((tail == np.arange(columns - len(tail), columns)).all())
         pages = sequence.pages[: (columns + size - 1) // size]
@@ -154,7 +154,7 @@ class _Cutter:
 
 
 def _in_one_block(shared: int, nodes: Indices, depths: Indices, tiling: Tiling) -> bool:
-    """Whether all nodes, and the ``shared`` columns of the block they begin in, are one block that is not filled."""
+    """Whether all nodes, with the ``shared`` columns of their first block, form one block without padding."""
     return (
         bool(nodes[-1] == len(nodes) - 1)
         and shared + len(nodes) >= tiling.least
@@ -162,11 +162,11 @@ def _in_one_block(shared: int, nodes: Indices, depths: Indices, tiling: Tiling) 
     )
 
 
-def _in_blocks(shared: int, depths: Indices, tiling: Tiling) -> tuple[Indices, list[int]]:
-    """Columns by the block of their position, each block filled up, and the blocks' lengths.
+def _order_by_block(shared: int, depths: Indices, tiling: Tiling) -> tuple[Indices, list[int]]:
+    """An order of columns by the block of their position, each block padded, and the blocks' lengths.
 
     The columns are ``shared`` ones from the start of a block on, and those of nodes, at ``depths`` behind them. The
-    order is stable, so that each row's path stays in the order of its positions; -1 stands for a column that fills.
+    order is stable, so that each row's path stays in the order of its positions; -1 stands for padding.
     """
     blocks = np.concatenate([np.zeros(shared, np.int64), (depths + shared) // tiling.block])
     parts, lengths = [], []
@@ -179,7 +179,7 @@ def _in_blocks(shared: int, depths: Indices, tiling: Tiling) -> tuple[Indices, l
 
 
 def _reorder(visible: Flags | None, rows: int, shared: int, order: Indices) -> Flags | None:
-    """What each row sees of the columns in ``order``, given what it sees of those behind the ``shared`` ones."""
+    """Which columns in ``order`` each row sees, from ``visible`` for the columns behind the ``shared`` ones."""
     if visible is None and order[-1] >= 0:
         return None
     nodes = visible if visible is not None else np.ones((rows, int(order.max()) + 1 - shared), np.bool_)

@@ -1,4 +1,4 @@
-"""tree_attention as it is written down, one row at a time, in float64."""
+"""The definition of tree_attention, one row at a time, in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tree_attention(
     batch: RaggedBatch,
     scale: float,
 ) -> Tensor:
-    """Attention of [rows, heads, head_dim] queries over what each row sees: float64 [rows, heads, head_dim].
+    """Attention of [rows, heads, head_dim] queries over the tokens that each row sees: float64 [rows, heads, head_dim].
 
     Args:
         queries: rotated.
@@ -30,16 +30,16 @@ def tree_attention(
         for row in range(sequence.rows):
             node = sequence.nodes - sequence.rows + row
             path = (1 << node + 1) - 1 if tree is None else tree.paths[node]
-            seen = slots[: sequence.context]
-            seen += [slots[sequence.context + j] for j in range(sequence.nodes) if path >> j & 1]
-            out[start + row] = _attend(queries[start + row], pool, layer, seen, scale)
+            visible_slots = slots[: sequence.context]
+            visible_slots += [slots[sequence.context + j] for j in range(sequence.nodes) if path >> j & 1]
+            out[start + row] = _attend(queries[start + row], pool, layer, visible_slots, scale)
     return out
 
 
-def _attend(query: Tensor, pool: KvPool, layer: int, seen: list[int], scale: float) -> Tensor:
-    rows = pool.data[layer, seen].double()
+def _attend(query: Tensor, pool: KvPool, layer: int, visible_slots: list[int], scale: float) -> Tensor:
+    rows = pool.data[layer, visible_slots].double()
     if pool.scales is not None:
-        rows *= pool.scales[layer, seen, :, :, None]
+        rows *= pool.scales[layer, visible_slots, :, :, None]
     keys, values = rows.unbind(1)
     group = query.shape[0] // pool.kv_heads
     keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)

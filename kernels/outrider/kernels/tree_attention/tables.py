@@ -1,4 +1,4 @@
-"""What the attention kernels read about a step: its rows, its pages, and the list of the programs' work."""
+"""A step's tables for the attention kernels: its rows, its pages, and the list of the programs' work."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from outrider.kernels.tree_attention.spans import MOST_NODES, MOST_SPANS, Indice
 from torch import Tensor
 
 ITEM = 8
-"""Numbers of an item: sequence, first row, rows, first position, end, span (0 for rows of any), kind, and, of far
-positions, the place of the partial result among those of a row."""
+"""Numbers of an item: sequence, first row, rows, first position, end, span (0 where rows of all spans take part),
+kind, and for far positions the place of the partial result among those of a row."""
 FAR, CAUSAL, PATH, BITS = range(4)
 """Kinds of items: positions that all rows share; near positions by position, by a row's path, by nodes' bits."""
 FOLDED_FROM = 128
-"""Rows of a sequence from which on one program takes all far spans of some rows: there are programs enough."""
+"""Rows of a sequence from which on one program takes all far spans of some rows, since there are enough programs."""
 _ALIGNMENT = 4
 
 Item = tuple[int, int, int, int, int, int, int, int]
 
 
-class Room(NamedTuple):
-    """How much the tables hold that steps of about one size share.
+class Capacity(NamedTuple):
+    """How much tables hold that steps of similar sizes share.
 
     Attributes:
-        rows: of a step, and sequences.
-        items: pieces of work.
-        pages: of a sequence.
+        rows: most rows of a step, and most sequences.
+        items: most items.
+        pages: most pages of a sequence.
     """
 
     rows: int
@@ -45,11 +45,11 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the cutting depends on, apart from the step.
+    """Parameters of the cutting.
 
     Attributes:
         block: rows of a sequence that one program takes.
-        by_path: whether near positions of a tree are gathered row by row, so that its shape changes no bits.
+        by_path: whether near positions of a tree are gathered row by row, so that the tree's shape changes no bits.
     """
 
     block: int
@@ -65,12 +65,12 @@ class Tables:
         folded: the same of items that take several spans.
         spans: int32 [rows], positions of a far span of each row.
         starts: int32 [rows], index of each row's first partial result.
-        counts: int32 [rows], how many it has.
+        counts: int32 [rows], how many partial results each row has.
         paths: int32 [rows, 64], the node at each depth of each row's path.
         contexts: int32 [sequences].
         pages: int32 [sequences, most pages].
         ancestors: int64 [rows], bit j where node j is seen.
-        partials: partial results of the step.
+        partials: number of partial results of the step.
     """
 
     items: Tensor
@@ -91,12 +91,12 @@ class Tables:
         Raises:
             ValueError: a tree has more than 64 nodes, or a page is not in the pool.
         """
-        cuts = [_cut(batch, index, layout) for index in range(len(batch.sequences))]
-        counts = np.concatenate([cut.counts for cut in cuts])
+        works = [_sequence_work(batch, index, layout) for index in range(len(batch.sequences))]
+        counts = np.concatenate([work.counts for work in works])
         tables = (
-            _items([item for cut in cuts for item in cut.items]),
-            _items([item for cut in cuts for item in cut.folded]),
-            np.concatenate([cut.spans for cut in cuts]),
+            _items([item for work in works for item in work.items]),
+            _items([item for work in works for item in work.folded]),
+            np.concatenate([work.spans for work in works]),
             np.cumsum(counts) - counts,
             counts,
             _paths(batch),
@@ -104,14 +104,14 @@ class Tables:
             _pages(batch.sequences, page_count),
         )
         device = batch.slots.device
-        items, folded, spans, starts, counts_, paths, contexts, pages = _ship(tables, device)
+        items, folded, spans, starts, counts_, paths, contexts, pages = _to_device(tables, device)
         ancestors = torch.from_numpy(_ancestors(batch)).to(device)
         return cls(items, folded, spans, starts, counts_, paths, contexts, pages, ancestors, int(counts.sum()))
 
     @classmethod
-    def empty(cls, room: Room, device: torch.device) -> Tables:
-        """Tables of no work, with places for `take`."""
-        rows, items, pages = room
+    def empty(cls, capacity: Capacity, device: torch.device) -> Tables:
+        """Tables without work, to be filled by `load`."""
+        rows, items, pages = capacity
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
@@ -126,11 +126,11 @@ class Tables:
             contexts=zeros(rows),
             pages=zeros(rows, pages),
             ancestors=torch.zeros(rows, dtype=torch.int64, device=device),
-            partials=room.partials,
+            partials=capacity.partials,
         )
 
-    def take(self, step: Tables) -> None:
-        """Copies a step's tables here; what they do not fill is no work. Those of `Room` must hold them."""
+    def load(self, step: Tables) -> None:
+        """Copies a step's tables into these, which must be large enough; the rest of them holds no work."""
         for name in ("spans", "starts", "paths", "contexts", "ancestors"):
             part = getattr(step, name)
             getattr(self, name)[: len(part)].copy_(part)
@@ -141,20 +141,20 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _SequenceWork:
     items: list[Item]
     folded: list[Item]
     spans: Indices
     counts: Indices
 
 
-def _cut(batch: RaggedBatch, index: int, layout: Layout) -> _Cut:
-    """The work of one sequence."""
+def _sequence_work(batch: RaggedBatch, index: int, layout: Layout) -> _SequenceWork:
+    """The items of one sequence."""
     start, sequence = batch.starts[index], batch.sequences[index]
     positions = batch.host_positions[start : start + sequence.rows]
     far, counts = far_end(positions), np.ones(sequence.rows, np.int64)
     spans = span(far)
-    cut = _Cut([], [], spans, counts)
+    work = _SequenceWork([], [], spans, counts)
     folds = sequence.rows >= FOLDED_FROM
     for width in map(int, np.unique(spans)):
         ends = np.where(spans == width, far, 0)
@@ -162,10 +162,10 @@ def _cut(batch: RaggedBatch, index: int, layout: Layout) -> _Cut:
         for row, rows in _blocks(sequence.rows, layout.block):
             end = int(ends[row : row + rows].max())
             chunks = [(0, end)] if folds else [(b, min(b + width, end)) for b in range(0, end, width)]
-            work = cut.folded if folds else cut.items
-            work += [(index, start + row, rows, *c, width, FAR, i) for i, c in enumerate(chunks) if c[0] < c[1]]
-    cut.items.extend(_near(index, start, sequence, positions, far, batch.trees[index], layout))
-    return cut
+            target = work.folded if folds else work.items
+            target += [(index, start + row, rows, *c, width, FAR, i) for i, c in enumerate(chunks) if c[0] < c[1]]
+    work.items.extend(_near(index, start, sequence, positions, far, batch.trees[index], layout))
+    return work
 
 
 def _near(
@@ -177,7 +177,7 @@ def _near(
     tree: Tree | None,
     layout: Layout,
 ) -> Iterator[Item]:
-    """The near positions of a sequence's rows."""
+    """Items for the near positions of a sequence's rows."""
     chain = tree is None or sequence.nodes == 1
     by_path = not chain and layout.by_path
     kind = CAUSAL if chain else PATH if by_path else BITS
@@ -227,7 +227,7 @@ def _pages(sequences: Sequence[SequenceRows], page_count: int) -> Indices:
     return table
 
 
-def _ship(tables: Sequence[Indices], device: torch.device) -> list[Tensor]:
+def _to_device(tables: Sequence[Indices], device: torch.device) -> list[Tensor]:
     """The tables as int32 on the device, in one transfer; each begins at a multiple of 16 bytes."""
     flat = [table.astype(np.int32).ravel() for table in tables]
     padded = [np.concatenate([part, np.zeros(-len(part) % _ALIGNMENT, np.int32)]) for part in flat]

@@ -2,8 +2,8 @@
 
 One program takes some rows of one sequence, one key head, and one span of positions; the rows' heads of that group
 fill the left side of the matrix products (FlashDecoding, Dao et al. 2023; online softmax, Milakov, Gimelshein 2018).
-What a row's positions are cut into, and in which order partial results are joined, is a function of the row's own
-position: see `outrider.kernels.tree_attention.spans`.
+The spans of a row, and the order in which partial results are joined, are a function of the row's own position: see
+`outrider.kernels.tree_attention.spans`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import check_attention, tables
 from outrider.kernels.tree_attention.blocks import block_shape
 from outrider.kernels.tree_attention.spans import LOG2_E, MOST_NODES, UNIT
-from outrider.kernels.tree_attention.tables import ITEM, Layout, Room, Tables
+from outrider.kernels.tree_attention.tables import ITEM, Capacity, Layout, Tables
 from torch import Tensor
 
 FAR, PATH, BITS = (tl.constexpr(kind) for kind in (tables.FAR, tables.PATH, tables.BITS))
@@ -243,24 +243,24 @@ class TritonPlan:
         self._stats = torch.empty(self._tables.partials, heads, 2, device=device)
 
     @property
-    def size(self) -> tuple[Room, int] | None:
-        """The least room for the step, and the rows of a program; None where its long chunks have work of their own."""
+    def size(self) -> tuple[Capacity, int] | None:
+        """The least capacity for the step, and the rows of a program; None where long chunks have folded items."""
         t = self._tables
-        room = Room(len(t.counts), len(t.items), t.pages.shape[1])
-        return None if len(t.folded) else (room, self._constants["GROUP_ROWS"])
+        capacity = Capacity(len(t.counts), len(t.items), t.pages.shape[1])
+        return None if len(t.folded) else (capacity, self._constants["GROUP_ROWS"])
 
-    def roomy(self, room: Room) -> TritonPlan:
-        """A plan without work yet, at places that stay: `take` gives it steps that have this one's ``GROUP_ROWS``."""
-        made = copy.copy(self)
-        made._tables = Tables.empty(room, self._pool.data.device)
-        made._positions = torch.zeros(room.rows, dtype=torch.int64, device=self._pool.data.device)
-        made._allocate(room.rows, self.queries.shape[1], self.queries.dtype)
-        made._folds = False
-        return made
+    def with_capacity(self, capacity: Capacity) -> TritonPlan:
+        """A plan without work, whose tensors stay in place: `load` copies steps of the same ``GROUP_ROWS`` into it."""
+        plan = copy.copy(self)
+        plan._tables = Tables.empty(capacity, self._pool.data.device)
+        plan._positions = torch.zeros(capacity.rows, dtype=torch.int64, device=self._pool.data.device)
+        plan._allocate(capacity.rows, self.queries.shape[1], self.queries.dtype)
+        plan._folds = False
+        return plan
 
-    def take(self, step: TritonPlan) -> None:
-        """Makes this the plan of ``step``, in whose rows it then attends, and in none behind them."""
-        self._tables.take(step._tables)
+    def load(self, step: TritonPlan) -> None:
+        """Makes this the plan of ``step``: later calls of `attend` compute the rows of ``step`` and no others."""
+        self._tables.load(step._tables)
         self._positions[: len(step._positions)].copy_(step._positions)
 
     def attend(self, layer: int) -> Tensor:

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from outrider.mesh.telemetry.timeline import Began, Event, Grown, Message, Pass, Step, Stepped, Taken
+from outrider.mesh.telemetry.timeline import (
+    DraftRound,
+    Event,
+    Message,
+    ProcessStart,
+    SequenceStep,
+    Step,
+    TreeOffer,
+    TreeSize,
+)
 
 
 class TraceError(ValueError):
@@ -35,7 +44,7 @@ class TargetStep(NamedTuple):
     waited: float
     rows: int
     prompt: bool
-    own: Stepped
+    own: SequenceStep
 
 
 class DraftPass(NamedTuple):
@@ -43,7 +52,7 @@ class DraftPass(NamedTuple):
 
     span: Span
     proposer: str
-    tree: Grown | None
+    tree: TreeSize | None
 
 
 class Flight(NamedTuple):
@@ -58,7 +67,7 @@ class Offered(NamedTuple):
     """A proposer's tree at its arrival in the verifier's engine."""
 
     at: float
-    tree: Grown
+    tree: TreeSize
     behind: int
     kept: bool
 
@@ -106,18 +115,22 @@ def trace(events: Iterable[Event], request: str) -> Trace:
     return Trace(
         request,
         steps,
-        [_pass(event, number, zero) for event in ordered if isinstance(event, Pass) and event.at + event.took >= zero],
+        [
+            _pass(event, number, zero)
+            for event in ordered
+            if isinstance(event, DraftRound) and event.at + event.took >= zero
+        ],
         _flights([event for event in ordered if isinstance(event, Message)], number, zero),
         [
             Offered(event.at - zero, event.tree, event.behind, event.kept)
             for event in ordered
-            if isinstance(event, Taken) and event.tree.session == number and event.instance == verifier
+            if isinstance(event, TreeOffer) and event.tree.session == number and event.instance == verifier
         ],
     )
 
 
 def _require_one_clock(events: Sequence[Event]) -> None:
-    hosts = {event.host for event in events if isinstance(event, Began)}
+    hosts = {event.host for event in events if isinstance(event, ProcessStart)}
     if len(hosts) > 1:
         raise TraceError("the events come from several machines, or from before a restart: their clocks do not agree")
 
@@ -126,7 +139,7 @@ def _span(at: float, took: float, zero: float) -> Span:
     return Span(at - zero, at - zero + took)
 
 
-def _pass(event: Pass, number: int, zero: float) -> DraftPass:
+def _pass(event: DraftRound, number: int, zero: float) -> DraftPass:
     tree = next((tree for tree in event.trees if tree.session == number), None)
     return DraftPass(_span(event.at, event.took, zero), event.instance, tree)
 

@@ -1,7 +1,7 @@
-"""The mesh's messages: core NATS, which never makes a publisher wait; and what is stored, journals and values."""
+"""Messages over NATS: core NATS, which never makes a publisher wait, and stored messages and values (JetStream)."""
 
 from outrider.mesh.bus.client import Bus
-from outrider.mesh.bus.journal import Journal, Kept
+from outrider.mesh.bus.journal import Journal, JournalConfig
 from outrider.mesh.bus.kv import Bucket, Entry
 from outrider.mesh.bus.micro import Endpoint, MicroService, Query
 from outrider.mesh.bus.subscription import Callback, Message, Subscription
@@ -13,7 +13,7 @@ __all__ = [
     "Endpoint",
     "Entry",
     "Journal",
-    "Kept",
+    "JournalConfig",
     "Message",
     "MicroService",
     "Query",

@@ -13,20 +13,20 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from outrider.mesh.bus.outbox import Outbox, Outgoing
-from outrider.mesh.bus.subscription import Attached, Callback, Subscription
+from outrider.mesh.bus.subscription import Callback, Listener, Subscription
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
 
 OUTBOX_BYTES = 16 << 20
 _RETRY_S = 0.25
-_SAY_EVERY_S = 5.0
+_LOG_EVERY_S = 5.0
 _CLOSE_S = 3.0
 _FLUSH_S = 2
 _SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
-_SUBJECTS = 1024
-"""Of so many subjects it is remembered what they are: a running request's is asked about with every token."""
-_AWAY = (
+_CHECKED_SUBJECTS = 1024
+"""Subjects whose check is cached: a running request's subject is checked with every token."""
+_AWAY_ERRORS = (
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
     nats.errors.ConnectionReconnectingError,
@@ -42,8 +42,8 @@ _errors = counter("bus_errors", "Errors that NATS or its client reported.", ["er
 class Bus:
     """Publish and subscribe over core NATS; it reconnects for ever.
 
-    `publish` never waits: while the broker does not keep up, messages go to a bounded outbox that one task empties, and
-    the oldest give way when it stays away. Subscriptions outlive any connection.
+    `publish` never waits: messages go to a bounded outbox that one task empties. While the broker is away, a full
+    outbox drops its oldest messages. Subscriptions outlive any connection.
     """
 
     def __init__(self, tasks: Tasks | None = None) -> None:
@@ -53,9 +53,9 @@ class Bus:
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
-        self._attached: dict[Attached, None] = {}
-        _subscriptions.set_function(lambda: len(self._attached))
-        self._listeners: list[Callable[[bool], None]] = []
+        self._listeners: dict[Listener, None] = {}
+        _subscriptions.set_function(lambda: len(self._listeners))
+        self._callbacks: list[Callable[[bool], None]] = []
         self._tasks = tasks or Tasks()
         self._sender: asyncio.Task[None] | None = None
         self._open = False
@@ -65,21 +65,21 @@ class Bus:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker is there, as far as we know."""
+        """Whether this process is connected to the broker, as far as it knows."""
         return self._up.is_set()
 
     @property
     def max_payload(self) -> int:
-        """Bytes that the broker takes in one message."""
+        """Most bytes of one message that the broker takes."""
         return self._client.max_payload
 
     async def connect(self, url: str, name: str, wait_s: float) -> None:
         """Joins NATS at ``url`` (several, with commas) as ``name``.
 
-        `Unavailable` when nothing answers within ``wait_s`` seconds; it is said in the log that we wait.
+        `Unavailable` when no broker answers within ``wait_s`` seconds; the log says every few seconds that it waits.
         """
         self._url, self._name = url, name
-        teller = asyncio.create_task(self._tell_waiting(wait_s))
+        log_task = asyncio.create_task(self._log_waiting(wait_s))
         try:
             async with asyncio.timeout(wait_s):
                 await self._join()
@@ -87,11 +87,11 @@ class Bus:
             why = f": {self._last_error}" if self._last_error else ""
             raise Unavailable(f"NATS at {url} was not reached within {wait_s:g} s{why}") from None
         finally:
-            teller.cancel()
+            log_task.cancel()
         self._sender = self._tasks.spawn(self._send_for_ever(), "bus sender")
 
     def publish(self, subject: str, data: bytes) -> None:
-        """Sends ``data`` soon, and without ever waiting or failing for the broker's sake.
+        """Queues ``data`` to be sent, and returns at once, whether or not the broker is there.
 
         `InvalidRequest` for more bytes than the broker takes in one message, `ValueError` for a malformed subject.
         """
@@ -102,42 +102,42 @@ class Bus:
     async def subscribe(self, subject: str, callback: Callback, queue: str = "") -> Subscription:
         """Calls ``callback`` for each message on ``subject`` (wildcards allowed), until unsubscribed.
 
-        Members of one ``queue`` share the messages between them. On return the broker knows of the interest,
-        unless it is away; then it will when it is back.
+        Members of one ``queue`` share the messages between them. On return the broker knows the subscription; a
+        broker that is away knows it once it is back.
         """
         self._check(subject)
         subscription = Subscription(self, subject, callback, queue)
         try:
-            await self.adopt(subscription)
+            await self.add_listener(subscription)
         except BaseException:
             await subscription.unsubscribe()
             raise
         return subscription
 
-    async def adopt(self, listener: Attached) -> None:
-        """Attaches ``listener`` to this connection and to all that come after it."""
-        self._attached[listener] = None
-        with suppress(*_AWAY, TimeoutError):
+    async def add_listener(self, listener: Listener) -> None:
+        """Attaches ``listener`` to this connection and to all later ones."""
+        self._listeners[listener] = None
+        with suppress(*_AWAY_ERRORS, TimeoutError):
             if self._open:
                 await listener.attach(self._client)
             if self.connected:
                 await asyncio.sleep(0)  # nats-py sends a subscription a turn later, and the PING of `flush` at once
                 await self._client.flush(timeout=_FLUSH_S)
 
-    def forget(self, listener: Attached) -> None:
-        """Leaves ``listener`` out of later connections."""
-        self._attached.pop(listener, None)
+    def remove_listener(self, listener: Listener) -> None:
+        """Attaches ``listener`` to no later connection."""
+        self._listeners.pop(listener, None)
 
     def jetstream(self, timeout: float) -> JetStreamContext:
-        """JetStream over the connection of now, each call of which may take ``timeout`` seconds."""
+        """JetStream over the current connection; each of its calls may take ``timeout`` seconds."""
         return self._client.jetstream(timeout=timeout)
 
     def on_change(self, callback: Callable[[bool], None]) -> None:
         """Calls ``callback`` with True when the broker is back and with False when it is lost."""
-        self._listeners.append(callback)
+        self._callbacks.append(callback)
 
     async def close(self) -> None:
-        """Sends what waits, lets subscribers finish and leaves; takes at most a few seconds."""
+        """Sends queued messages, lets subscribers finish and disconnects; takes at most a few seconds."""
         self._closing = True
         if self._sender is None:
             return
@@ -145,12 +145,12 @@ class Bus:
             await self._send_and_drain()
         self._sender.cancel()
         await self._client.close()
-        self._set_up(False)
+        self._set_connected(False)
 
     async def _send_and_drain(self) -> None:
         with suppress(TimeoutError, nats.errors.Error):
             async with asyncio.timeout(_CLOSE_S):
-                await self._send_rest()
+                await self._send_queued()
                 await self._client.drain()
 
     async def _join(self) -> None:
@@ -163,15 +163,15 @@ class Bus:
             reconnected_cb=self._on_reconnected,
             closed_cb=self._on_closed,
             connect_timeout=2,
-            reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type] # it only ever sleeps so long
+            reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type] # nats-py only passes it to `sleep`
             max_reconnect_attempts=-1,
             ping_interval=2,
             max_outstanding_pings=2,
         )
         self._open = True
-        for listener in list(self._attached):
+        for listener in list(self._listeners):
             await listener.attach(self._client)
-        self._set_up(True)
+        self._set_connected(True)
 
     async def _rejoin(self) -> None:
         while not self._closing:
@@ -181,27 +181,27 @@ class Bus:
                 _log.warning("NATS could not be joined again", why=str(error))
                 await asyncio.sleep(_RETRY_S)
 
-    async def _tell_waiting(self, wait_s: float) -> None:
+    async def _log_waiting(self, wait_s: float) -> None:
         started = time.monotonic()
         await asyncio.sleep(min(1.0, wait_s / 2))
         while True:
             left = max(0.0, wait_s - (time.monotonic() - started))
             _log.warning("waiting for NATS", url=self._url, gives_up_in_s=round(left, 1), why=self._last_error)
-            await asyncio.sleep(_SAY_EVERY_S)
+            await asyncio.sleep(_LOG_EVERY_S)
 
     async def _send_for_ever(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._send_rest()
+            await self._send_queued()
 
-    async def _send_rest(self) -> None:
+    async def _send_queued(self) -> None:
         while self._outbox:
             await self._up.wait()
             message = self._outbox.take()
             try:
                 await self._client.publish(message.subject, message.data, headers=message.headers)
-            except _AWAY:
+            except _AWAY_ERRORS:
                 self._outbox.put_back(message)
                 await asyncio.sleep(_RETRY_S)
             except nats.errors.Error as error:
@@ -212,22 +212,22 @@ class Bus:
         self._last_error = str(error) or name
         _errors.labels(name).inc()
         if self.connected and time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _SAY_EVERY_S
+            self._quiet_until = time.monotonic() + _LOG_EVERY_S
             _log.warning("NATS reported an error", error=name, why=self._last_error)
 
     async def _on_disconnected(self) -> None:
-        self._set_up(False)
+        self._set_connected(False)
 
     async def _on_reconnected(self) -> None:
-        self._set_up(True)
+        self._set_connected(True)
 
     async def _on_closed(self) -> None:
-        """The client gives up for good on some of the broker's errors; we do not."""
+        """Connects anew: nats-py never reconnects after some of the broker's errors."""
         self._open = False
         if not self._closing:
             self._tasks.spawn(self._rejoin(), "bus reconnection")
 
-    def _set_up(self, up: bool) -> None:
+    def _set_connected(self, up: bool) -> None:
         if up == self.connected:
             return
         _connected.set(up)
@@ -237,7 +237,7 @@ class Bus:
             self._up.clear()
         if not self._closing:
             _log.info("NATS is connected" if up else "NATS is lost", url=self._url)
-        for listener in self._listeners:
+        for listener in self._callbacks:
             listener(up)
 
     def _check(self, subject: str, data: bytes = b"") -> None:
@@ -249,6 +249,6 @@ class Bus:
             )
 
 
-@lru_cache(_SUBJECTS)
+@lru_cache(_CHECKED_SUBJECTS)
 def _is_subject(text: str) -> bool:
     return _SUBJECT.fullmatch(text) is not None

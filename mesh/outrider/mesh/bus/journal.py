@@ -1,4 +1,4 @@
-"""Messages that can be read again: a stream of JetStream's, bounded by age and size."""
+"""Messages that can be read again: a stream of JetStream, bounded by age and size."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
 _NO_JETSTREAM = "NATS has no JetStream, which stores this: start nats-server with --jetstream"
 _FULL = "JetStream has no room left, by the limits that nats-server was started with"
 _SCRATCH_BYTES = 256 << 10
-"""Free room that a stream has to find before it takes the place of another."""
+"""Free bytes that JetStream must have before a new stream replaces another."""
 
 _RETIRED = "outrider.retired"
 
 _log = get_logger("journal")
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a journal keeps: messages on ``subject`` (with wildcards), the oldest of which give way.
+class JournalConfig(msgspec.Struct, frozen=True):
+    """The messages of a journal: those on ``subject`` (with wildcards). The oldest are dropped for new ones.
 
     ``last_only`` keeps one message of each subject. ``keep_s`` is in seconds; ``keep_bytes`` counts what NATS stores.
     """
@@ -50,48 +50,48 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """Keeps what anybody publishes on some subjects; whoever publishes over core NATS waits for nothing.
+    """Stores all messages on some subjects; publishers over core NATS do not wait for it.
 
     Calls raise `Unavailable` when the broker is away, has no JetStream or does not answer within ``timeout_s``.
 
     After a failed write to its disk, nats-server refuses all writes to that stream until it is restarted, however much
-    space there is (as of version 2.14). `tend` then puts a new stream in its place. The old one is retired: it captures
-    nothing, is still read, and is deleted once all it holds is too old.
+    space there is (as of version 2.14). `tend` then creates a new stream in its place. The old one is retired: it
+    captures nothing, is still read, and is deleted once all its messages are too old.
     """
 
-    def __init__(self, bus: Bus, kept: Kept, timeout_s: float = 2.0) -> None:
-        self._bus, self._kept, self._timeout_s = bus, kept, timeout_s
+    def __init__(self, bus: Bus, config: JournalConfig, timeout_s: float = 2.0) -> None:
+        self._bus, self._config, self._timeout_s = bus, config, timeout_s
 
     async def open(self) -> None:
-        """Begins to keep, unless somebody has begun; a stream that an operator made is taken as it is."""
-        async with self._asking():
+        """Creates the stream unless it exists; a stream that an operator made is used as it is."""
+        async with self._mapping_errors():
             try:
-                await self._js.add_stream(self._config)
+                await self._js.add_stream(self._stream_config)
             except js_errors.BadRequestError as error:
                 if error.err_code not in (_NAME_IN_USE, _SUBJECTS_IN_USE):
                     raise
 
     async def tend(self) -> None:
-        """Returns where writes are stored, in a new stream if need be; `Unavailable` where there is no room."""
+        """Makes sure that writes are stored, in a new stream if need be; `Unavailable` where there is no room."""
         names = await self._names()
         if not names:
             return await self.open()
         await self._delete_old(names[:-1])
         try:
-            await self._try(names[-1])
+            await self._probe_write(names[-1])
         except Unavailable:
             if not await self._has_room():
                 raise
-            await self._try_or_replace(names[-1])
+            await self._probe_or_replace(names[-1])
 
     async def add(self, subject: str, data: bytes, *, first: bool = False) -> None:
         """Publishes ``data`` and returns when it is stored.
 
-        `AlreadyExists` where it has to be the ``first`` of its subject and is not.
+        `AlreadyExists` where it must be the ``first`` message of its subject and is not.
         """
         if first and len(names := await self._names()) > 1 and await self._read(names[:-1], subject):
             raise AlreadyExists(f"there is a message on {subject} already")
-        async with self._asking():
+        async with self._mapping_errors():
             try:
                 await self._js.publish(subject, data, headers=_FIRST if first else None)
             except js_errors.APIError as error:
@@ -100,25 +100,25 @@ class Journal:
                 raise AlreadyExists(f"there is a message on {subject} already") from None
 
     async def read(self, subject: str) -> list[tuple[str, bytes]]:
-        """Subject and data of all that is kept on ``subject`` (wildcards allowed), oldest first."""
-        return await self._read(await self._names() or [self._kept.name], subject)
+        """Subject and data of all stored messages on ``subject`` (wildcards allowed), oldest first."""
+        return await self._read(await self._names() or [self._config.name], subject)
 
     async def forget(self, subject: str) -> bool:
-        """Drops all that is kept on ``subject`` (wildcards allowed); whether that is all gone.
+        """Deletes all messages on ``subject`` (wildcards allowed); returns whether none is left.
 
-        What retired streams hold of it may have to stay, because nothing can be written to them.
+        Messages in retired streams cannot be deleted, because nothing can be written to those streams.
         """
-        *retired, current = await self._names() or [self._kept.name]
-        async with self._asking():
+        *retired, current = await self._names() or [self._config.name]
+        async with self._mapping_errors():
             await self._js.purge_stream(current, subject=subject)
         return not retired or not await self._read(retired, subject)
 
     async def _read(self, names: list[str], subject: str) -> list[tuple[str, bytes]]:
-        found: list[tuple[str, bytes]] = []
+        messages: list[tuple[str, bytes]] = []
         for name in names:
-            async with self._asking():
-                found += await self._read_stream(name, subject)
-        return found
+            async with self._mapping_errors():
+                messages += await self._read_stream(name, subject)
+        return messages
 
     async def _read_stream(self, name: str, subject: str) -> list[tuple[str, bytes]]:
         config = api.ConsumerConfig(
@@ -127,35 +127,35 @@ class Journal:
         subscription = await self._js.pull_subscribe(subject, stream=name, config=config)
         try:
             left = (await subscription.consumer_info()).num_pending or 0
-            found: list[tuple[str, bytes]] = []
-            while len(found) < left:
-                batch = await subscription.fetch(min(_BATCH, left - len(found)), self._timeout_s)
-                found += [(message.subject, message.data) for message in batch]
-            return found
+            messages: list[tuple[str, bytes]] = []
+            while len(messages) < left:
+                batch = await subscription.fetch(min(_BATCH, left - len(messages)), self._timeout_s)
+                messages += [(message.subject, message.data) for message in batch]
+            return messages
         finally:
             await subscription.unsubscribe()
 
     async def _names(self) -> list[str]:
-        """The streams that keep this journal: retired ones, oldest first, and behind them the one that captures."""
-        async with self._asking():
+        """The streams of this journal: retired ones, oldest first, and last the one that captures."""
+        async with self._mapping_errors():
             answer = await self._js.streams_info()
-        mine = re.compile(rf"{re.escape(self._kept.name)}(?:-(\d+))?")
-        found = [(int(match[1] or 1), match[0]) for info in answer if (match := mine.fullmatch(info.config.name or ""))]
-        return [name for _, name in sorted(found)]
+        pattern = re.compile(rf"{re.escape(self._config.name)}(?:-(\d+))?")
+        matches = (pattern.fullmatch(info.config.name or "") for info in answer)
+        return [name for _, name in sorted((int(match[1] or 1), match[0]) for match in matches if match)]
 
-    async def _try(self, name: str) -> None:
-        """`Unavailable` where a write is not stored, or where nats-server refuses all of them."""
-        nothing = self._kept.subject.replace("*", "$")
-        async with self._asking():
-            await self._js.purge_stream(name, subject=nothing)
-        if self._kept.last_only:
-            await self.add(nothing, b"")
+    async def _probe_write(self, name: str) -> None:
+        """`Unavailable` where nats-server refuses all writes or does not store one."""
+        probe = self._config.subject.replace("*", "$")
+        async with self._mapping_errors():
+            await self._js.purge_stream(name, subject=probe)
+        if self._config.last_only:
+            await self.add(probe, b"")
 
-    async def _try_or_replace(self, name: str) -> None:
+    async def _probe_or_replace(self, name: str) -> None:
         try:
-            await self._try(name)
+            await self._probe_write(name)
         except Unavailable:
-            await self._try(await self._replace(name))
+            await self._probe_write(await self._replace(name))
 
     async def _has_room(self) -> bool:
         name = f"outrider-scratch-{secrets.token_hex(4)}"
@@ -170,35 +170,35 @@ class Journal:
         return True
 
     async def _replace(self, name: str) -> str:
-        """Retires the stream of that ``name``; the next one has its subjects and settings."""
-        base, number = self._kept.name, int(name.removeprefix(self._kept.name).removeprefix("-") or 1)
-        async with self._asking():
+        """Retires the stream ``name``; returns the name of a new one with its subjects and settings."""
+        base, number = self._config.name, int(name.removeprefix(self._config.name).removeprefix("-") or 1)
+        async with self._mapping_errors():
             info = await self._js.stream_info(name)
             retired = [f"{_RETIRED}.{base}.{number}.{int(time.time())}"]
             await self._js.update_stream(info.config.evolve(subjects=retired, max_bytes=max(info.state.bytes, 1)))
-            config = self._config if _retired_at(info) else info.config
+            config = self._stream_config if _retired_at(info) else info.config
             await self._js.add_stream(config.evolve(name=f"{base}-{number + 1}"))
         _log.warning("a stream that nats-server no longer writes was replaced", stream=name)
         return f"{base}-{number + 1}"
 
     async def _delete_old(self, retired: list[str]) -> None:
         for name in retired:
-            async with self._asking():
+            async with self._mapping_errors():
                 at = _retired_at(await self._js.stream_info(name))
-                if at and time.time() - at > self._kept.keep_s:
+                if at and time.time() - at > self._config.keep_s:
                     await self._js.delete_stream(name)
 
     @property
-    def _config(self) -> api.StreamConfig:
-        kept = self._kept
+    def _stream_config(self) -> api.StreamConfig:
+        config = self._config
         return api.StreamConfig(
-            name=kept.name,
-            subjects=[kept.subject],
+            name=config.name,
+            subjects=[config.subject],
             discard=api.DiscardPolicy.OLD,
-            max_age=kept.keep_s,
-            max_bytes=kept.keep_bytes,
-            max_msgs_per_subject=1 if kept.last_only else -1,
-            duplicate_window=min(kept.keep_s, 120.0),
+            max_age=config.keep_s,
+            max_bytes=config.keep_bytes,
+            max_msgs_per_subject=1 if config.last_only else -1,
+            duplicate_window=min(config.keep_s, 120.0),
         )
 
     @property
@@ -206,7 +206,8 @@ class Journal:
         return self._bus.jetstream(self._timeout_s)
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
+    async def _mapping_errors(self) -> AsyncIterator[None]:
+        """Raises errors of NATS as `Unavailable`."""
         if not self._bus.connected:
             raise Unavailable("NATS is not connected", retry_after=1.0)
         try:

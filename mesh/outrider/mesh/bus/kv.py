@@ -39,11 +39,11 @@ class Bucket:
         self._bus, self._name, self._timeout_s = bus, name, timeout_s
 
     async def open(self, keep_s: float | None = None) -> None:
-        """Makes the bucket unless it is there; values are dropped ``keep_s`` seconds after they were written.
+        """Creates the bucket unless it exists; values are dropped ``keep_s`` seconds after they were written.
 
-        A bucket that an operator made, with replicas say, is taken as it is.
+        A bucket that an operator made, with replicas say, is used as it is.
         """
-        async with self._asking():
+        async with self._mapping_errors():
             js = self._bus.jetstream(self._timeout_s)
             try:
                 await js.key_value(self._name)
@@ -52,59 +52,59 @@ class Bucket:
 
     async def get(self, key: str) -> Entry | None:
         """The value of ``key``, if it has one."""
-        async with self._asking():
+        async with self._mapping_errors():
             try:
-                found = await self._inner().get(key)
+                entry = await self._store().get(key)
             except js_errors.KeyNotFoundError:
                 return None
-        return Entry(found.value or b"", found.revision or 0)
+        return Entry(entry.value or b"", entry.revision or 0)
 
     async def put(self, key: str, value: bytes) -> int:
-        """Writes whatever is there; the revision."""
-        async with self._asking():
-            return await self._inner().put(key, value)
+        """Writes, whatever the value was; returns the revision."""
+        async with self._mapping_errors():
+            return await self._store().put(key, value)
 
     async def swap(self, key: str, value: bytes, revision: int) -> int:
-        """Writes if ``key`` still has ``revision`` (0: no value), else raises `AlreadyExists`; the new revision."""
-        async with self._asking():
+        """Writes if ``key`` still has ``revision`` (0: no value); returns the new one. Else `AlreadyExists`."""
+        async with self._mapping_errors():
             try:
-                return await self._inner().update(key, value, last=revision)
+                return await self._store().update(key, value, last=revision)
             except js_errors.KeyWrongLastSequenceError:
                 raise AlreadyExists(f"{key} has been written by another") from None
 
-    async def put_among(self, key: str, value: bytes, prefix: str, most: int) -> int | None:
-        """Writes whatever is there, unless ``most`` other keys begin with ``prefix``; the revision, or None if they do.
+    async def put_below_limit(self, key: str, value: bytes, prefix: str, most: int) -> int | None:
+        """Writes unless ``most`` other keys begin with ``prefix``; returns the revision, or None if it did not write.
 
-        Whoever else writes to the bucket meanwhile has it looked at anew, so that no two pass the limit together.
-        `Unavailable` where that does not end.
+        Keys are counted again after any other write to the bucket, so that two writers never exceed the limit together.
+        `Unavailable` where such writes do not end.
         """
         for _ in range(_ATTEMPTS):
-            async with self._asking():
+            async with self._mapping_errors():
                 last, keys = await self._keys()
                 if sum(each.startswith(prefix) for each in keys if each != key) >= most:
                     return None
-                if (revision := await self._put_behind(key, value, last)) is not None:
+                if (revision := await self._put_after(key, value, last)) is not None:
                     return revision
         raise Unavailable(f"{self._name} is being written by too many others", retry_after=1.0)
 
     async def forget(self, key: str) -> None:
         """Drops ``key`` and its value, if it has one."""
-        async with self._asking():
+        async with self._mapping_errors():
             js = self._bus.jetstream(self._timeout_s)
             await js.purge_stream(f"KV_{self._name}", subject=f"$KV.{self._name}.{key}")
 
     async def state(self) -> tuple[int, int]:
-        """The last revision and the number of values: another pair after every write; zeros where nobody made one."""
-        async with self._asking():
+        """The last revision and the number of values, a pair that every write changes; zeros without a bucket."""
+        async with self._mapping_errors():
             try:
-                found = (await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}")).state
+                state = (await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}")).state
             except js_errors.NotFoundError:
                 return 0, 0
-        return found.last_seq, found.messages
+        return state.last_seq, state.messages
 
     async def keys(self) -> list[str]:
         """All keys that have a value, in order."""
-        async with self._asking():
+        async with self._mapping_errors():
             return sorted((await self._keys())[1])
 
     async def _keys(self) -> tuple[int, list[str]]:
@@ -113,8 +113,8 @@ class Bucket:
         info = await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}", f"{prefix}>")
         return info.state.last_seq, [subject.removeprefix(prefix) for subject in info.state.subjects or {}]
 
-    async def _put_behind(self, key: str, value: bytes, last: int) -> int | None:
-        """Writes if nothing of the bucket was since its revision ``last``; the new one, or None."""
+    async def _put_after(self, key: str, value: bytes, last: int) -> int | None:
+        """Writes if the bucket's last revision is still ``last``; returns the new one, else None."""
         headers = {Header.EXPECTED_LAST_SEQUENCE.value: str(last)}
         try:
             js = self._bus.jetstream(self._timeout_s)
@@ -124,13 +124,14 @@ class Bucket:
                 return None
             raise
 
-    def _inner(self) -> KeyValue:
-        """Through the connection of now; its reads are not direct ones, which a replica that lags may answer."""
+    def _store(self) -> KeyValue:
+        """The bucket over the current connection. Reads are not direct: a replica that lags may answer direct reads."""
         js = self._bus.jetstream(self._timeout_s)
         return KeyValue(self._name, f"KV_{self._name}", f"$KV.{self._name}.", js, direct=False)
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
+    async def _mapping_errors(self) -> AsyncIterator[None]:
+        """Raises errors of NATS as `Unavailable`."""
         if not self._bus.connected:
             raise Unavailable("NATS is not connected", retry_after=1.0)
         try:

@@ -27,9 +27,9 @@ class Query:
         self.headers = {key.lower(): value for key, value in (request.headers or {}).items()}
 
     async def answer(self, data: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Sends ``data`` to who asked, as often as it is called; nobody is told where the broker is away.
+        """Sends ``data`` to the requester; each call sends another message. Does nothing while the broker is away.
 
-        A request that no answer was asked to is not answered.
+        A request without a reply subject is not answered.
         """
         with suppress(nats.errors.Error, ValueError):
             await self._request.respond(data, dict(headers or {}) or None)
@@ -41,7 +41,7 @@ class Query:
 
 
 class Endpoint(NamedTuple):
-    """Where requests come in; ``handler`` returns at once: the next request of the subject waits for it."""
+    """A subject and the ``handler`` of its requests, which returns at once: the next request waits for it."""
 
     name: str
     subject: str
@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 
 
 class MicroService:
-    """Answers on the ``endpoints``, of which all members of ``queue`` share the requests."""
+    """Answers requests to the ``endpoints``; all members of ``queue`` share the requests."""
 
     def __init__(
         self, bus: Bus, name: str, version: str, description: str, queue: str, endpoints: Sequence[Endpoint]
@@ -61,10 +61,10 @@ class MicroService:
 
     async def open(self) -> None:
         """Answers from now on, over any connection of the bus."""
-        await self._bus.adopt(self)
+        await self._bus.add_listener(self)
 
     async def attach(self, client: Client) -> None:
-        """Answers on ``client``, once; the bus calls it again for a client that takes another's place."""
+        """Answers on ``client``, once; the bus calls it again for each new client."""
         if self._client is client:
             return
         self._client = client
@@ -76,7 +76,7 @@ class MicroService:
 
     async def close(self) -> None:
         """Takes no more requests."""
-        self._bus.forget(self)
+        self._bus.remove_listener(self)
         with suppress(nats.errors.Error):
             if self._inner is not None:
                 await self._inner.stop()

@@ -30,7 +30,7 @@ class Outbox:
         return len(self._queue)
 
     def put(self, message: Outgoing) -> None:
-        """Appends ``message``, dropping from the other end what no longer fits."""
+        """Appends ``message`` and drops the oldest messages that no longer fit."""
         self._queue.append(message)
         self._size += len(message.data)
         while self._size > self._limit and len(self._queue) > 1:

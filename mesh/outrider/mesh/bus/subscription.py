@@ -1,4 +1,4 @@
-"""One interest in a subject, which outlives the connections it is served by."""
+"""A subscription to a subject, which outlives any connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from outrider.mesh.telemetry import continued, get_logger, tracing
+from outrider.mesh.telemetry import continued_span, get_logger, tracing
 
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
@@ -29,11 +29,11 @@ class Message:
         self.headers = headers
 
 
-class Attached(Protocol):
-    """What listens on whichever connection there is."""
+class Listener(Protocol):
+    """Something that the bus attaches to each of its connections."""
 
     async def attach(self, client: Client) -> None:
-        """Listens on ``client``, once."""
+        """Listens on ``client``; a second call with the same client does nothing."""
 
 
 Callback = Callable[[Message], Awaitable[None] | None]
@@ -55,16 +55,16 @@ class Subscription:
         self._inner: Any = None
 
     async def attach(self, client: Client) -> None:
-        """Subscribes on ``client``, once; the bus calls it again for a client that takes another's place."""
+        """Subscribes on ``client``, once; the bus calls it again for each new client."""
         if self._client is client:
             return
         self._client = client
         self._inner = await client.subscribe(self.subject, queue=self.queue, cb=self._deliver)
 
     async def unsubscribe(self) -> None:
-        """Stops delivery at once; what has arrived and waits is discarded. May be called twice."""
-        self._bus.forget(self)
-        inner, self._inner = self._inner, None  # nats-py's subscription holds this one: no cycle stays behind
+        """Stops delivery at once and discards messages that wait. May be called twice."""
+        self._bus.remove_listener(self)
+        inner, self._inner = self._inner, None  # nats-py's subscription refers to this one: leave no cycle behind
         with suppress(nats.errors.Error):
             if inner is not None:
                 await inner.unsubscribe()
@@ -72,7 +72,7 @@ class Subscription:
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)
         try:
-            with continued(raw.headers, f"receive {self.subject}") if tracing() and raw.headers else nullcontext():
+            with continued_span(raw.headers, f"receive {self.subject}") if tracing() and raw.headers else nullcontext():
                 if (result := self._callback(message)) is not None:
                     await result
         except Exception:

@@ -1,4 +1,4 @@
-"""The keys of a settings type, each with the check its values must pass."""
+"""The keys of a settings type, each with the check of its values."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Field(msgspec.Struct, frozen=True):
         return self.path.replace(".", "__").upper()
 
     def convert(self, value: Any, source: str) -> Any:
-        """``value`` as this field's type; text from the environment or a flag is read as what the type says.
+        """``value`` as this field's type; text from the environment or a flag is parsed by the type.
 
-        `ConfigError` names the key, ``source`` and what would be allowed.
+        `ConfigError` names the key, ``source`` and the allowed values.
         """
         try:
             raw = _split(value, self.type) if isinstance(value, str) else value
             return msgspec.convert(raw, self.type, strict=not isinstance(value, str), dec_hook=_decode)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
-            raise ConfigError(self._complaint(value, source, error)) from None
+            raise ConfigError(self._error_text(value, source, error)) from None
 
-    def _complaint(self, value: Any, source: str, error: Exception) -> str:
+    def _error_text(self, value: Any, source: str, error: Exception) -> str:
         shown = "(hidden)" if self.secret else repr(value)
         if self.allowed and isinstance(value, str):
             return f"{self.path} = {shown} ({source}): not one of {', '.join(self.allowed)}" + nearest(
@@ -60,20 +60,20 @@ class Field(msgspec.Struct, frozen=True):
 def fields(settings_type: type[msgspec.Struct], prefix: str = "") -> dict[str, Field]:
     """Keys of ``settings_type`` by dotted path, those of nested structs included."""
     hints = typing.get_type_hints(settings_type, include_extras=True)
-    found: dict[str, Field] = {}
+    by_path: dict[str, Field] = {}
     for item in msgspec.structs.fields(settings_type):
         path, hint = prefix + item.encode_name, hints[item.name]
         bare, metas = unwrap(hint)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-            found |= fields(bare, f"{path}.")
+            by_path |= fields(bare, f"{path}.")
         else:
-            found[path] = Field(path, hint, _default(item), _help(metas), _allowed(bare), _secret(metas))
-    return found
+            by_path[path] = Field(path, hint, _default(item), _help(metas), _allowed(bare), _secret(metas))
+    return by_path
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean X?)`` for the nearest spelling among ``known``, or nothing."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`` (did you mean X?)`` for the nearest spelling among ``names``, or nothing."""
+    matches = difflib.get_close_matches(name, list(names), n=1)
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
@@ -109,11 +109,11 @@ def _allowed(bare: Any) -> tuple[str, ...]:
 
 
 def _split(text: str, hint: Any) -> Any:
-    """``a,b`` for a list, ``k=v,k=v`` for a table, JSON for either; where anything goes, what it is in TOML."""
+    """Parses ``a,b`` for a list, ``k=v,k=v`` for a table, JSON for either, and TOML where any type is allowed."""
     bare = inner(hint)
     origin = get_origin(bare) or bare
     if bare is Any:
-        return _plain(text)
+        return _parse_any(text)
     if origin not in (list, tuple, set, frozenset, dict):
         return text
     if text.lstrip().startswith(("[", "{")):
@@ -124,12 +124,12 @@ def _split(text: str, hint: Any) -> Any:
     return {key: _split(value, get_args(bare)[1]) for key, value in map(_pair, parts)}
 
 
-def _plain(text: str) -> Any:
-    """``text`` as the TOML value or the JSON table that it is, else the text itself."""
+def _parse_any(text: str) -> Any:
+    """``text`` as a TOML value or a JSON table if it is one, else the text itself."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
-        found = tomllib.loads(f"value = {text}")
-        if len(found) == 1 and isinstance(found["value"], (bool, int, float, str, list, dict)):
-            return found["value"]
+        table = tomllib.loads(f"value = {text}")
+        if len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list, dict)):
+            return table["value"]
     return msgspec.json.decode(text) if text.lstrip().startswith("{") else text
 
 

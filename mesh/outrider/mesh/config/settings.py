@@ -1,4 +1,4 @@
-"""What every service can be told."""
+"""Settings common to all services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where values come from: file, environment, flags, each over the one before."""
+"""The sources of values: file, environment, flags; each overrides the one before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from outrider.mesh.config.fields import Field, fields, nearest, unwrap
 from outrider.mesh.config.settings import SECTIONS, Settings
-from outrider.mesh.config.tables import is_table, put, split, within
+from outrider.mesh.config.tables import is_table, nested_field, split_path, with_value
 from outrider.mesh.errors import ConfigError
 
 PREFIX = "OUTRIDER_"
@@ -23,8 +23,8 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP
 S = TypeVar("S", bound=Settings)
 
 
-class Effective(msgspec.Struct, frozen=True):
-    """One key's value and the place it came from; ``shown`` is fit for other eyes."""
+class EffectiveSetting(msgspec.Struct, frozen=True):
+    """One key's value and its source; ``shown`` masks secrets."""
 
     field: Field
     value: Any
@@ -46,7 +46,7 @@ def load(
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> S:
-    """Settings of one service; `ConfigError` for a key nobody knows or a value that its key does not take.
+    """Settings of one service; `ConfigError` for an unknown key or a value that its key does not allow.
 
     The file's ``[mesh]`` table, its ``[section]`` table, ``OUTRIDER_<KEY>``, ``OUTRIDER_<SECTION>_<KEY>`` and
     flags (by dotted key) each override the ones before.
@@ -65,47 +65,47 @@ def describe(
     file: Path | None = None,
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
-) -> list[Effective]:
+) -> list[EffectiveSetting]:
     """Every key with its effective value and source, in the order of definition; raises as `load` does."""
-    known = fields(settings_type)
-    found = {path: Effective(field, field.default, "default") for path, field in known.items()}
-    for path, value, source in _all(known, section, file, env or {}, flags or {}):
-        field, keys = _require(path, known, source)
-        found[field.path] = _over(found[field.path], keys, value, source)
-    missing = [path for path, entry in found.items() if entry.value is msgspec.NODEFAULT]
+    known_fields = fields(settings_type)
+    settings = {path: EffectiveSetting(field, field.default, "default") for path, field in known_fields.items()}
+    for path, value, source in _all_values(known_fields, section, file, env or {}, flags or {}):
+        field, keys = _require(path, known_fields, source)
+        settings[field.path] = _override(settings[field.path], keys, value, source)
+    missing = [path for path, entry in settings.items() if entry.value is msgspec.NODEFAULT]
     if missing:
         raise ConfigError(f"{missing[0]} has no value and no default: set it in [{section}] or with a flag")
-    return list(found.values())
+    return list(settings.values())
 
 
-def _over(before: Effective, keys: list[str], value: Any, source: str) -> Effective:
-    """The setting with ``value``, or with ``value`` below ``keys`` of its table and the rest as it was."""
+def _override(before: EffectiveSetting, keys: list[str], value: Any, source: str) -> EffectiveSetting:
+    """The setting with ``value``, or its table with ``value`` below ``keys``."""
     field = before.field
     if not keys:
-        return Effective(field, field.convert(value, source), source)
-    table = put(before.value, keys, within(field, keys, source).convert(value, source))
-    return Effective(field, table, source if before.source == "default" else f"{before.source}, {source}")
+        return EffectiveSetting(field, field.convert(value, source), source)
+    table = with_value(before.value, keys, nested_field(field, keys, source).convert(value, source))
+    return EffectiveSetting(field, table, source if before.source == "default" else f"{before.source}, {source}")
 
 
-def _all(
-    known: dict[str, Field], section: str, file: Path | None, env: Mapping[str, str], flags: Mapping[str, str]
+def _all_values(
+    known_fields: dict[str, Field], section: str, file: Path | None, env: Mapping[str, str], flags: Mapping[str, str]
 ) -> Iterator[tuple[str, Any, str]]:
     if file is not None:
-        yield from _from_file(known, section, file)
-    yield from _from_env(known, section, env)
-    for path, value in sorted(flags.items(), key=lambda flag: flag[0] not in known):
-        field, keys = _require(path, known, f"flag --{path}")
+        yield from _from_file(known_fields, section, file)
+    yield from _from_env(known_fields, section, env)
+    for path, value in sorted(flags.items(), key=lambda flag: flag[0] not in known_fields):
+        field, keys = _require(path, known_fields, f"flag --{path}")
         yield path, value, f"flag {'.'.join([field.flag, *keys])}"
 
 
-def _from_file(known: dict[str, Field], section: str, file: Path) -> Iterator[tuple[str, Any, str]]:
+def _from_file(known_fields: dict[str, Field], section: str, file: Path) -> Iterator[tuple[str, Any, str]]:
     tables = _read(file)
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ConfigError(f"{name} in {file} stands outside a table: put it under [{_COMMON}] or [{section}]")
         if name not in SECTIONS | {section}:
             raise ConfigError(f"[{name}] in {file} is no known table{nearest(name, SECTIONS | {section})}")
-    for name, keys in ((_COMMON, fields(Settings)), (section, known)):
+    for name, keys in ((_COMMON, fields(Settings)), (section, known_fields)):
         for path, value in _flatten(tables.get(name, {}), keys):
             source = f"[{name}] in {file}"
             _require(path, keys, source)
@@ -121,13 +121,15 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is not TOML: {error}") from None
 
 
-def _from_env(known: dict[str, Field], section: str, env: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+def _from_env(known_fields: dict[str, Field], section: str, env: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
     common = {f"{PREFIX}{field.variable}": path for path, field in fields(Settings).items()}
-    own = {f"{PREFIX}{section.upper()}_{field.variable}": path for path, field in known.items()}
-    inside = {f"{PREFIX}{section.upper()}_{field.variable}__": path for path, field in known.items() if is_table(field)}
+    own = {f"{PREFIX}{section.upper()}_{field.variable}": path for path, field in known_fields.items()}
+    inside = {
+        f"{PREFIX}{section.upper()}_{field.variable}__": path for path, field in known_fields.items() if is_table(field)
+    }
     others = tuple(f"{PREFIX}{name.upper()}_" for name in SECTIONS - {section, _COMMON})
     for names in (common, own):
-        yield from ((names[n], env[n], f"variable {n}") for n in env if n in names and not _is_link(n, env[n]))
+        yield from ((names[n], env[n], f"variable {n}") for n in env if n in names and not _is_service_link(n, env[n]))
     for name in env:
         if not name.startswith(PREFIX) or name in RESERVED or name in common or name in own:
             continue
@@ -135,29 +137,29 @@ def _from_env(known: dict[str, Field], section: str, env: Mapping[str, str]) -> 
             keys = name.removeprefix(table).lower().replace("__", ".")
             yield f"{inside[table]}.{keys}", env[name], f"variable {name}"
             continue
-        if not name.startswith(others) and not _is_link(name, env[name]):
+        if not name.startswith(others) and not _is_service_link(name, env[name]):
             raise ConfigError(f"variable {name} is no setting{nearest(name, [*common, *own])}")
 
 
-def _is_link(name: str, value: str) -> bool:
-    """Whether Kubernetes set the variable, to tell of a Service that is called outrider-something."""
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes set the variable for a Service whose name begins with outrider."""
     return bool(_SERVICE_LINK.search(name)) or value.startswith(("tcp://", "udp://"))
 
 
-def _flatten(table: dict[str, Any], known: dict[str, Field], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: dict[str, Any], known_fields: dict[str, Field], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         path = prefix + key
-        if isinstance(value, dict) and path not in known:
-            yield from _flatten(value, known, f"{path}.")
+        if isinstance(value, dict) and path not in known_fields:
+            yield from _flatten(value, known_fields, f"{path}.")
         else:
             yield path, value
 
 
-def _require(path: str, known: dict[str, Field], source: str) -> tuple[Field, list[str]]:
-    if (found := split(path, known)) is None:
-        meant = nearest(path, known) or nearest(path.partition(".")[0], known)
+def _require(path: str, known_fields: dict[str, Field], source: str) -> tuple[Field, list[str]]:
+    if (field_and_keys := split_path(path, known_fields)) is None:
+        meant = nearest(path, known_fields) or nearest(path.partition(".")[0], known_fields)
         raise ConfigError(f"{path} ({source}) is no setting{meant}")
-    return found
+    return field_and_keys
 
 
 def _nest(settings_type: type[msgspec.Struct], values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -23,7 +23,7 @@ class _Channels:
         self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str], Any] = {}
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Channels] = WeakKeyDictionary()
+_channels_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Channels] = WeakKeyDictionary()
 
 
 async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
@@ -44,10 +44,10 @@ async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
 def stub(kind: Callable[[grpc.aio.Channel], S], address: str) -> S:
     """The running loop's stub of the generated class ``kind`` for the service at ``address``."""
     stubs = _channels().stubs
-    found: S | None = stubs.get((kind, address))
-    if found is None:
-        found = stubs[kind, address] = kind(channel(address))
-    return found
+    cached: S | None = stubs.get((kind, address))
+    if cached is None:
+        cached = stubs[kind, address] = kind(channel(address))
+    return cached
 
 
 def channel(address: str) -> grpc.aio.Channel:
@@ -67,24 +67,26 @@ def channel(address: str) -> grpc.aio.Channel:
 
 async def close_channels() -> None:
     """Closes the running loop's channels; calls in flight are cancelled."""
-    closing = _of_loops.pop(asyncio.get_running_loop(), None)
+    closing = _channels_by_loop.pop(asyncio.get_running_loop(), None)
     for each in closing.channels.values() if closing else ():
         await each.close()
 
 
 def _channels() -> _Channels:
     loop = asyncio.get_running_loop()
-    found = _of_loops.get(loop)
-    if found is None:
-        found = _of_loops[loop] = _Channels()
-    return found
+    channels = _channels_by_loop.get(loop)
+    if channels is None:
+        channels = _channels_by_loop[loop] = _Channels()
+    return channels
 
 
 def _interceptors() -> list[grpc.aio.ClientInterceptor]:
     return [_UnaryUnary(), _UnaryStream(), _StreamUnary(), _StreamStream()]
 
 
-async def _carry(continuation: Callable[..., Any], details: grpc.aio.ClientCallDetails, request: Any) -> Any:
+async def _add_trace_headers(
+    continuation: Callable[..., Any], details: grpc.aio.ClientCallDetails, request: Any
+) -> Any:
     metadata = grpc.aio.Metadata(*(details.metadata or ()))
     for key, value in (current_headers() or {}).items():
         metadata.add(key, value)
@@ -93,19 +95,19 @@ async def _carry(continuation: Callable[..., Any], details: grpc.aio.ClientCallD
 
 class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _carry(continuation, client_call_details, request)
+        return await _add_trace_headers(continuation, client_call_details, request)
 
 
 class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
     async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _carry(continuation, client_call_details, request)
+        return await _add_trace_headers(continuation, client_call_details, request)
 
 
 class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
     async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _carry(continuation, client_call_details, request_iterator)
+        return await _add_trace_headers(continuation, client_call_details, request_iterator)
 
 
 class _StreamStream(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
     async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _carry(continuation, client_call_details, request_iterator)
+        return await _add_trace_headers(continuation, client_call_details, request_iterator)

@@ -1,4 +1,4 @@
-"""What stands around every handler: errors become a status, the caller's trace goes on."""
+"""The guard around every handler: it maps errors to a status, and opens a span in the caller's trace."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 from grpc.aio import ServicerContext as Context
 from outrider.mesh.errors import Internal, OutriderError, Unavailable, from_rpc, trailing_metadata
-from outrider.mesh.telemetry import continued, get_logger, tracing
+from outrider.mesh.telemetry import continued_span, get_logger, tracing
 
 _log = get_logger("rpc")
 
 
-def guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+def guarded_handler(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
     """``handler`` with its errors mapped and its span opened; ``method`` is `/package.Service/Method`."""
     behaviour = _behaviour(handler)
     if not handler.response_streaming:
@@ -24,20 +24,20 @@ def guarded(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMe
         wrapped = _guard_stream(method, behaviour)
     else:
         wrapped = _guard_unary(method, behaviour)
-    return _make(handler)(
+    return _factory(handler)(
         wrapped,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )
 
 
-def starting(method: str) -> grpc.RpcMethodHandler[Any, Any]:
+def starting_handler(method: str) -> grpc.RpcMethodHandler[Any, Any]:
     """Answer to any method of a service that has not started: UNAVAILABLE."""
 
     async def refuse(request: Any, context: Context) -> bytes:
         raise Unavailable("the service is starting", retry_after=1.0)
 
-    return guarded(method, grpc.stream_unary_rpc_method_handler(refuse))
+    return guarded_handler(method, grpc.stream_unary_rpc_method_handler(refuse))
 
 
 def _guard_unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ def _guard_stream(method: str, behaviour: Callable[..., Any]) -> Callable[..., A
 
 def _span(method: str, context: Context) -> AbstractContextManager[object]:
     """The span of a call, as a part of the caller's trace; nothing while tracing is off."""
-    return continued(_headers(context), method) if tracing() else nullcontext()
+    return continued_span(_headers(context), method) if tracing() else nullcontext()
 
 
 async def _fail(method: str, context: Context, error: Exception) -> None:
@@ -76,12 +76,12 @@ async def _fail(method: str, context: Context, error: Exception) -> None:
     if isinstance(error, NotImplementedError):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented")
     failure = _failure(method, error)
-    told = context.trailing_metadata() or ()
-    await context.abort(failure.code, failure.message, (*told, *trailing_metadata(failure)))
+    metadata = context.trailing_metadata() or ()
+    await context.abort(failure.code, failure.message, (*metadata, *trailing_metadata(failure)))
 
 
 def _failure(method: str, error: Exception) -> OutriderError:
-    """What the caller is told of ``error``; an unexpected one is logged and called internal."""
+    """The error to report to the caller; an unexpected one is logged and reported as internal."""
     if isinstance(error, OutriderError):
         return error
     if isinstance(error, grpc.aio.AioRpcError):
@@ -96,12 +96,12 @@ def _headers(context: Context) -> dict[str, str]:
 
 def _behaviour(handler: grpc.RpcMethodHandler[Any, Any]) -> Callable[..., Any]:
     for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
-        if (found := getattr(handler, kind)) is not None:
-            return found  # type: ignore[no-any-return]
+        if (behaviour := getattr(handler, kind)) is not None:
+            return behaviour  # type: ignore[no-any-return]
     raise TypeError("a handler without behaviour")
 
 
-def _make(handler: grpc.RpcMethodHandler[Any, Any]) -> Callable[..., grpc.RpcMethodHandler[Any, Any]]:
+def _factory(handler: grpc.RpcMethodHandler[Any, Any]) -> Callable[..., grpc.RpcMethodHandler[Any, Any]]:
     request = "stream" if handler.request_streaming else "unary"
     response = "stream" if handler.response_streaming else "unary"
     return getattr(grpc, f"{request}_{response}_rpc_method_handler")  # type: ignore[no-any-return]

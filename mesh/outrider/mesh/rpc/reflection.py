@@ -1,6 +1,6 @@
-"""Server reflection as newer clients ask for it (``grpc.reflection.v1``), and as grpcio has it (``v1alpha``).
+"""Server reflection in two versions: ``grpc.reflection.v1`` for newer clients, and grpcio's own ``v1alpha``.
 
-The two have the same messages under other names.
+Their messages differ only in name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = tuple(reflection.SERVICE_NAME.replace(_OLD, each) for each in (_NEW, _OL
 
 
 def add_reflection(services: Sequence[str], server: Any) -> None:
-    """Has ``server`` describe ``services``, by their full names, and reflection itself."""
+    """Makes ``server`` describe ``services``, by their full names, and reflection itself."""
     _describe()
     servicer = reflection.aio.ReflectionServicer([*services, *NAMES])
     handler = grpc.stream_stream_rpc_method_handler(
@@ -34,7 +34,7 @@ def add_reflection(services: Sequence[str], server: Any) -> None:
 
 
 def _describe() -> None:
-    """Puts a description of the newer service where those of all others are, unless a package has done so."""
+    """Adds the newer service to the default pool of descriptors, unless a package has done so."""
     pool, described = descriptor_pool.Default(), FileDescriptorProto()
     try:
         pool.FindFileByName(DESCRIPTOR.name.replace(_OLD, _NEW))

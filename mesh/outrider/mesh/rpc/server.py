@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.rpc import options
-from outrider.mesh.rpc.handlers import guarded, starting
+from outrider.mesh.rpc.handlers import guarded_handler, starting_handler
 from outrider.mesh.rpc.reflection import add_reflection
 
 _STATUS = health_pb2.HealthCheckResponse
@@ -19,9 +19,9 @@ _STATUS = health_pb2.HealthCheckResponse
 class Server:
     """A grpc.aio server that listens before its service is ready.
 
-    It is what the generated ``add_<Service>Servicer_to_server(servicer, server)`` functions take. Until
-    `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added. Where a path
-    is given for a Unix ``socket``, it listens there as well.
+    The generated functions ``add_<Service>Servicer_to_server(servicer, server)`` take it. Until
+    `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added. With a path
+    for a Unix ``socket``, it listens there as well.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
@@ -37,11 +37,11 @@ class Server:
     @property
     def services(self) -> list[str]:
         """Full names of the services added."""
-        named = {method.split("/")[1] for method in self._router.methods}
-        return sorted(named | {g.service_name() for g in self._router.generic if hasattr(g, "service_name")})
+        names = {method.split("/")[1] for method in self._router.methods}
+        return sorted(names | {g.service_name() for g in self._router.generic if hasattr(g, "service_name")})
 
     async def start(self) -> None:
-        """Listens, not serving yet; `Unavailable` when the port is taken. `port` is then the true one."""
+        """Listens, not serving yet; `Unavailable` when the port is taken. `port` then holds the real one."""
         await self._health.set("", _STATUS.NOT_SERVING)
         require_free(self.host, self.port)
         self.port = self._server.add_insecure_port(join(self.host, self.port))
@@ -88,16 +88,16 @@ class _Router:
         self.open = False
 
     def add(self, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
-        self.methods[method] = guarded(method, handler)
+        self.methods[method] = guarded_handler(method, handler)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = details.method
         if not self.open:
-            return starting(method)
+            return starting_handler(method)
         if (handler := self.methods.get(method)) is not None:
             return handler
         for generic in self.generic:
-            if (found := generic.service(details)) is not None:
-                self.methods[method] = guarded(method, found)
+            if (handler := generic.service(details)) is not None:
+                self.methods[method] = guarded_handler(method, handler)
                 return self.methods[method]
         return None

@@ -1,4 +1,4 @@
-"""Unix sockets, by which processes of one host and one user reach each other past TCP."""
+"""Unix sockets, by which processes of one host and one user reach each other without TCP."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from outrider.mesh.errors import ConfigError
 
 AUTO = "auto"
 _SUFFIX = ".sock"
-_LONGEST = 100
-"""Bytes of a path; what a socket may be bound to ends at 107 (unix(7))."""
+_MOST_PATH_BYTES = 100
+"""Most bytes of a socket's path; Linux allows 107 (unix(7))."""
 
 
 def new_socket(setting: str) -> Path | None:
-    """Where to listen by the setting ``sockets``; None for nowhere.
+    """The path of a new socket by the setting ``sockets``; None for no socket.
 
     Raises:
-        ConfigError: it names a directory that cannot be used.
+        ConfigError: the setting names a directory that cannot be used.
     """
     if not setting:
         return None
@@ -32,7 +32,7 @@ def new_socket(setting: str) -> Path | None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / f"{secrets.token_hex(8)}{_SUFFIX}"
         _check(path, private=setting == AUTO)
-        _sweep(directory)
+        _remove_stale(directory)
     except OSError as error:
         if setting == AUTO:
             return None
@@ -41,7 +41,7 @@ def new_socket(setting: str) -> Path | None:
 
 
 def local_target(address: str, path: object) -> str:
-    """What gRPC is to connect to: the socket at ``path`` where one listens on this host, else ``address``."""
+    """The target for gRPC: the socket at ``path`` if a process of this host listens there, else ``address``."""
     return f"unix:{path}" if isinstance(path, str) and path and _listens(Path(path)) else address
 
 
@@ -51,11 +51,11 @@ def _own_directory() -> Path:
 
 
 def _check(path: Path, *, private: bool) -> None:
-    """`OSError` where a socket at ``path`` could not be, or where others could put one in its place."""
-    if len(os.fsencode(path)) > _LONGEST:
-        raise OSError(0, f"a path of more than {_LONGEST} bytes")
-    told = path.parent.stat()
-    if private and (told.st_uid != os.getuid() or stat.S_IMODE(told.st_mode) & 0o077):
+    """`OSError` if there cannot be a socket at ``path``, or if other users could replace it."""
+    if len(os.fsencode(path)) > _MOST_PATH_BYTES:
+        raise OSError(0, f"a path of more than {_MOST_PATH_BYTES} bytes")
+    status = path.parent.stat()
+    if private and (status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077):
         raise OSError(0, "a directory that others may use")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OSError(0, "a directory that cannot be written to")
@@ -71,7 +71,7 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _sweep(directory: Path) -> None:
+def _remove_stale(directory: Path) -> None:
     """Removes sockets of processes that were killed."""
     for path in directory.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

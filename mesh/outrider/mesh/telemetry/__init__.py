@@ -1,11 +1,11 @@
-"""Logs, metrics and traces, the same in every service."""
+"""Logs, metrics, traces and time lines, the same in every service."""
 
 from outrider.mesh.telemetry.logs import configure_logs, get_logger
 from outrider.mesh.telemetry.metrics import REGISTRY, counter, gauge, histogram, render
 from outrider.mesh.telemetry.timeline import start_timeline, timeline
 from outrider.mesh.telemetry.tracing import (
     Telemetry,
-    continued,
+    continued_span,
     current_headers,
     span,
     start_tracing,
@@ -16,7 +16,7 @@ __all__ = [
     "REGISTRY",
     "Telemetry",
     "configure_logs",
-    "continued",
+    "continued_span",
     "counter",
     "current_headers",
     "gauge",

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: one JSON object a line, with the trace's id, without anybody's text."""
+"""Structured logs on standard error: one JSON object a line, with the trace's id, without users' text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def configure_logs(level: str = "info", form: Literal["json", "console"] = "json
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _Bound(bound),
+        _Bind(bound),
         _add_trace,
         _hide_content,
     ]
     if form == "json":
         shared.append(structlog.processors.format_exc_info)
-    plainly = structlog.dev.plain_traceback  # the default shows local variables, and thereby anybody's text
+    plain_traceback = structlog.dev.plain_traceback  # the default shows local variables, and so users' text
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plainly)
+        else structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain_traceback)
     )
     structlog.configure(
         processors=[*shared, renderer],
@@ -46,7 +46,7 @@ def configure_logs(level: str = "info", form: Literal["json", "console"] = "json
     _route_libraries(level, shared, renderer)
 
 
-class _Bound:
+class _Bind:
     """Processor that puts the process's own keys on every line."""
 
     def __init__(self, bound: dict[str, Any]) -> None:
@@ -79,8 +79,8 @@ def _route_libraries(level: str, shared: list[Processor], renderer: Processor) -
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    logging.basicConfig(level=max(logging.WARNING, _number(level)), handlers=[handler], force=True)
+    logging.basicConfig(level=max(logging.WARNING, _level_number(level)), handlers=[handler], force=True)
 
 
-def _number(level: str) -> int:
+def _level_number(level: str) -> int:
     return int(logging.getLevelNamesMapping()[level.upper()])

@@ -1,4 +1,4 @@
-"""Prometheus metrics in a registry of our own; units stand in the name (`_seconds`, `_bytes`, `_total`)."""
+"""Prometheus metrics in Outrider's own registry; names end with their units (`_seconds`, `_bytes`, `_total`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gauge(name: str, description: str, labels: Sequence[str] = ()) -> Gauge:
 
 
 def histogram(name: str, description: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS) -> Histogram:
-    """``outrider_<name>``: a distribution over ``buckets`` (upper bounds; seconds unless told)."""
+    """``outrider_<name>``: a distribution over ``buckets`` (upper bounds; seconds by default)."""
     return Histogram(f"outrider_{name}", description, labels, buckets=buckets, registry=REGISTRY)
 
 

@@ -16,7 +16,7 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry.logs import get_logger
 
 MOST_BYTES = 64 << 20
-"""A process writes no more than this."""
+"""Most bytes that a process writes."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _log = get_logger("timeline")
@@ -27,15 +27,15 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True):
     instance: str
 
 
-class Began(_Event, frozen=True, tag="began"):
-    """A process writes from ``at`` on; ``host`` names the start of the machine whose clock it reads."""
+class ProcessStart(_Event, frozen=True, tag="began"):
+    """The first event of a process; ``host`` names the machine, and its start, whose clock the process reads."""
 
     kind: str
     host: str
 
 
-class Grown(msgspec.Struct, frozen=True):
-    """A tree: the length of the sequence that it hangs from, its guesses, and how deep they go."""
+class TreeSize(msgspec.Struct, frozen=True):
+    """A tree's size: tokens of the sequence in front of it, guesses, and depth of the deepest guess."""
 
     session: int
     length: int
@@ -43,23 +43,23 @@ class Grown(msgspec.Struct, frozen=True):
     depth: int
 
     @classmethod
-    def of(cls, session: int, length: int, parents: Sequence[int]) -> Grown:
-        """A tree whose nodes have these ``parents``, each before its children, -1 at the top."""
+    def of(cls, session: int, length: int, parents: Sequence[int]) -> TreeSize:
+        """The size of a tree whose nodes have these ``parents``, each before its children, -1 at the top."""
         depths: list[int] = []
         for parent in parents:
             depths.append(1 if parent < 0 else depths[parent] + 1)
         return cls(session, length, len(parents), max(depths, default=0))
 
 
-class Stepped(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a step did for one sequence.
+class SequenceStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step's result for one sequence.
 
     Attributes:
         length: tokens of the sequence before the step.
         decided: tokens that the step added.
         bought: guesses that the step verified, by drafter.
-        accepted: guesses among those that came true.
-        trees: proposers' trees that agree with the sequence, as far as they go on from it.
+        accepted: guesses that the step accepted.
+        trees: the parts of proposers' trees that agree with the sequence and continue it.
     """
 
     session: int
@@ -68,51 +68,51 @@ class Stepped(msgspec.Struct, frozen=True, omit_defaults=True):
     decided: int
     bought: dict[str, int] = {}
     accepted: int = 0
-    trees: list[Grown] = []
+    trees: list[TreeSize] = []
 
 
 class Step(_Event, frozen=True, tag="step"):
-    """A step of the target: when it began, and the seconds it took, of which it waited for its own drafters."""
+    """A step of the target: its begin, its seconds, and those of them in which it waited for local drafters."""
 
     took: float
     waited: float
     rows: int
     prompt_rows: int
-    sequences: list[Stepped]
+    sequences: list[SequenceStep]
 
 
-class Pass(_Event, frozen=True, tag="pass"):
-    """A piece of a proposer's drafting: when it began, the seconds it took, and the trees that it made or improved."""
+class DraftRound(_Event, frozen=True, tag="pass"):
+    """A round of a proposer's drafting: its begin, its seconds, and the trees that it made or improved."""
 
     took: float
-    trees: list[Grown]
+    trees: list[TreeSize]
 
 
-class Taken(_Event, frozen=True, tag="taken"):
-    """The engine was offered a tree that is ``behind`` tokens late. It is ``kept`` where it agrees with those."""
+class TreeOffer(_Event, frozen=True, tag="taken"):
+    """The offer of a tree that lacks the sequence's last ``behind`` tokens; ``kept`` if it agrees with them."""
 
-    tree: Grown
+    tree: TreeSize
     source: str
     behind: int
     kept: bool
 
 
-class Told(msgspec.Struct, frozen=True):
-    """Of a message: a session, and the tokens that the sequence has with what the message says."""
+class SessionLength(msgspec.Struct, frozen=True):
+    """A session in a message, and the tokens of its sequence once the message is applied."""
 
     session: int
     length: int
 
 
 class Message(_Event, frozen=True, tag="message"):
-    """A message between a verifier and a proposer, as it is sent and as it is heard."""
+    """A message between a verifier and a proposer, ``heard`` by its receiver or else sent by its sender."""
 
     what: Literal["opens", "commits", "trees"]
     heard: bool
-    told: list[Told]
+    told: list[SessionLength]
 
 
-Event = Began | Step | Pass | Taken | Message
+Event = ProcessStart | Step | DraftRound | TreeOffer | Message
 
 
 class Timeline:
@@ -124,7 +124,7 @@ class Timeline:
         self._left = MOST_BYTES
 
     def note(self, event: Event) -> None:
-        """Writes down an event; never fails, since steps call it."""
+        """Writes an event; never fails, since steps call it."""
         line = self._encode(event) + b"\n"
         before, self._left = self._left, self._left - len(line)
         if self._left < 0:
@@ -137,10 +137,12 @@ class Timeline:
             self._left = -1
             _log.warning("the time line ends: it cannot be written", why=error.strerror)
 
-    def message(self, what: Literal["opens", "commits", "trees"], heard: bool, told: Sequence[tuple[int, int]]) -> None:
-        """Writes down a message of sessions and lengths, unless it says nothing."""
-        if told:
-            self.note(Message(perf_counter(), self.instance, what, heard, [Told(*each) for each in told]))
+    def message(
+        self, what: Literal["opens", "commits", "trees"], heard: bool, sessions: Sequence[tuple[int, int]]
+    ) -> None:
+        """Writes a message of ``sessions``, each with its length; writes nothing where there are none."""
+        if sessions:
+            self.note(Message(perf_counter(), self.instance, what, heard, [SessionLength(*each) for each in sessions]))
 
 
 class _State:
@@ -148,7 +150,7 @@ class _State:
 
 
 def start_timeline(kind: str, instance: str, path: str) -> None:
-    """Has this process append its events to the file at ``path``; does nothing where ``path`` is empty.
+    """Makes this process append its events to the file at ``path``; does nothing where ``path`` is empty.
 
     Several processes may append to one file.
 
@@ -162,11 +164,11 @@ def start_timeline(kind: str, instance: str, path: str) -> None:
     except OSError as error:
         raise ConfigError(f"timeline = {path} cannot be written: {error.strerror}") from None
     _State.timeline = Timeline(file, instance)
-    _State.timeline.note(Began(perf_counter(), instance, kind, _host()))
+    _State.timeline.note(ProcessStart(perf_counter(), instance, kind, _host()))
 
 
 def timeline() -> Timeline | None:
-    """Where events go; None where nobody wants them."""
+    """The time line of this process; None where it writes none."""
     return _State.timeline
 
 
@@ -183,7 +185,7 @@ def read_events(paths: Sequence[Path]) -> Iterator[Event]:
 
 
 def _host() -> str:
-    """Name of the machine since it started: `perf_counter` tells the same time to all that have the same name."""
+    """A name of the machine since its start: all processes with one name share the clock of `perf_counter`."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -1,6 +1,6 @@
 """OpenTelemetry traces, carried as W3C `traceparent` in HTTP headers, gRPC metadata and NATS headers.
 
-Until `start_tracing` has been given an exporter, `tracing()` is false and the hot paths do nothing at all.
+Until `start_tracing` has been given an exporter, `tracing()` is false and the hot paths do nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _State:
 
 
 class Telemetry:
-    """What tracing holds open; `close` sends what is left."""
+    """A running export of spans; `close` sends the last ones."""
 
     def __init__(self, provider: TracerProvider | None) -> None:
         self._provider = provider
@@ -51,7 +51,7 @@ class Telemetry:
 def start_tracing(kind: str, instance: str, exporter: str | SpanExporter, ratio: float = 1.0) -> Telemetry:
     """Starts exporting spans to ``exporter`` (none, console, otlp, or an exporter itself).
 
-    ``ratio`` of the traces that begin here is kept; those that came from elsewhere follow their beginning.
+    ``ratio`` of the traces that begin here are kept; a trace that began elsewhere is kept if it is kept there.
     `ConfigError` when the exporter's package is not installed.
     """
     if exporter == "none":
@@ -82,8 +82,8 @@ def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any) ->
 
 
 @contextmanager
-def continued(headers: Mapping[str, str] | None, name: str, **attributes: Any) -> Iterator[Span]:
-    """A server's span that goes on from the caller's ``headers`` (keys in lower case, as gRPC gives them)."""
+def continued_span(headers: Mapping[str, str] | None, name: str, **attributes: Any) -> Iterator[Span]:
+    """A server's span in the trace of the caller's ``headers`` (keys in lower case, as gRPC gives them)."""
     if _State.tracer is None:
         yield trace.INVALID_SPAN
         return
@@ -96,7 +96,7 @@ def continued(headers: Mapping[str, str] | None, name: str, **attributes: Any) -
 
 
 def current_headers() -> dict[str, str] | None:
-    """Headers that carry the current span on; None when there is none."""
+    """Headers that name the current span to a called service; None when there is no span."""
     if _State.tracer is None:
         return None
     headers: dict[str, str] = {}

@@ -6,7 +6,7 @@ from time import perf_counter
 
 from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
 from outrider.native.drafts import NativeDrafts
-from outrider.native.trees import Grown
+from outrider.native.trees import NativeTree
 
 
 class CompiledTrees:
@@ -19,7 +19,7 @@ class CompiledTrees:
     def __init__(self, drafts: NativeDrafts) -> None:
         self.drafts, self._growing = drafts, RunTime()
 
-    def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[Grown]:
+    def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[NativeTree]:
         """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
 
         Decided tokens are always taken in: without them there is nothing to guess.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from outrider.models.speculation.matches import match_confidence
 from outrider.models.speculation.suffix_automaton import SuffixAutomaton
 from outrider.native.suffixes import SuffixShape
-from outrider.native.trees import Grown
+from outrider.native.trees import NativeTree
 
 _END = -1
 _TAIL = 32
@@ -106,7 +106,7 @@ class PlainSuffixes:
         if (closed := self._sessions.pop(number, None)) is not None:
             self._answers.append((closed.tenant, deque([*closed.tokens[closed.prompt :], _END])))
 
-    def draft(self) -> list[Grown]:
+    def draft(self) -> list[NativeTree]:
         """Adds a bounded number of new tokens to automata; returns trees of sessions that are up to date."""
         left, done = _A_ROUND, []
         for number in list(self._stale):
@@ -137,12 +137,12 @@ class PlainSuffixes:
         self._memories.move_to_end(tenant)
         return self._memories[tenant]
 
-    def _tree(self, number: int, session: _Session) -> Grown:
+    def _tree(self, number: int, session: _Session) -> NativeTree:
         growth = _Growth()
         for automaton, state, length in session.matches(self._memories.get(session.tenant)):
             if length >= self._shape.least_match:
                 growth.look(automaton, state, length, -1, 1.0)
-        return Grown(number, len(session.tokens), *growth.grow(session.most))
+        return NativeTree(number, len(session.tokens), *growth.grow(session.most))
 
 
 class _Growth:

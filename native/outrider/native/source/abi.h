@@ -1,4 +1,4 @@
-// What callers hand over, under the names that are used here.
+// The header's types under the names that are used here.
 #pragma once
 #include <cstdint>
 
@@ -22,7 +22,7 @@ using SuffixShape = outrider_suffix_shape;
 using SuffixOpening = outrider_suffix_opening;
 using SuffixCommits = outrider_suffix_commits;
 
-// Any of the decoders, behind one face.
+// The common interface of all decoders.
 struct outrider_decoder {
   virtual ~outrider_decoder() = default;
   virtual Fault forward(const Step& step) = 0;

@@ -1,6 +1,6 @@
 // Tree attention over paged keys and values: softmax without storing scores (Milakov and Gimelshein 2018, "Online
-// normalizer calculation for softmax"), over blocks of fixed absolute positions in their order. A row's bits depend on
-// what it sees alone, whether that came as a chunk of prompt, row by row, or as the path of a tree.
+// normalizer calculation for softmax"), over blocks of fixed absolute positions in their order. A row's bits depend
+// only on the tokens that it sees, whether they are a chunk of a prompt, single rows, or the path of a tree.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -104,7 +104,7 @@ static void attend_rows(const PlainPages& cache, const Sequence& s, int kv_head,
   running.assign((end - begin) * group, Running<C>());
   Span span;
   span.values = (long)cache.kv_heads * cache.head_dim;
-  long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions that all rows find at one place
+  long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions with one slot for all rows
   for (long base = 0; base < shared; base += SPAN) {
     long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : s.rows) - base);
     cache.keys(s, base, known, kv_head, span.keys);

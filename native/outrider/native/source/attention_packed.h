@@ -14,7 +14,7 @@ template <int D>
 struct alignas(64) Half {
   bf16 keys[D / 2][HALF][2];
   bf16 values[HALF / 2][D][2];
-  long held[HALF];  // the slots that were put
+  long held[HALF];  // the slots whose positions it holds
 
   void clear() {
     std::memset((void*)this, 0, sizeof *this);
@@ -30,7 +30,7 @@ struct alignas(64) Half {
     for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = value[d * apart];
   }
 
-  // Makes what follows `count` positions count as zeros.
+  // Sets everything behind `count` positions to zero.
   void cut(int count) {
     for (int at = count; at < HALF; at++) {
       if (held[at] < 0) continue;
@@ -68,7 +68,7 @@ class PackedAttention {
       const float* query = queries + (begin + i / group) * ldq + i % group * D;
       for (int d = 0; d < D; d += LANES) store(queries_[i].of + d, load(query + d));
     }
-    const long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // all rows find them at one place
+    const long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // with one slot for all rows
     for (long base = 0; base < shared; base += SPAN) {
       find(pages, s, kv_head, base, std::min<long>(SPAN, s.context + (s.parents ? s.nodes : end) - base));
       for (int first = 0; first < many; first += 16) {
@@ -103,7 +103,7 @@ class PackedAttention {
     total_.assign(many + 16, 0);
   }
 
-  // The block of `count` positions from `base` on; halves that lie packed as they are wanted are read where they are.
+  // The block of `count` positions from `base` on; halves that are already packed so are read in place.
   void find(const PackedPages& pages, const Sequence& s, int kv_head, long base, int count) {
     for (int half = 0; half < 2; half++) {
       const int some = std::clamp(count - half * HALF, 0, HALF);
@@ -124,7 +124,7 @@ class PackedAttention {
   }
   void show(int half, const Half<D>& from) { show(half, from.keys[0][0], from.values[0][0]); }
 
-  // The blocks that hold the rows' own paths. What neighbouring rows have in common stays where it is.
+  // The blocks that hold the rows' own paths. Positions that neighbouring rows share are not copied again.
   void tails(const PackedPages& pages, const Sequence& s, int kv_head, int group, long begin, long end, long shared) {
     for (auto& half : paths_) half.clear();
     for (long row = begin; row < end; row++) {

@@ -1,4 +1,4 @@
-// The library's face for the decoder, the draw and the trees of a draft model.
+// The library's interface for the decoder, the draw and the trees of a draft model.
 #include "decoder.h"
 #include "drafts.h"
 #include "race.h"

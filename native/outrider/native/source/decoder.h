@@ -10,7 +10,7 @@
 #include "team.h"
 #include "vector.h"
 
-// Memory that grows and is never filled anew.
+// Memory that grows and is never cleared.
 template <class T>
 class Buffer {
  public:
@@ -31,7 +31,7 @@ class Buffer {
   size_t size_ = 0;
 };
 
-// W is what weights are in, X what rows are multiplied in, K what keys and values are kept in.
+// W is the type of weights, X that of multiplied rows, K that of keys and values.
 template <class W, class X, class K>
 class Decoder {
   using Kept = typename PagesFor<K>::Type;
@@ -122,7 +122,7 @@ class Decoder {
     });
   }
 
-  // Of some rows, so few that what lies between the products stays in the cache.
+  // The feed-forward block of some rows, so few that its intermediate results stay in the cache.
   void feed_forward(const Layer& layer, long panel, long rows) {
     X* a = a_ + panel * inner_;
     multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_);

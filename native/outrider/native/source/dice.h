@@ -31,8 +31,8 @@ struct Words {
   u32x16 first, second;
 };
 
-// Philox 4x32-10 (Salmon et al. 2011) of eight counters (lane, position, 0, 0). What stands in the upper halves of
-// lanes between the rounds is never looked at.
+// Philox 4x32-10 (Salmon et al. 2011) of eight counters (lane, position, 0, 0). The upper halves of lanes
+// between the rounds are ignored.
 static inline Words philox(u64x8 lanes, uint32_t position, uint64_t seed) {
   u64x8 c0 = lanes, c1 = u64x8{} + position, c2{}, c3{};
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);

@@ -1,4 +1,4 @@
-// What a small model's guessing knows of a sequence, and what it does for it in one run.
+// A sequence for which a small model guesses, and its part of one run.
 #pragma once
 #include "guess_tree.h"
 #include "race.h"

@@ -1,5 +1,5 @@
 // Trees of guesses that a small model grows behind many sequences, likeliest node first, keys and values kept in pages of
-// its own. What comes true stays when tokens are decided.
+// its own. When tokens are decided, the accepted part of a tree stays.
 #pragma once
 #include <map>
 
@@ -38,7 +38,7 @@ class Drafts {
     if (found != sessions_.end()) found->second.resting = true;
   }
 
-  // `tokens` were decided behind `length` others.
+  // Appends decided tokens to a sequence of `length`.
   void commit(int64_t number, int32_t length, const int32_t* tokens, int32_t count) {
     works_.clear();
     auto found = sessions_.find(number);
@@ -57,22 +57,22 @@ class Drafts {
 
   int32_t free_pages() const { return (int32_t)free_.size(); }
 
-  // Whether a session has decided tokens that the model has not run on.
+  // Whether a session has decided tokens that the model has not read.
   bool reading() const {
     return std::any_of(sessions_.begin(), sessions_.end(),
-                       [&](const auto& each) { return able(each.second) && each.second.pending(); });
+                       [&](const auto& each) { return can_draft(each.second) && each.second.pending(); });
   }
 
-  // Lays out the next run, whose nodes are at least as likely as `least`.
+  // Plans the next run, whose nodes are at least as likely as `least`.
   DraftRun plan(float least) {
     works_.clear();
     promised_ = 0;
     long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
-    for (auto& each : sessions_) live += able(each.second);
+    for (auto& each : sessions_) live += can_draft(each.second);
     const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
     for (auto& each : sessions_) {
       Session& s = each.second;
-      if (!able(s)) continue;
+      if (!can_draft(s)) continue;
       if (s.pending()) {
         chunk(s, prefill);
       } else {
@@ -95,7 +95,7 @@ class Drafts {
     works_.clear();
   }
 
-  // The trees that are better now, each of at most `most` nodes; how many.
+  // Writes the trees that have improved, each of at most `most` nodes; returns their number.
   int32_t write(int32_t most, const Trees& to) {
     int32_t count = 0, first = 0;
     for (auto& [number, s] : sessions_) {
@@ -147,7 +147,9 @@ class Drafts {
     return true;
   }
 
-  bool able(const Session& s) const { return !s.muted && !s.resting && (long)s.tokens.size() < shape_.context_length; }
+  bool can_draft(const Session& s) const {
+    return !s.muted && !s.resting && (long)s.tokens.size() < shape_.context_length;
+  }
 
   void chunk(Session& s, long& left) {
     long rows = std::min(s.pending(), left);
@@ -156,7 +158,7 @@ class Drafts {
     works_.push_back({&s, {}, {}, rows, rows == s.pending()});
   }
 
-  // A node's children are together no likelier than itself.
+  // Adds the nodes to grow to the run. A node's value bounds the sum of its children's.
   void growth(Session& s, long most, float least) {
     most = std::min(most, shape_.ahead - (long)s.tree.grown.size());
     auto nodes = s.tree.frontier(most, least, shape_.context_length - (long)s.tokens.size());
@@ -175,7 +177,7 @@ class Drafts {
     hidden_.resize(ids_.size() * model_.hidden);
     Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), (int32_t)sequences_.size(),
               (int32_t)ids_.size()};
-    if (decoder_.forward(step) == OUTRIDER_NO_FAULT) return hang();
+    if (decoder_.forward(step) == OUTRIDER_NO_FAULT) return attach_guesses();
     for (Work& work : works_) {  // an id or a position that the model does not have
       restart(*work.session);
       work.session->muted = true;
@@ -194,8 +196,8 @@ class Drafts {
     }
   }
 
-  // Hangs what the model says below the rows that it ran on.
-  void hang() {
+  // Attaches the model's guesses below the rows that it ran on.
+  void attach_guesses() {
     long rows = 0, place = 0;
     for (const Work& work : works_) {
       long drawing = !work.draws ? 0 : work.nodes.empty() ? 1 : work.rows;
@@ -212,14 +214,14 @@ class Drafts {
       if (!work.draws) continue;
       if (work.nodes.empty()) work.nodes.push_back(-1);
       for (int32_t node : work.nodes) {
-        hang(*work.session, node, logits);
+        attach_guesses(*work.session, node, logits);
         logits += model_.vocabulary;
       }
       work.session->improved = true;
     }
   }
 
-  void hang(Session& s, int32_t node, float* logits) {
+  void attach_guesses(Session& s, int32_t node, float* logits) {
     int32_t tokens[OUTRIDER_MOST_CHILDREN];
     float shares[OUTRIDER_MOST_CHILDREN];
     const uint32_t position = (uint32_t)(s.tokens.size() + s.tree.depth(node));
@@ -236,7 +238,7 @@ class Drafts {
   std::map<int64_t, Session> sessions_;
   std::vector<int32_t> free_;
   std::vector<Work> works_;
-  float promised_ = 0;  // how likely the nodes that could be grown are, summed up
+  float promised_ = 0;  // sum of the probabilities of the planned nodes
   std::vector<int64_t> ids_, positions_;
   std::vector<Sequence> sequences_;
   std::vector<float> hidden_, logits_, space_;

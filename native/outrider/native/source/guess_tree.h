@@ -1,4 +1,4 @@
-// The tree that a small model grows ahead of one sequence, and what is left of it when tokens are decided.
+// The tree that a small model grows for one sequence, and its rest when tokens are decided.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@ struct GuessTree {
     int32_t depth, row;  // 1 at the top; place behind the sequence's keys and values in the order of growth, or -1
   };
   std::vector<Node> nodes;
-  std::vector<int32_t> grown;  // those that the model ran on, in that order
+  std::vector<int32_t> grown;  // nodes that the model ran on, in that order
 
   void clear() {
     nodes.clear();
@@ -41,8 +41,8 @@ struct GuessTree {
     return open;
   }
 
-  // How many of `some`, likeliest first, make a run worth most for its time: each brings more for its row than those
-  // before it bring for the run.
+  // How many of `some`, likeliest first, give a run the most value per time: each adds more per row's time than the run
+  // before it has.
   size_t worth_growing(const std::vector<int32_t>& some, float row_cost) const {
     float sum = 0, time = 0;
     for (size_t count = 0; count < some.size(); count++) {
@@ -54,15 +54,15 @@ struct GuessTree {
     return some.size();
   }
 
-  // Of each grown node the row of its parent, -1 at the top.
+  // The row of each grown node's parent, -1 at the top.
   std::vector<int32_t> row_parents() const {
     std::vector<int32_t> rows;
     for (int32_t n : grown) rows.push_back(nodes[n].parent < 0 ? -1 : nodes[nodes[n].parent].row);
     return rows;
   }
 
-  // Goes down along decided tokens. `rows` are those that stay, in their new order: the path's, then the rest's. Whether
-  // the path was grown to its end; the tree is empty otherwise.
+  // Descends along decided tokens. `rows` gets the rows that stay, in their new order: the path's, then those below it.
+  // Returns whether the path was grown to its end; if not, the tree is cleared.
   bool descend(const int32_t* tokens, int32_t count, std::vector<int32_t>& rows) {
     int32_t at = -1;
     for (int32_t i = 0; i < count; i++) {
@@ -78,7 +78,7 @@ struct GuessTree {
     return true;
   }
 
-  // Writes the `most` valuable nodes from `first` on, in the order of growth; how many they are.
+  // Writes the `most` most valuable nodes from `first` on, in the order of growth; returns their number.
   int32_t write_best(long most, float least_value, const Trees& to, int32_t first) const {
     std::vector<int32_t> kept, renamed(nodes.size(), -1);
     for (int32_t n = 0; n < (int32_t)nodes.size(); n++)

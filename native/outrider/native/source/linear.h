@@ -103,7 +103,7 @@ static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, fl
 }
 #endif
 
-// work(count), the count a constant of 1 to MOST_ROWS.
+// Calls work(count), the count a compile-time constant of 1 to MOST_ROWS.
 template <class Work>
 static inline void with_count(long count, const Work& work) {
   switch (count) {

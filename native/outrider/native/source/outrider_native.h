@@ -1,4 +1,4 @@
-/* All that crosses between the C++ here and its callers. C++ includes this file (abi.h) and Python reads it with cffi
+/* The whole interface between the C++ here and its callers. C++ includes this file (abi.h) and Python reads it with cffi
    (outrider.native.library), so it holds declarations alone, and nothing for a preprocessor.
 
    Arrays are the caller's. Those of a model outlive its decoders, the pages of drafts outlive the drafts, and all others
@@ -102,8 +102,8 @@ typedef struct outrider_race_rows {
   int64_t n, vocabulary;
 } outrider_race_rows;
 
-/* int64 [n] tokens that rows draw, -1 where nothing can be drawn; greedy where the temperature is below `greedy_below`.
-   Whether all logits are numbers below `limit`: the tokens mean nothing otherwise. */
+/* Writes int64 [n] tokens that rows draw, -1 where nothing can be drawn; greedy where the temperature is below
+   `greedy_below`. Returns whether all logits are numbers below `limit`; if not, the tokens are meaningless. */
 int32_t outrider_race(const outrider_race_rows *rows, float greedy_below, float limit, int64_t *tokens);
 
 /* Trees of guesses, written one behind the other. */
@@ -111,7 +111,7 @@ int32_t outrider_race(const outrider_race_rows *rows, float greedy_below, float 
 typedef struct outrider_tree {
   int64_t number;       /* of the session */
   int32_t length;       /* tokens of its sequence in front of the tree */
-  int32_t first, nodes; /* where its nodes lie in the arrays, and how many they are */
+  int32_t first, nodes; /* index of its first node in the arrays, and number of nodes */
 } outrider_tree;
 
 typedef struct outrider_trees {
@@ -132,7 +132,7 @@ typedef struct outrider_draft_shape {
   int32_t prefill_rows;   /* decided tokens in one run */
   int32_t context_length; /* longest sequence that is guessed at */
   float least_value;      /* a node less likely than this is neither grown nor written */
-  float row_cost;         /* what a row adds to a run, of what the first row takes */
+  float row_cost;         /* time that a row adds to a run, as a share of the first row's */
 } outrider_draft_shape;
 
 /* How the target draws; temperature 0 where it is greedy. */
@@ -147,46 +147,46 @@ typedef struct outrider_draft_opening {
   outrider_shaping shaping;
   const int32_t *tokens; /* [count], so far */
   int32_t count;
-  int32_t most; /* nodes of a tree that are of use */
+  int32_t most; /* nodes of the largest useful tree */
 } outrider_draft_opening;
 
 /* The next run of the model. */
 typedef struct outrider_draft_run {
   int32_t rows;    /* 0 where there is nothing to do */
-  int32_t decided; /* of the rows, tokens that were decided */
-  float promised;  /* how likely the nodes that it grows are, summed up */
+  int32_t decided; /* rows that are decided tokens */
+  float promised;  /* sum of the probabilities of the nodes that it grows */
 } outrider_draft_run;
 
 typedef struct outrider_drafts outrider_drafts;
 
-/* Over empty pages of the decoder's kind. */
+/* `pool` has empty pages of the decoder's kind. */
 outrider_drafts *outrider_drafts_new(outrider_decoder *decoder, const outrider_model *model, const outrider_pool *pool,
                                      const outrider_draft_shape *shape);
 void outrider_drafts_free(outrider_drafts *drafts);
 /* Starts a session, in place of one of the same number. */
 void outrider_drafts_open(outrider_drafts *drafts, const outrider_draft_opening *opening);
-/* `tokens` were decided behind `length` others; a session that has another length ends. */
+/* Appends decided tokens to a sequence of `length`; a session of another length ends. */
 void outrider_drafts_commit(outrider_drafts *drafts, int64_t number, int32_t length, const int32_t *tokens, int32_t count);
 /* Grows nothing more for a session until tokens are decided again. */
 void outrider_drafts_rest(outrider_drafts *drafts, int64_t number);
 void outrider_drafts_close(outrider_drafts *drafts, int64_t number);
 int32_t outrider_drafts_free_pages(const outrider_drafts *drafts);
-/* Whether a session has decided tokens that the model has not run on. */
+/* Whether a session has decided tokens that the model has not read. */
 int32_t outrider_drafts_reading(const outrider_drafts *drafts);
-/* Lays out the next run, which grows no node less likely than `least`; what is not run is laid out anew. */
+/* Plans the next run, which grows no node less likely than `least`; replaces a plan that was not run. */
 void outrider_drafts_plan(outrider_drafts *drafts, float least, outrider_draft_run *run);
-/* Runs the model as it was laid out. */
+/* Runs the model as last planned. */
 void outrider_drafts_run(outrider_drafts *drafts);
-/* Writes the trees that are better now, each of at most `most` nodes; how many. There must be room for one of each
-   session. */
+/* Writes the trees that have improved, each of at most `most` nodes; returns their number. There must be room for one
+   of each session. */
 int32_t outrider_drafts_write(outrider_drafts *drafts, int32_t most, const outrider_trees *to);
 
 /* Trees from suffix automata. */
 
 typedef struct outrider_suffix_shape {
-  int32_t least_match; /* tokens that must have stood there before */
+  int32_t least_match; /* latest tokens that must have occurred before */
   int32_t tokens;      /* of a tenant's answers that are remembered */
-  int32_t tenants;     /* that are remembered */
+  int32_t tenants;     /* tenants that are remembered */
 } outrider_suffix_shape;
 
 typedef struct outrider_suffix_opening {
@@ -199,11 +199,11 @@ typedef struct outrider_suffix_opening {
   int32_t tenant_size;
 } outrider_suffix_opening;
 
-/* What was decided. */
+/* Decided tokens of several sessions. */
 typedef struct outrider_suffix_commits {
   const int64_t *numbers; /* [size] sessions */
   const int32_t *counts;  /* [size] tokens of each */
-  const int32_t *tokens;  /* one session's behind the other's */
+  const int32_t *tokens;  /* session after session */
   int64_t size;
 } outrider_suffix_commits;
 
@@ -216,8 +216,8 @@ void outrider_suffixes_open(outrider_suffixes *suffixes, const outrider_suffix_o
 void outrider_suffixes_commit(outrider_suffixes *suffixes, const outrider_suffix_commits *commits);
 /* Forgets a session, and keeps its answer for the tenant's later ones. */
 void outrider_suffixes_close(outrider_suffixes *suffixes, int64_t number);
-/* Takes in what is new, a bounded number of tokens, and writes a tree for each session that has moved on; how many.
-   There must be room for one of each session. */
+/* Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed; returns their
+   number. There must be room for one of each session. */
 int32_t outrider_suffixes_write(outrider_suffixes *suffixes, const outrider_trees *to);
 /* Memory held for sequences and answers. */
 int64_t outrider_suffixes_bytes(const outrider_suffixes *suffixes);

@@ -1,4 +1,4 @@
-// Where keys and values lie. Slots are numbered through all pages of a layer.
+// The layout of keys and values. Slots are numbered through all pages of a layer.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -69,7 +69,7 @@ struct PackedPages : Pages<bf16> {
 
   // Elements between neighbouring features of a position's values.
   int apart() const { return block() > 1 ? 2 : 1; }
-  // Where they begin behind the block's first.
+  // Their offset from the block's first element.
   long value(long slot) const { return slot % block() / 2 * 2L * head_dim + slot % block() % 2; }
 
  private:
@@ -92,7 +92,7 @@ struct PagesFor<bf16> {
   using Type = PackedPages;
 };
 
-// In every layer each place gets the token that was at its source before.
+// In every layer each place gets the token that was at its source before the call.
 template <class Kind>
 static void move_tokens_of(const Pool& pool, long n, const int64_t* sources, const int64_t* places) {
   Kind pages{{nullptr, pool.page_size, pool.kv_heads, pool.head_dim}};

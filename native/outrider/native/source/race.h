@@ -9,7 +9,7 @@
 #include "dice.h"
 #include "vector.h"
 
-// Variates of positions that were rolled lately, over one vocabulary.
+// A cache of recent positions' variates, over one vocabulary.
 class Rolls {
  public:
   const float* at(uint64_t seed, uint32_t position, long vocabulary) {
@@ -55,7 +55,7 @@ struct Best {
   long token = -1;
 };
 
-// The highest of n scores, sixteen of which `score(i, count)` tells from i on; none where all are minus infinity.
+// The highest of n scores, of which `score(i, count)` returns sixteen from i on; none where all are minus infinity.
 template <class Score>
 static inline Best best_of(long n, const Score& score) {
   f32x16 highest = splat(-INFINITY);
@@ -85,7 +85,7 @@ static long race(const float* logits, long vocabulary, float temperature, const 
   return best.token;
 }
 
-// The least logit that is kept, near enough for a guess: ties are not looked at, and a nucleus is found by halving.
+// The least logit that is kept, approximately: ties are ignored, and the nucleus is found by bisection.
 static float least_kept(const float* logits, long n, const Shaping& shaping, std::vector<float>& space) {
   float least = -INFINITY;
   if (shaping.top_k > 0 && shaping.top_k < n) {
@@ -112,11 +112,11 @@ static float least_kept(const float* logits, long n, const Shaping& shaping, std
   return std::max(least, low);
 }
 
-// The scores of a row in blocks of which each one's highest is known, so that the best are found one after another.
+// The scores of a row in blocks, each with its highest score, to find the best ones one after another.
 class Ranking {
  public:
-  // `score(i, count)` tells the sixteen scores from i on, or the `count` that there are; if they are `changed`, they are
-  // written to `scores`.
+  // `score(i, count)` returns the sixteen scores from i on, or the last `count`; if they are `changed`, they are written
+  // to `scores`.
   template <class Score>
   Ranking(float* scores, long n, bool changed, std::vector<float>& space, const Score& score)
       : scores_(scores), n_(n), tops_(space) {
@@ -132,7 +132,7 @@ class Ranking {
     }
   }
 
-  // The highest score; the lowest token of those that have it.
+  // The highest score, with the lowest token that has it.
   Best best() const {
     const float* tops = tops_.data();
     Best found = best_of((long)tops_.size(), [&](long i, long count) { return load_some(tops + i, count, -INFINITY); });
@@ -158,7 +158,7 @@ class Ranking {
   std::vector<float>& tops_;
 };
 
-// A row's logits become what they score in the race.
+// Replaces a row's logits by their scores in the race.
 static Ranking ranked(float* logits, long n, const Shaping& shaping, const float* variates, std::vector<float>& space) {
   if (!variates)
     return {logits, n, false, space, [&](long i, long count) { return load_some(logits + i, count, -INFINITY); }};
@@ -175,7 +175,7 @@ static Ranking ranked(float* logits, long n, const Shaping& shaping, const float
           }};
 }
 
-// A drafter's best guesses at the draw of one row, best first, and each one's share of the race; how many there are.
+// Writes a drafter's best guesses at one row's draw, best first, with their shares of the race; returns their number.
 static int guesses(float* logits, long n, const Shaping& shaping, const float* variates, int most, int32_t* tokens,
                    float* shares, std::vector<float>& space) {
   Ranking ranking = ranked(logits, n, shaping, variates, space);

@@ -1,4 +1,4 @@
-// The library's face for guesses from suffix automata.
+// The library's interface for guesses from suffix automata.
 #include "suffix.h"
 
 struct outrider_suffixes final : Suffixes {

@@ -1,4 +1,5 @@
-// Guesses that sequences go on as their latest tokens did before, in themselves or in the tenant's recent answers.
+// Guesses what follows a sequence's latest tokens from what followed them before, in the sequence or in the tenant's
+// recent answers.
 #pragma once
 #include <deque>
 #include <list>
@@ -9,13 +10,13 @@
 #include "abi.h"
 #include "suffix_automaton.h"
 
-// A tenant's recent answers in two automata: when the young one is full, it takes the place of the old.
+// A tenant's recent answers in two automata: when the young one is full, it replaces the old one.
 struct TenantMemory {
-  struct Known {
+  struct AnswerAutomaton {
     int64_t id = 0;
     SuffixAutomaton text;
   };
-  std::unique_ptr<Known> old, young;
+  std::unique_ptr<AnswerAutomaton> old, young;
 
   void append(int32_t token, int32_t each, int64_t& ids) {
     if (young->text.size() >= each) turn(ids);
@@ -24,15 +25,15 @@ struct TenantMemory {
 
   void turn(int64_t& ids) {
     old = std::move(young);
-    young = std::make_unique<Known>();
+    young = std::make_unique<AnswerAutomaton>();
     young->id = ids++;
   }
 };
 
-// As outrider.models.speculation.matches says.
+// As outrider.models.speculation.matches defines it.
 static inline double match_confidence(int64_t length) { return length > 1 ? 1 - 1.0 / length : 0.3; }
 
-// A tree under construction: of all that may follow in any automaton, the likeliest first.
+// A tree under construction, grown from the likeliest followers in all automata.
 class SuffixGrowth {
  public:
   static constexpr int32_t END = -1;  // of an answer
@@ -42,7 +43,7 @@ class SuffixGrowth {
     order_ = 0;
   }
 
-  // Considers what followed a run that ends at `parent`, itself worth `value`.
+  // Adds the followers of a run that ends at `parent`, whose value is `value`, to the candidates.
   void look(const SuffixAutomaton& text, SuffixAutomaton::Run run, int32_t parent, double value) {
     SuffixAutomaton::Follower found[CHILDREN];
     int64_t total;
@@ -55,7 +56,7 @@ class SuffixGrowth {
     }
   }
 
-  // Writes the `most` valuable guesses to `first` and behind; one that two automata have appears once. How many.
+  // Writes the `most` most valuable guesses from `first` on, without duplicates; returns their number.
   int32_t grow(int32_t most, const Trees& to, int32_t first) {
     int32_t *tokens = to.tokens + first, *parents = to.parents + first, size = 0;
     while (!open_.empty() && size < most) {
@@ -128,8 +129,8 @@ class Suffixes {
     sessions_.erase(found);
   }
 
-  // Takes in what is new, a bounded number of tokens, and guesses for each session that has moved on. How many trees
-  // were written; there must be room for one of as many guesses as it may have for each session.
+  // Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed; returns their
+  // number. There must be room for each session's largest tree.
   int32_t write(const Trees& to) {
     int64_t left = A_ROUND;
     int32_t trees = 0, first = 0;
@@ -152,7 +153,7 @@ class Suffixes {
     return trees;
   }
 
-  // Held for sequences and answers.
+  // Memory held for sequences and answers.
   int64_t bytes() const {
     size_t sum = 0;
     for (const auto& each : sessions_)
@@ -166,7 +167,7 @@ class Suffixes {
  private:
   static constexpr int64_t A_ROUND = 1024;
   static constexpr int32_t TAIL = 32;
-  // Where a sequence's end stands in a memory's automaton, once `read` of its tokens were followed.
+  // The state of an automaton after the first `read` tokens of a sequence.
   struct Place {
     int64_t id = -1;
     SuffixAutomaton::Run run{SuffixAutomaton::ROOT, 0};
@@ -186,7 +187,7 @@ class Suffixes {
     std::vector<int32_t> tokens;
     size_t taken;
   };
-  using Memories = std::list<std::pair<std::string, TenantMemory>>;  // the longest silent first
+  using Memories = std::list<std::pair<std::string, TenantMemory>>;  // the least recently used first
 
   void mark(int64_t number, Session& s) {
     if (!s.stale) stale_.push_back(number);
@@ -213,7 +214,7 @@ class Suffixes {
     if (run.length >= shape_.least_match) growth_.look(text, run, -1, 1.0);
   }
 
-  static Place place(const Session& s, const TenantMemory::Known& known) {
+  static Place place(const Session& s, const TenantMemory::AnswerAutomaton& known) {
     const size_t size = s.tokens.size();
     Place at{known.id, {SuffixAutomaton::ROOT, 0}, size - std::min<size_t>(size, TAIL)};
     for (const Place& before : s.places)
@@ -251,7 +252,7 @@ class Suffixes {
   const SuffixShape shape_;
   const int32_t each_;
   std::unordered_map<int64_t, Session> sessions_;
-  std::vector<int64_t> stale_;  // in the order in which they moved on
+  std::vector<int64_t> stale_;  // in the order of their changes
   Memories memories_;
   std::unordered_map<std::string, Memories::iterator> by_tenant_;
   std::deque<Answer> answers_;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-// Where a token leads.
+// An edge: a token and the state to which it leads.
 struct Edge {
   int32_t token, state;
 };
@@ -77,7 +77,7 @@ class SuffixAutomaton {
     count(fresh);
   }
 
-  // The longest run that ends a reader's text once `token` follows it; the automaton may have grown since `run`.
+  // The longest run that ends a reader's text after `token` is appended; the automaton may have grown since `run`.
   Run step(Run run, int32_t token) const {
     int32_t state = run.state, length = run.length, found;
     while (state > 0 && length <= states_[states_[state].link].length) state = states_[state].link;
@@ -95,8 +95,8 @@ class SuffixAutomaton {
     return {state, states_[state].length};
   }
 
-  // What followed a run, which is not empty: the `most` frequent into `to`, the greater token first among equals, and
-  // how many those are. `total` is how often anything followed.
+  // Writes the `most` most frequent followers of a non-empty run to `to`, the greater token first among equals, and
+  // returns their number. `total` is the count of all followers.
   int followers(int32_t state, int most, Follower* to, int64_t& total) const {
     const State& s = states_[state];
     const Edge* edges = first(s);
@@ -167,7 +167,7 @@ class SuffixAutomaton {
     s.edge.state = wide;
   }
 
-  // Parts the short runs of `found`, which occur at more places from now on, from the long ones.
+  // Splits the short runs of `found`, which now occur at more places, from the long ones.
   int32_t split(int32_t at, int32_t token, int32_t found) {
     State copy = states_[found];
     copy.length = states_[at].length + 1;

@@ -1,5 +1,5 @@
-// Threads that help with one phase of a step after another. Whoever is free takes a phase's next piece, and the caller
-// takes them too: a thread that the system does not let run costs its help, not a wait.
+// Threads that share the pieces of a step's phases. Each free thread, the caller among them, takes the next piece: a
+// thread that the system does not schedule delays nothing.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ class Team {
     for (auto& thread : threads_) thread.join();
   }
 
-  // The other threads help for as long as this lives, if they are wanted.
+  // While an instance lives, the other threads help, if they are wanted.
   class Help {
    public:
     Help(Team& team, bool wanted) : team_(team) {
@@ -51,7 +51,7 @@ class Team {
     for (int spins = 0; done_.load(std::memory_order_acquire) != n; spins++) idle(spins);
   }
 
-  // A phase over [0, n): work(first, last) for some ranges that make it up.
+  // A phase over [0, n): work(first, last) for ranges that cover it.
   template <class Work>
   void ranges(long n, const Work& work) {
     long pieces = called_.load(std::memory_order_relaxed) ? std::min(n, PIECES * size_) : 1;
@@ -59,7 +59,7 @@ class Team {
   }
 
  private:
-  static constexpr long PIECES = 4;  // for each thread, so that one that comes late finds something left
+  static constexpr long PIECES = 4;  // for each thread, so that a late thread finds some left
 
   void call() {
     {
@@ -83,7 +83,7 @@ class Team {
   }
 
   // Does a piece of the present phase, if one is left. The ticket holds the number of the phase and how many pieces are
-  // left: who takes one has seen that phase's work, since the next begins only when all pieces of this are done.
+  // left. A thread that takes a piece has that phase's work, since the next begins only when all pieces are done.
   bool take_piece() {
     uint64_t ticket = ticket_.load(std::memory_order_acquire);
     while (uint32_t left = (uint32_t)ticket) {

@@ -1,5 +1,5 @@
-// Sixteen floats at a time, in the vector extensions that gcc and clang share: what the hardware lacks in width is
-// split by the compiler. gcc splits choices and shuffles into single lanes, so the hot ones are split into halves here.
+// Sixteen floats at a time, in the vector extensions that gcc and clang share: for narrower hardware the compiler
+// splits vectors. gcc splits choices and shuffles into single lanes, so the hot ones are split into halves here.
 // Every function gives a lane the same bits whatever stands in the others.
 #pragma once
 #include <cmath>
@@ -54,7 +54,7 @@ static inline void store(bf16* p, f32x16 v) { *(u16x16u*)p = to_bf16(v); }
 
 #if defined(__AVX512BF16__)
 // Sixteen pairs of neighbours; one pair sixteen times; and sums to which the products of pairs are added, lane by lane.
-// What is below 2^-126 counts as zero.
+// Numbers below 2^-126 count as zero.
 static inline u32x16 pairs(const bf16* p) { return *(const u32x16u*)p; }
 static inline u32x16 splat_pair(const bf16* p) {
   uint32_t pair;

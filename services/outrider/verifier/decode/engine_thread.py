@@ -29,7 +29,7 @@ class EngineThread(Worker):
         super().__init__("engine", inbox, failed)
         self._engine, self._deliver = engine, deliver
 
-    def acted(self) -> None:
+    def after_action(self) -> None:
         """Delivers the frames that an action caused."""
         if self._engine.has_frames:
             self._deliver(self._engine.tell())

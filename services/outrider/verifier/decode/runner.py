@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.race_sample import draw, edited, race
+from outrider.kernels.race_sample import draw, edited_logits, race
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling, draws
 from outrider.models.speculation import NO_GUESSES, Acceptance, MergedTree, VerifiedTree
@@ -108,7 +108,7 @@ class Runner:
         drawn = draw(logits, parameters).tokens.tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
-        return self._ruled(works, edited(logits, parameters), drawn)
+        return self._ruled(works, edited_logits(logits, parameters), drawn)
 
     def _ruled(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
         """The tokens that the rule decides, given those ``drawn`` from logits [n, V]."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence as Seq
 
 from outrider.mesh.telemetry import timeline
-from outrider.mesh.telemetry.timeline import Grown, Step, Stepped
+from outrider.mesh.telemetry.timeline import SequenceStep, Step, TreeSize
 from outrider.verifier.decode.runner import Work
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.speculation.local_drafter import OWN
@@ -30,14 +30,14 @@ class StepEvent:
         to.note(Step(began, to.instance, ended - began, waited, rows, prompts, sequences))
 
 
-def _ready(sequence: Sequence) -> list[Grown]:
+def _ready(sequence: Sequence) -> list[TreeSize]:
     """The usable parts of remote drafters' trees, each with the length that the tree was made for."""
     remote = [tree for source, tree in sequence.trees.items() if not source.startswith(OWN)]
     parts = [(tree.length, tree.after(sequence.tokens[tree.length :])) for tree in remote]
-    return [Grown.of(sequence.number, length, tree.parents) for length, tree in parts if tree is not None]
+    return [TreeSize.of(sequence.number, length, tree.parents) for length, tree in parts if tree is not None]
 
 
-def _stepped(work: Work, length: int, accepted: int, trees: list[Grown]) -> Stepped:
+def _stepped(work: Work, length: int, accepted: int, trees: list[TreeSize]) -> SequenceStep:
     sequence, bought = work.sequence, dict(Counter(work.guesses.drafters if work.guesses else ()))
     decided, right = len(sequence.tokens) - length, sequence.accepted - accepted
-    return Stepped(sequence.number, sequence.request.id, length, decided, bought, right, trees)
+    return SequenceStep(sequence.number, sequence.request.id, length, decided, bought, right, trees)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from time import perf_counter
 
 from outrider.mesh.telemetry import timeline
-from outrider.mesh.telemetry.timeline import Grown, Taken
+from outrider.mesh.telemetry.timeline import TreeOffer, TreeSize
 from outrider.models.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening
 from outrider.verifier.acceptance.accept import Accepted
 from outrider.verifier.requests.sequence import Sequence
@@ -219,5 +219,5 @@ class Guessing:
 def _note_taken(sequence: Sequence, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
     """Notes the offered tree in the time line."""
     if (to := timeline()) is not None:
-        grown = Grown.of(sequence.number, tree.length, tree.parents)
-        to.note(Taken(perf_counter(), to.instance, grown, source, behind, kept))
+        grown = TreeSize.of(sequence.number, tree.length, tree.parents)
+        to.note(TreeOffer(perf_counter(), to.instance, grown, source, behind, kept))

@@ -15,7 +15,7 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.bounds import OutOfBounds
-from outrider.wire.sampling import given, given_sampling, ids_of
+from outrider.wire.sampling import ids_of, set_fields, set_sampling_fields
 
 _GRAMMARS = {"json_schema": "json", "regex": "regex", "context_free": "grammar", "choice": "choice"}
 _NAMES = {
@@ -63,7 +63,7 @@ def _body(request: pb.GenerateRequest) -> dict[str, Any]:
     """Parameters by the names of the HTTP API: where the protocol has the same name, the field's value as it is."""
     body = {
         _NAMES.get(name, name): _FORMS[name](value, name) if name in _FORMS else value
-        for name, value in given(request).items()
+        for name, value in set_fields(request).items()
         if name != "linger"
     }
     words = body.pop("bad_words", [])
@@ -75,19 +75,19 @@ def _body(request: pb.GenerateRequest) -> dict[str, Any]:
 
 def _sampling(message: SamplingParams, *, chat: bool) -> dict[str, Any]:
     """Parameters that have another form in JSON in that form."""
-    found = given_sampling(message)
+    found = set_sampling_fields(message)
     if chat and "logprobs" in found:
         found |= {"logprobs": True, "top_logprobs": found["logprobs"]}
     if "grammar" in found:
         found["structured_outputs"] = {
             _GRAMMARS[kind]: list(value.texts) if kind == "choice" else value
-            for kind, value in given(found.pop("grammar")).items()
+            for kind, value in set_fields(found.pop("grammar")).items()
         }
     return found
 
 
 def _speculation(message: Speculation) -> dict[str, Any]:
-    wanted = given(message)
+    wanted = set_fields(message)
     drafts = wanted.pop("return_drafts", False)
     if not wanted.pop("off", False):
         return {"speculation": wanted, "return_drafts": drafts}

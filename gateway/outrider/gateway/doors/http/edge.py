@@ -10,7 +10,7 @@ from outrider.gateway.doors.http.messages import json_response
 from outrider.gateway.errors import error_answer, error_headers
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import Internal, NotFound, OutriderError
-from outrider.mesh.telemetry import continued, get_logger, tracing
+from outrider.mesh.telemetry import continued_span, get_logger, tracing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,7 +34,7 @@ class Edge:
             return
         exchange = _Exchange(scope, send)
         scope["state"]["body_idle_s"] = self._body_idle_s
-        with continued(_headers(scope), f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
+        with continued_span(_headers(scope), f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
             await self._answer(scope, receive, exchange)
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
 

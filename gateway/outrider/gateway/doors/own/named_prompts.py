@@ -98,7 +98,7 @@ class Prompts:
             raise TooLarge(f"the prompt takes {len(data)} bytes; at most {MOST_BYTES} are kept")
         await self._bucket.open()
         entry = prompt_entry(tenant, name)
-        revision = await self._bucket.put_among(entry, data, prompt_entry(tenant, ""), MOST_PROMPTS)
+        revision = await self._bucket.put_below_limit(entry, data, prompt_entry(tenant, ""), MOST_PROMPTS)
         if revision is None:
             raise InvalidRequest(f"there are {MOST_PROMPTS} prompts already, the most that are kept: delete one")
         return json_response(self._told(made, revision))

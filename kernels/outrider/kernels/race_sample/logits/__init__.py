@@ -1,1 +1,1 @@
-"""logits: what a draw makes of logits before truncation: penalties, grammar mask and temperature."""
+"""logits: a draw's changes to logits before truncation: penalties, grammar mask and temperature."""

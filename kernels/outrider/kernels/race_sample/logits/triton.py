@@ -10,7 +10,7 @@ from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Draws,
 from torch import Tensor
 
 BLOCK = 4096
-"""Entries of the vocabulary that a program works on."""
+"""Entries of the vocabulary per program."""
 
 CONFIG = Config(warps=8, fused=False)
 
@@ -21,7 +21,7 @@ _GREEDY_BELOW, _BROKEN_FROM = tl.constexpr(GREEDY_BELOW), tl.constexpr(BROKEN_FR
 
 @triton.jit
 def divisor(temperature):
-    """What a row's logits are divided by; 1 where it is greedy."""
+    """The divisor of a row's logits; 1 where it is greedy."""
     return tl.where(temperature >= _GREEDY_BELOW, temperature, 1.0)
 
 
@@ -32,7 +32,7 @@ def _allows(words, entries, inside):
 
 
 @triton.jit
-def opened(
+def masked_values(
     value,
     row,
     block,
@@ -62,11 +62,11 @@ def _block_allows(allowed, row, block, vocabulary, masks, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _settled(logit, open_, temperature):
-    """What is kept of a logit: NaN marks a row as broken."""
+def _stored(logit, allowed_here, temperature):
+    """The value stored for a logit: NaN marks a row as broken."""
     sound = logit < _BROKEN_FROM
     scaled = tl.math.div_rn(tl.where(sound, logit, 0.0), divisor(temperature))
-    return tl.where(sound, tl.where(open_, scaled, float("-inf")), float("nan"))
+    return tl.where(sound, tl.where(allowed_here, scaled, float("-inf")), float("nan"))
 
 
 @triton.jit(do_not_specialize=["stride", "vocabulary", "words"])
@@ -76,10 +76,10 @@ def _scale(logits, temperatures, allowed, out, stride, vocabulary, words, MASKED
     entries = block * BLOCK + tl.arange(0, BLOCK)
     inside = entries < vocabulary
     logit = tl.load(logits + row * stride + entries, inside, other=0.0).to(tl.float32)
-    open_ = inside
+    allowed_here = inside
     if MASKED:
-        open_ = _block_allows(allowed, row, block, vocabulary, words, BLOCK)
-    tl.store(out + row * vocabulary + entries, _settled(logit, open_, tl.load(temperatures + row)), inside)
+        allowed_here = _block_allows(allowed, row, block, vocabulary, words, BLOCK)
+    tl.store(out + row * vocabulary + entries, _stored(logit, allowed_here, tl.load(temperatures + row)), inside)
 
 
 @triton.jit(do_not_specialize=["stride", "vocabulary", "words"])
@@ -111,14 +111,14 @@ def _penalise(
         changed = tl.where(logit > 0, tl.math.div_rn(logit, factor), logit * factor)
         changed = changed + tl.load(biases + places, inside, other=0.0)
         changed = tl.where(logit < _BROKEN_FROM, changed, float("nan"))
-        open_ = inside
+        allowed_here = inside
         if MASKED:
-            open_ = _allows(allowed + row * words, token, inside)
-        tl.store(out + row * vocabulary + token, _settled(changed, open_, temperature), inside)
+            allowed_here = _allows(allowed + row * words, token, inside)
+        tl.store(out + row * vocabulary + token, _stored(changed, allowed_here, temperature), inside)
 
 
-def scaled(logits: Tensor, draws: Draws) -> Tensor:
-    """Logits behind penalties, mask and temperature: float32 [n, V]; NaN somewhere in a broken row."""
+def scaled_logits(logits: Tensor, draws: Draws) -> Tensor:
+    """Logits after penalties, mask and temperature: float32 [n, V]; NaN somewhere in a broken row."""
     rows, vocabulary = logits.shape
     out = torch.empty(rows, vocabulary, device=logits.device)
     args = {

@@ -14,7 +14,7 @@ from torch import Tensor
 _MERGE = Config(warps=4, fused=False)
 
 _BROKEN_FROM = tl.constexpr(BROKEN_FROM)
-_NOBODY = tl.constexpr(2**31 - 1)
+_NO_ENTRY = tl.constexpr(2**31 - 1)
 _LEAST_TOTAL = tl.constexpr(1e-30)
 
 
@@ -33,7 +33,7 @@ def _tops(logits, peaks, totals, bests, ids, stride, vocabulary, blocks, count, 
     first = (row * blocks + block) * count
     for place in range(count):
         best = tl.max(x)
-        entry = tl.min(tl.where(x == best, entries, _NOBODY))
+        entry = tl.min(tl.where(x == best, entries, _NO_ENTRY))
         tl.store(bests + first + place, best)
         tl.store(ids + first + place, entry)
         x = tl.where(entries == entry, float("-inf"), x)
@@ -66,22 +66,22 @@ def _merge(
     total = tl.sum(tl.load(totals + row * blocks + places, places < blocks, other=0.0) * weights)
     norm = peak + log(tl.maximum(total, _LEAST_TOTAL))
     slots = tl.arange(0, CANDIDATES)
-    held = slots < tl.where(whole, blocks * count, 0)
-    value = tl.load(bests + row * blocks * count + slots, held, other=float("-inf"))
-    entry = tl.load(ids + row * blocks * count + slots, held, other=_NOBODY)
+    filled = slots < tl.where(whole, blocks * count, 0)
+    value = tl.load(bests + row * blocks * count + slots, filled, other=float("-inf"))
+    entry = tl.load(ids + row * blocks * count + slots, filled, other=_NO_ENTRY)
     for place in range(count):
         best = tl.max(value)
-        found = best > float("-inf")
-        token = tl.min(tl.where(value == best, entry, _NOBODY))
-        tl.store(tokens + row * count + place, tl.where(found, token, -1))
-        tl.store(logprobs + row * count + place, tl.where(found, best - norm, float("-inf")))
+        exists = best > float("-inf")
+        token = tl.min(tl.where(value == best, entry, _NO_ENTRY))
+        tl.store(tokens + row * count + place, tl.where(exists, token, -1))
+        tl.store(logprobs + row * count + place, tl.where(exists, best - norm, float("-inf")))
         value = tl.where(entry == token, float("-inf"), value)
     token = tl.load(drawn + row)
     logit = tl.load(logits + row * stride + tl.maximum(token, 0)).to(tl.float32)
     tl.store(drawn_logprobs + row, tl.where(token >= 0, logit - norm, float("-inf")))
 
 
-def ranked(logits: Tensor, k: int, drawn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def rank_top(logits: Tensor, k: int, drawn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The k largest logits of each row, best first and the lowest id first on a tie, as log-probabilities.
 
     Args:
@@ -95,17 +95,17 @@ def ranked(logits: Tensor, k: int, drawn: Tensor) -> tuple[Tensor, Tensor, Tenso
     """
     (rows, vocabulary), device = logits.shape, logits.device
     blocks = triton.cdiv(vocabulary, BLOCK)
-    found = {
+    partials = {
         "peaks": torch.empty(rows, blocks, device=device),
         "totals": torch.empty(rows, blocks, device=device),
         "bests": torch.empty(rows, blocks, k, device=device),
         "ids": torch.empty(rows, blocks, k, dtype=torch.int32, device=device),
     }
     read = {"logits": logits, "stride": logits.stride(0), "blocks": blocks, "count": k}
-    launch(_tops, (rows, blocks), {**read, **found, "vocabulary": vocabulary}, {"BLOCK": BLOCK}, CONFIG)
+    launch(_tops, (rows, blocks), {**read, **partials, "vocabulary": vocabulary}, {"BLOCK": BLOCK}, CONFIG)
     tokens = torch.empty(rows, k, dtype=torch.int32, device=device)
     logprobs, drawn_logprobs = torch.empty(rows, k, device=device), torch.empty(rows, device=device)
-    told = {"drawn": drawn, "tokens": tokens, "logprobs": logprobs, "drawn_logprobs": drawn_logprobs}
+    results = {"drawn": drawn, "tokens": tokens, "logprobs": logprobs, "drawn_logprobs": drawn_logprobs}
     padded = {"BLOCKS": triton.next_power_of_2(blocks), "CANDIDATES": triton.next_power_of_2(blocks * MOST_TOP)}
-    launch(_merge, (rows,), {**read, **found, **told}, padded, _MERGE)
+    launch(_merge, (rows,), {**read, **partials, **results}, padded, _MERGE)
     return tokens, logprobs, drawn_logprobs

@@ -1,6 +1,6 @@
-"""Truncation in torch, by sorting: every rule comes down to the least logit that it keeps.
+"""Truncation in torch, by sorting: each rule gives the least logit that it keeps.
 
-Probabilities are summed as integers (`outrider.kernels.elementary.mass`), so that no order of summing shows.
+Probabilities are summed as integers (`outrider.kernels.elementary.mass`), so that the order of summing changes nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from outrider.kernels import elementary
 from torch import Tensor
 
 SHARE_BITS = 24
-"""Fraction bits of a top_p."""
+"""Fraction bits of top_p."""
 
 _LIKELY = 256
-"""Tokens among which a nucleus is looked for first."""
+"""Likeliest tokens in which a nucleus is searched first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ def _kth(logits: Tensor, top_k: Tensor) -> Tensor:
 
 
 def _nucleus(logits: Tensor, least: Tensor, top_p: Tensor) -> Tensor:
-    """As few as possible are sorted: exact sums tell whether those were enough."""
+    """The least logit under top-p. Sorts few logits first; exact sums show whether those are enough."""
     peak = logits.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
-    wanted = share(_masses(logits, least, peak).sum(-1, keepdim=True), top_p).masked_fill_(top_p >= 1, 0)
+    target_mass = share(_masses(logits, least, peak).sum(-1, keepdim=True), top_p).masked_fill_(top_p >= 1, 0)
     for most in (_LIKELY, logits.shape[-1]):
         ordered = _largest(logits, min(most, logits.shape[-1]))
         reached = _masses(ordered, least, peak).cumsum(-1)
-        if (reached[:, -1:] >= wanted).all():
+        if (reached[:, -1:] >= target_mass).all():
             break
-    last = (reached < wanted).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
+    last = (reached < target_mass).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
     return torch.where(top_p < 1, ordered.gather(-1, last), least)
 
 

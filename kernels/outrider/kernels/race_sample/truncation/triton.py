@@ -1,7 +1,7 @@
 """Truncation in Triton, without sorting: the least logit that a row keeps is found digit by digit.
 
-Floats are seen as unsigned integers in the same order. Eight turns of four bits each count (top-k) or weigh (top-p),
-in all blocks of a row together, the logits with each next digit; integers add up to the same in any order.
+Floats are read as unsigned integers in the same order. Each of eight turns finds the next four bits: it counts (top-k)
+or weighs (top-p) the logits with each digit, over all blocks of a row. Sums of integers are the same in any order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _unorder(order):
 
 @triton.jit
 def _wanted(counts, shares, row, vocabulary, temperature, SHARE: tl.constexpr):
-    """How much is to be kept, and whether that drops anything: entries, or units of 2**-24 of the mass."""
+    """How much to keep, in entries or units of 2**-24 of the mass, and whether that drops anything."""
     hot = temperature >= _GREEDY_BELOW
     if SHARE:
         top_p = tl.load(shares + row)
@@ -75,7 +75,7 @@ def _wanted(counts, shares, row, vocabulary, temperature, SHARE: tl.constexpr):
 
 @triton.jit
 def _prefix(tallies, turns, wanted, SHARE: tl.constexpr):
-    """The first ``turns`` digits of the least number of the largest that together reach what is wanted."""
+    """The first ``turns`` digits of the least number kept: the largest numbers down to it reach ``wanted`` together."""
     digits = tl.arange(0, _DIGITS_TL)
     prefix = wanted * 0
     for turn in range(turns):
@@ -111,8 +111,8 @@ def _tally(
     block = tl.program_id(1)
     wanted, drops = _wanted(counts, shares, row, vocabulary, tl.load(temperatures + row), SHARE)
     if drops:
-        mine = tallies + row * (_TURNS_TL * _DIGITS_TL)
-        above = (_prefix(mine, turn, wanted, SHARE) * _DIGITS_TL).to(tl.uint32)
+        row_tallies = tallies + row * (_TURNS_TL * _DIGITS_TL)
+        above = (_prefix(row_tallies, turn, wanted, SHARE) * _DIGITS_TL).to(tl.uint32)
         x = _finite(scaled, row, block, vocabulary, BLOCK)
         digit = (_order(x) >> (28 - 4 * turn).to(tl.uint32)) - above
         counted = (digit < _DIGITS_TL) & (block * BLOCK + tl.arange(0, BLOCK) < vocabulary)
@@ -126,7 +126,7 @@ def _tally(
             sums = tl.zeros([_DIGITS_TL], tl.int64)
             for place in tl.static_range(_DIGITS_TL):
                 sums = tl.where(digits == place, tl.sum(tl.where(digit == place, weight, 0)), sums)
-            tl.atomic_add(mine + turn * _DIGITS_TL + digits, sums, mask=sums != 0, sem="relaxed")
+            tl.atomic_add(row_tallies + turn * _DIGITS_TL + digits, sums, mask=sums != 0, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["vocabulary"])

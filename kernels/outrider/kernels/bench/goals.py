@@ -1,4 +1,4 @@
-"""What the kernels are to reach on a Hopper GPU, beside what was measured."""
+"""Goals of the kernels on a Hopper GPU, and whether measurements meet them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _GAINS = {"int8": 1.7, "int4": 2.8}
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A figure and what it is held to.
+class Goal:
+    """A figure and its limit.
 
     Attributes:
         name: of the figure.
-        worst: of all cases it was taken from.
-        case: where it was.
-        limit: what it is to be.
-        least: whether it is to be at least that, or at most.
+        worst: the figure's worst value over all its cases.
+        case: the case of that value.
+        limit: bound of the figure.
+        least: whether the limit is a lower bound, else an upper one.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Bar:
 
     @property
     def met(self) -> bool:
-        """Whether it is."""
+        """Whether the figure is within its limit."""
         return self.worst >= self.limit if self.least else self.worst <= self.limit
 
 
-def bars(timings: Iterable[Timing], most: Ceiling) -> Iterator[Bar]:
-    """Those for which there are timings."""
+def goals(timings: Iterable[Timing], most: Ceiling) -> Iterator[Goal]:
+    """The goals for which there are timings."""
     timings = list(timings)
     figures = {
         ("attention's share of a copy's bandwidth, from 8k tokens on", 0.8, True): _attention(timings, most),
@@ -47,11 +47,11 @@ def bars(timings: Iterable[Timing], most: Ceiling) -> Iterator[Bar]:
             (f"{name} over plain weights at one row", gain, True): _gain(timings, name) for name, gain in _GAINS.items()
         },
     }
-    for (name, limit, least), found in figures.items():
-        cases = list(found)
+    for (name, limit, least), values in figures.items():
+        cases = list(values)
         if cases:
             worst, case = (min if least else max)(cases)
-            yield Bar(name, worst, case, limit, least)
+            yield Goal(name, worst, case, limit, least)
 
 
 Figures = Iterator[tuple[float, str]]

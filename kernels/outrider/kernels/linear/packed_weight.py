@@ -1,6 +1,6 @@
-"""Weights as the Triton kernel reads them.
+"""Weights in the layout that the Triton kernel reads.
 
-Codes of less than 16 bits lie together in 16-bit words, so that two neighbouring words in one register hold two
+Codes of less than 16 bits are packed in 16-bit words. Two neighbouring words in one register thus hold two
 neighbouring elements of a product's operand at each code's place, and unpacking needs no exchange between threads
 (Kim et al. 2022, "Who says elephants can't run", unpack so for another layout). Of a block of 128 input features, with
 ``parts`` codes a word, word j holds features ``j``, ``j + 128 / parts``, and so on, the first in the lowest bits.
@@ -23,10 +23,10 @@ from outrider.kernels.linear.quantize import (
 from torch import Tensor
 
 MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0, torch.float32: 0.0}
-"""The number whose lowest bits are a small integer's: added to it by a bitwise or, taken away in a subtraction."""
+"""A number whose lowest bits are free for a small integer: a bitwise or adds the integer, a subtraction isolates it."""
 
 FP8_COLUMNS = 16
-"""Input features of which there is a multiple in eight-bit floats, so that whole vectors are loaded."""
+"""Input features of eight-bit floats are padded to a multiple of this, so that whole vectors are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PackedWeight:
 
     @property
     def out_features(self) -> int:
-        """Of the weight."""
+        """Output features of the weight."""
         return self.words.shape[0]
 
     @property
@@ -61,8 +61,8 @@ class PackedWeight:
         return self.words.dtype == torch.float8_e4m3fn
 
 
-def packed(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
-    """Quantizes and packs [out_features, in_features], whose dtype the product has."""
+def pack_weight(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
+    """Quantizes and packs [out_features, in_features]; products have the dtype of ``weight``."""
     if quantization == "int8":
         return pack_int8(quantize_int8(weight), weight.dtype)
     if quantization == "int4":
