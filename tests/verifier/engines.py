@@ -25,9 +25,9 @@ from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Scheduler
-from outrider.verifier.scheduling.waiting import Waiting
+from outrider.verifier.scheduling.waiting_queue import Waiting
+from outrider.verifier.speculation.drafter_policy import AskAlways, DrafterPolicy
 from outrider.verifier.speculation.guessing import Guessing, TargetView
-from outrider.verifier.speculation.worth import Always, Worth
 from outrider.wire.frames import Frame
 
 VOCABULARY = 50
@@ -103,14 +103,14 @@ def build_engine(
     drafters: Seq[Drafter] = (),
     cost: CostCurve = ALWAYS_PAYS,
     rule: Acceptance | None = None,
-    worth: Worth | None = None,
+    policy: DrafterPolicy | None = None,
     cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
     timer: Callable[[], float] = time.perf_counter,
 ) -> CheckedEngine:
-    """An engine over ``model`` whose drafters are asked at every step, unless ``worth`` decides."""
+    """An engine over ``model`` whose drafters are asked at every step, unless ``policy`` decides."""
     runner = WatchedRunner(model, scheduler.pages.total, scheduler.limits.page_size, rule)
     view = TargetView(runner.rule, model.config.vocab_size, runner.hidden)
-    guessing = Guessing(view, scheduler, cost, drafters, worth or Always(), timer)
+    guessing = Guessing(view, scheduler, cost, drafters, policy or AskAlways(), timer)
     pages = None if cache is None else cache(runner.pool, scheduler)
     return CheckedEngine(runner, scheduler, guessing, Estimate(cost), Answers(tokenizer), pages, timer)
 

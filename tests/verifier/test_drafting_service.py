@@ -193,21 +193,21 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
     await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))
-    quiet = frozenset({"model", "suffix"})
-    drafting.tell(Outcome(quiet=quiet))
+    paused = frozenset({"model", "suffix"})
+    drafting.tell(Outcome(paused=paused))
     assert works == [True, False]
     length = 3
     for _ in range(20):
-        drafting.tell(Outcome(committed=[Committed(1, length, [5])], quiet=quiet))
+        drafting.tell(Outcome(committed=[Committed(1, length, [5])], paused=paused))
         length += 1
-    drafting.tell(Outcome(opened=[Opened(3, opening, None)], quiet=quiet))
+    drafting.tell(Outcome(opened=[Opened(3, opening, None)], paused=paused))
     drafting.tell(Outcome())
     assert works == [True, False, True]
     await eventually(lambda: any((number, tree.length) == (1, length) for number, tree in offered))
     await sessions(registry, "p-model", 2)
     await sessions(registry, "p-suffix", 3)
-    drafting.tell(Outcome(quiet=quiet))
-    drafting.tell(Outcome(closed=[1, 2, 3], quiet=quiet))
+    drafting.tell(Outcome(paused=paused))
+    drafting.tell(Outcome(closed=[1, 2, 3], paused=paused))
     await sessions(registry, "p-model", 0)
     await sessions(registry, "p-suffix", 0)
     await drafting.stop()

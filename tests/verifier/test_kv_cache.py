@@ -19,7 +19,7 @@ from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.pages.cached_pages import Wanted
 from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.link import CacheLink, Terms
+from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
@@ -233,7 +233,7 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
         Handover(givers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
         receiver,
         tasks,
-        Terms("auto", 30, PAGE, 32, token_s),
+        FetchTerms("auto", 30, PAGE, 32, token_s),
         lambda _, pages: arrived.extend(pages),
         lambda _: ended.set(),
     )

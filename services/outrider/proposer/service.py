@@ -30,7 +30,7 @@ from outrider.models.speculation import (
     RestingDrafter,
 )
 from outrider.models.text import TextError, Tokenizer
-from outrider.proposer.loop import DrafterThread
+from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1 import proposer_pb2_grpc as pb_grpc

@@ -69,7 +69,7 @@ class Metrics:
         _ROWS.inc(tally.rows - seen.rows)
         _TOKENS.inc(tally.tokens - seen.tokens)
         _PREFILLED.inc(tally.prefilled - seen.prefilled)
-        self._guesses(tally.guesses, seen.guesses, engine.guessing.quiet)
+        self._guesses(tally.guesses, seen.guesses, engine.guessing.paused)
         seen.steps, seen.rows, seen.tokens, seen.prefilled = tally.steps, tally.rows, tally.tokens, tally.prefilled
         self._schedule(engine)
         self._of_pages.update(engine.scheduler)
@@ -91,13 +91,13 @@ class Metrics:
         _RUNNING.set(len(scheduler.running))
         _WAITING.set(self._waiting)
 
-    def _guesses(self, now: Counts, seen: Counts, quiet: frozenset[str]) -> None:
+    def _guesses(self, now: Counts, seen: Counts, paused: frozenset[str]) -> None:
         pairs = ((_DRAFTED, now.drafted, seen.drafted), (_BOUGHT, now.bought, seen.bought))
         for metric, counts, before in (*pairs, (_ACCEPTED, now.accepted, seen.accepted)):
             for (drafter, depth), count in list(counts.items()):
                 metric.labels(drafter, str(depth)).inc(count - before[drafter, depth])
                 before[drafter, depth] = count
-                _ASKED.labels(drafter).set(drafter not in quiet)
+                _ASKED.labels(drafter).set(drafter not in paused)
         for drafter, trees in list(now.unusable.items()):
             if not seen.unusable[drafter]:
                 _log.warning(

@@ -19,15 +19,15 @@ from outrider.verifier.logits.deep_threads import deep_stacks
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.pages.announcements import PageAnnouncer
-from outrider.verifier.pages.exchange import Exchange
 from outrider.verifier.pages.named_prompts import NamedPrompts
-from outrider.verifier.rpc.cores import Cores
+from outrider.verifier.pages.page_exchange import Exchange
 from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.methods import Methods
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.verifier.rpc.submissions import Submissions
+from outrider.verifier.rpc.thread_sharing import Cores
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import PARTS, Parts, Target
 

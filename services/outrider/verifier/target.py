@@ -25,9 +25,9 @@ from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 from outrider.verifier.speculation.guessing import Guessing, TargetView
 from outrider.verifier.speculation.plugins import make_drafters, make_rule
-from outrider.verifier.speculation.worth import Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
@@ -41,12 +41,12 @@ class Parts:
     """What a verifier is made of. A subclass of `VerifierService` names other parts, for measurements and tests.
 
     Attributes:
-        worth: decides which drafters are asked.
+        policy: decides which drafters are asked.
         scheduler: shares slots, rows and pages among sequences.
         engine: runs the steps.
     """
 
-    worth: Callable[[], Worth] = Worth
+    policy: Callable[[], DrafterPolicy] = DrafterPolicy
     scheduler: Callable[[Limits, PageTable, bytes], Scheduler] = Scheduler
     engine: type[Engine] = Engine
 
@@ -146,7 +146,7 @@ class Target:
             scheduler=scheduler,
             cost=cost,
             estimate=Estimate(cost),
-            guessing=Guessing(view, scheduler, cost, drafters, parts.worth()),
+            guessing=Guessing(view, scheduler, cost, drafters, parts.policy()),
             parts=parts,
         )
 

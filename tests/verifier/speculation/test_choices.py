@@ -23,7 +23,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
 @pytest.mark.parametrize(
     ("drafters", "options", "why"),
     [
-        (["ngram"], {"medusa": {"children": 2}}, "options names medusa, which drafters does not"),
+        (["ngram"], {"medusa": {"children": 2}}, "options has settings for medusa, which drafters does not list"),
         (["nobody"], {}, "no 'nobody' among outrider.drafters"),
         (["medusa"], {}, "needs heads"),
         (["medusa"], {"medusa": {"model": 3}}, "options.medusa.model must be a directory"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from outrider.verifier.speculation.budget import Pace
-from outrider.verifier.speculation.worth import Prices, Worth, Yield
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy, DrafterStep, StepPrices
 
 _GUESSES = 3
 _PAYS = 0.4
@@ -50,11 +50,11 @@ def seconds(guessers: dict[str, Guesser], asked: set[str], guesses: int) -> tupl
 
 
 def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, steps: int = 20_000) -> float:
-    """Tokens for a second at rest, of the drafters ``asked``, or of those that `Worth` has asked where that is None."""
-    machine, worth, pace = Machine(sequences, seed=7), Worth(), Pace()
+    """Tokens for a second at rest, of the drafters ``asked``, or of those that `DrafterPolicy` chooses if None."""
+    machine, policy, pace = Machine(sequences, seed=7), DrafterPolicy(), Pace()
     size, tokens, total = sequences.bit_length(), 0, 0.0
     for _ in range(steps):
-        chosen = guessers.keys() - worth.quiet(size, guessers.keys()) if asked is None else asked
+        chosen = guessers.keys() - policy.paused(size, guessers.keys()) if asked is None else asked
         bought = [name for name in sorted(chosen) if guessers[name].right > _PAYS]
         rights = {name: machine.right(guessers[name].right) for name in bought}
         guesses = _GUESSES * len(bought)
@@ -63,13 +63,13 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
         machine.clock += (alone + drafting) * slow
         tokens, total = tokens + sequences + sum(rights.values()), total + alone + drafting
         curve = 1 + 0.1 * guesses
-        if guesses or worth.is_plain(size, set()):
+        if guesses or policy.is_plain(size, set()):
             pace.learn(size, guesses > 0, curve, alone * slow)
         plain, real = pace(size, False), curve * pace(size, guesses > 0)
-        prices = Prices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
+        prices = StepPrices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
         waits = {name: guessers[name].drafting * slow for name in chosen}
-        done = {name: Yield(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
-        worth.step(size, done, prices, others=False)
+        done = {name: DrafterStep(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
+        policy.step(size, done, prices, others=False)
     return tokens / total
 
 

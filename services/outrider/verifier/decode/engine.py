@@ -9,7 +9,7 @@ from time import perf_counter
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree, MergedTree
 from outrider.verifier.decode.answer import Answers
-from outrider.verifier.decode.commits import Commits
+from outrider.verifier.decode.committer import Commits
 from outrider.verifier.decode.outcome import Outcome, Queued, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
 from outrider.verifier.decode.roster import Roster

@@ -39,13 +39,13 @@ class Queued:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did: frames for readers, the rest for remote drafters. ``quiet`` names the paused drafters."""
+    """What a step did: frames for readers, the rest for remote drafters. ``paused`` names the paused drafters."""
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
-    quiet: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

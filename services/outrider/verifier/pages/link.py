@@ -19,7 +19,7 @@ from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import Offered, Wanted
 from outrider.verifier.pages.handover import Handover
 from outrider.verifier.pages.metrics import FETCH_SECONDS, FETCHES, FETCHING, SAVED_SECONDS
-from outrider.verifier.pages.offers import Offers
+from outrider.verifier.pages.page_sender import Offers
 from outrider.verifier.pages.peers import Peer, Peers
 from outrider.verifier.pages.receiver import Arrived, Bad, Landing, Receiver
 from outrider.verifier.pages.shards import instances_of
@@ -30,7 +30,7 @@ Mode = Literal["auto", "always", "off"]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FetchTerms:
     """Terms of fetching.
 
     Attributes:
@@ -75,7 +75,7 @@ class CacheLink:
         handover: Handover,
         receiver: Receiver,
         tasks: Tasks,
-        terms: Terms,
+        terms: FetchTerms,
         arrived: Arrived,
         ended: Callable[[Wanted], None],
     ) -> None:

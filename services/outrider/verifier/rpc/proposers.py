@@ -95,7 +95,7 @@ class RemoteDrafting:
         self._working, self._worked = working, False
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
-        self._quiet: frozenset[str] = frozenset()
+        self._paused: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class RemoteDrafting:
 
     def tell(self, outcome: Outcome) -> None:
         """Sends the outcome of a step to proposers."""
-        self._hush(outcome.quiet)
+        self._pause(outcome.paused)
         for opened in outcome.opened:
             self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
             self._place(session)
@@ -134,18 +134,18 @@ class RemoteDrafting:
             self._worked = works
             self._working(works)
 
-    def _hush(self, quiet: frozenset[str]) -> None:
-        """Pauses the sessions of ``quiet`` drafters, and resumes the sessions of all others.
+    def _pause(self, paused: frozenset[str]) -> None:
+        """Pauses the sessions of ``paused`` drafters, and resumes the sessions of all others.
 
         A paused session keeps the keys and values of its prompt, which are expensive to compute again.
         """
-        if quiet == self._quiet:
+        if paused == self._paused:
             return
-        self._quiet = quiet
+        self._paused = paused
         for number, session in self._sessions.items():
-            for drafter in quiet & session.links.keys() - session.resting.keys():
+            for drafter in paused & session.links.keys() - session.resting.keys():
                 self._rest(number, session, session.links[drafter])
-            for drafter in session.resting.keys() - quiet:
+            for drafter in session.resting.keys() - paused:
                 self._go_on(number, session, session.links[drafter])
             self._place(session)
 
@@ -189,7 +189,7 @@ class RemoteDrafting:
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that the session lacks."""
         admitted = session.opened.drafters
-        for drafter in self.drafters - session.links.keys() - self._quiet:
+        for drafter in self.drafters - session.links.keys() - self._paused:
             if admitted is None or drafter in admitted:
                 links = [link for link in self._links.values() if link.drafter == drafter]
                 self._open(session, min(links, key=lambda link: link.sessions))

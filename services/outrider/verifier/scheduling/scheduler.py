@@ -11,9 +11,9 @@ from sys import maxsize
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.fairness import TokenCounters
-from outrider.verifier.scheduling.holdings import Holdings
 from outrider.verifier.scheduling.pins import Pins
-from outrider.verifier.scheduling.waiting import Rank, Waiting, who_yields
+from outrider.verifier.scheduling.sequence_pages import Holdings
+from outrider.verifier.scheduling.waiting_queue import Rank, Waiting, who_yields
 
 
 class QueueFull(Exception):

@@ -42,7 +42,7 @@ class Commits:
     def take(self) -> Outcome:
         """Returns the outcome since the last call."""
         taken, self.outcome = self.outcome, Outcome()
-        taken.quiet = self._guessing.quiet
+        taken.paused = self._guessing.paused
         return taken
 
     def open(self, sequence: Sequence) -> None:

@@ -13,7 +13,7 @@ from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.pages.cached_pages import CachedPages, Wanted, page_bytes
 from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.link import CacheLink, Terms
+from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
 from outrider.verifier.pages.page_server import HandedPages, PageServer
 from outrider.verifier.pages.peers import Peers
@@ -50,7 +50,7 @@ class Exchange:
     def _make_link(self, size: int) -> CacheLink:
         settings, tasks, page_size = self._settings, self._mesh.tasks, self._settings.page_size
         receiver = Receiver(page_size, size, tasks.spawn)
-        terms = Terms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, self._target.token_s)
+        terms = FetchTerms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, self._target.token_s)
         handing = HandoverTerms(settings.handover, settings.handover_deadline_s, page_size, size)
         handover = Handover(self._givers, receiver, handing)
         return CacheLink(self._peers, handover, receiver, tasks, terms, self._arrived, self._ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.models.sampling import Sampling
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.fairness import TokenCounters
-from outrider.verifier.scheduling.waiting import Waiting
+from outrider.verifier.scheduling.waiting_queue import Waiting
 
 
 def sequence(number: int, tenant: str = "t", priority: int = 0) -> Sequence:
