@@ -20,12 +20,12 @@ from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.outcome import Outcome
 from outrider.verifier.decode.page_cache import PageCache
-from outrider.verifier.decode.runner import Drawn, Runner, Work
+from outrider.verifier.decode.runner import DrawnRows, Runner, Work
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Scheduler
-from outrider.verifier.scheduling.waiting_queue import Waiting
+from outrider.verifier.scheduling.waiting_queue import WaitingQueue
 from outrider.verifier.speculation.drafter_policy import AskAlways, DrafterPolicy
 from outrider.verifier.speculation.guessing import Guessing, TargetView
 from outrider.wire.frames import Frame
@@ -40,22 +40,22 @@ class WatchedRunner(Runner):
     """A runner that is seen.
 
     Attributes:
-        seen: each step's rows by request.
+        rows: each step's rows by request.
         before: called before each step.
     """
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.seen: list[Rows] = []
+        self.rows: list[Rows] = []
         self.before: Callable[[], object] = lambda: None
 
-    def run(self, works: Seq[Work]) -> list[Drawn]:
+    def run(self, works: Seq[Work]) -> list[DrawnRows]:
         self.before()
-        self.seen.append({work.sequence.request.id: (len(work.tokens), work.guesses is None) for work in works})
+        self.rows.append({work.sequence.request.id: (len(work.tokens), work.guesses is None) for work in works})
         return super().run(works)
 
 
-class Queue(Waiting):
+class Queue(WaitingQueue):
     """A queue that tells which requests come back to it, because they are preempted."""
 
     def __init__(self, scheduler: Scheduler, back: Callable[[str], None]) -> None:
@@ -163,7 +163,7 @@ def said(engine: Engine, wanted: Seq[Request]) -> dict[str, list[int]]:
     return {name: tokens(frames) for name, frames in run(engine, wanted).items()}
 
 
-def told(frames: list[Frame]) -> tuple[list[int], object, object]:
+def outcome_of(frames: list[Frame]) -> tuple[list[int], object, object]:
     """Tokens with the echoed prompt, their likelihoods to the bit, and the end."""
     ids = [token for frame in frames for token in frame.tokens]
     likely = [entry for frame in frames for entry in frame.likelihoods or []]
@@ -172,8 +172,8 @@ def told(frames: list[Frame]) -> tuple[list[int], object, object]:
 
 def watch(engine: CheckedEngine) -> list[Rows]:
     """From now on, every step's rows by request, and whether they are a prompt's."""
-    engine.runner.seen = []
-    return engine.runner.seen
+    engine.runner.rows = []
+    return engine.runner.rows
 
 
 def preemptions(engine: CheckedEngine) -> list[tuple[str, int]]:

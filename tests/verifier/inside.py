@@ -62,9 +62,9 @@ class Inside:
 
     def sequence(self, name: str) -> Sequence:
         """What answers a request, to be touched in the engine's thread."""
-        found = self.engine.sequence(name)
-        assert found is not None
-        return found
+        sequence = self.engine.sequence(name)
+        assert sequence is not None
+        return sequence
 
     @contextmanager
     def hold(self, first: Callable[[], object] = lambda: None) -> Iterator[None]:

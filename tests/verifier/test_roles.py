@@ -20,9 +20,9 @@ from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheServicer, KvCacheStub, add_KvCacheServicer_to_server
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.pages.cached_pages import Prompt, Wanted
-from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.receiver import Landing, Receiver
+from outrider.verifier.pages.cached_pages import Prompt, WantedPages
+from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
+from outrider.verifier.pages.receiver import PageArrivals, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.prefixes import chain_hashes
@@ -204,19 +204,19 @@ class Asker:
         status, self._tokens = mesh.member("prefill").status, tokens
         self._hashes = chain_hashes(status["vocabulary"].encode(), "t", tokens, PAGE)
         receiver = Receiver(PAGE, PAGE_BYTES, Tasks().spawn)
-        givers = Givers(mesh.registry, "decode", True, lambda: None)
-        self._handover = Handover(givers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
-        givers.start()
+        prefill_peers = PrefillPeers(mesh.registry, "decode", True, lambda: None)
+        self._handover = Handover(prefill_peers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
+        prefill_peers.start()
         self._handover.open(bytes.fromhex(status["pages_of"]))
 
     async def run(self, seconds: float, before: int = 0) -> list[bytes]:
         """Pages that come, where ``before`` have come from elsewhere and computing would cost ``seconds``."""
-        wanted = Wanted(1, "t", self._hashes, 0, Prompt(self._tokens, 0, 1.0, seconds))
+        wanted = WantedPages(1, "t", self._hashes, 0, Prompt(self._tokens, 0, 1.0, seconds))
         landed: list[tuple[int, bytes]] = []
-        landing = Landing(wanted, lambda at, pages: landed.extend(enumerate(pages, at.here)))
-        landing.land([b""] * before)
+        arrivals = PageArrivals(wanted, lambda at, pages: landed.extend(enumerate(pages, at.present)))
+        arrivals.add([b""] * before)
         landed.clear()
-        await self._handover.run(wanted, landing)
+        await self._handover.run(wanted, arrivals)
         assert [place for place, _ in landed] == list(range(before, before + len(landed)))
         return [data for _, data in landed]
 
@@ -283,8 +283,8 @@ async def half(bus: Bus, mesh: Mesh, pages: int, stalls: bool) -> AsyncIterator[
     add_KvCacheServicer_to_server(Half(mesh.giving, pages, stalls), server)
     await server.start()
     await server.set_serving(True)
-    told = {key: mesh.member("prefill").status[key] for key in ("role", "pages_of")} | {"prefill_tokens_per_s": 1e9}
-    announced = Registry(bus, "verifier", f"half-{stalls}", lambda: told)
+    status = {key: mesh.member("prefill").status[key] for key in ("role", "pages_of")} | {"prefill_tokens_per_s": 1e9}
+    announced = Registry(bus, "verifier", f"half-{stalls}", lambda: status)
     announced.address = f"127.0.0.1:{server.port}"
     await announced.start()
     announced.set_state(State.READY)

@@ -20,7 +20,7 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.grammar import Grammars
-from outrider.verifier.requests.conversion import Served
+from outrider.verifier.requests.conversion import ModelLimits
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
@@ -77,7 +77,7 @@ class Target:
     drafters: set[str]
     tokenizer: Tokenizer
     grammars: Grammars
-    served: Served
+    model_limits: ModelLimits
     pages: PageTable
     runner: Runner
     scheduler: Scheduler
@@ -123,7 +123,7 @@ class Target:
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
-        served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
+        model_limits = ModelLimits(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
         pages = PageTable(settings.pages, _page_cost(config, settings.page_size))
         runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
@@ -139,8 +139,8 @@ class Target:
             token_s=cost(settings.prefill_rows) / settings.prefill_rows,
             drafters=names,
             tokenizer=tokenizer,
-            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, served.eos_ids),
-            served=served,
+            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, model_limits.eos_ids),
+            model_limits=model_limits,
             pages=pages,
             runner=runner,
             scheduler=scheduler,

@@ -28,7 +28,7 @@ from tests.verifier.engines import MakeEngine
 from tests.verifier.laws import PROMPT, TEMPERATURE, VOCABULARY, answers, chi_square, exact_law
 
 Rule = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-Told = list[tuple[list[int], Proposal]]
+Proposals = list[tuple[list[int], Proposal]]
 
 either_way = pytest.mark.parametrize("replacement", [False, True])
 
@@ -108,10 +108,10 @@ def test_the_decision_needs_other_dice_than_the_guesses(same_dice: bool, replace
     target, draft = (row.view(4, draws).mT for row in logits)
     rolls = log_exponentials(5, torch.arange(draws), 4)
     others = rolls if same_dice else log_exponentials(own_seed(5), torch.arange(draws), 4)
-    told = proposals_module.propose(draft, others, 2, replacement)
-    q = proposals_module.dense([proposal for _, proposal in told], 4, draft)
+    proposed = proposals_module.propose(draft, others, 2, replacement)
+    q = proposals_module.dense([proposal for _, proposal in proposed], 4, draft)
     p = target.double().softmax(-1)
-    law = outcomes(p, q, torch.tensor([tokens for tokens, _ in told]), replacement)
+    law = outcomes(p, q, torch.tensor([tokens for tokens, _ in proposed]), replacement)
     counts = torch.bincount((law.log() - rolls).argmax(-1), minlength=4)
     chi = float(((counts - p[0] * draws) ** 2 / (p[0] * draws)).sum())
     assert (chi > 40) if same_dice else (chi < 16)  # 3 degrees of freedom: 16 is 1 in 1,000
@@ -120,46 +120,46 @@ def test_the_decision_needs_other_dice_than_the_guesses(same_dice: bool, replace
 def test_a_token_that_is_drawn_again_is_a_guess_again() -> None:
     logits, rolls = torch.tensor([[2.0, 0.0, -1.0]]).repeat(400, 1), Dice(3, 3)
     noise = torch.stack([rolls.at(position) for position in range(400)])
-    told = proposals_module.propose(logits, noise, 2, replacement=True)
-    pairs = Counter(tuple(tokens) for tokens, _ in told)
-    q = torch.tensor(told[0][1].probabilities).tolist()
-    assert all(proposal.replacement and proposal.tokens == [0, 1, 2] for _, proposal in told)
+    proposed = proposals_module.propose(logits, noise, 2, replacement=True)
+    pairs = Counter(tuple(tokens) for tokens, _ in proposed)
+    q = torch.tensor(proposed[0][1].probabilities).tolist()
+    assert all(proposal.replacement and proposal.tokens == [0, 1, 2] for _, proposal in proposed)
     expected = {(a, b): 400 * q[a] * q[b] for a in range(3) for b in range(3)}
     assert sum((pairs[pair] - mean) ** 2 / mean for pair, mean in expected.items()) < 26  # 1 in 1,000
 
 
 class Eager(ModelDrafter):
-    """Drafts all there is to draft before each step, and tells it by ``tell``."""
+    """Drafts all there is to draft before each step, and tells it by ``change``."""
 
-    tell: Callable[[Told], Told] | None = None
+    change: Callable[[Proposals], Proposals] | None = None
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         trees: dict[int, DraftTree] = {}
         while improved := super().draft():
             trees |= dict(improved)
-        return [(number, retold(tree, self.tell) if self.tell else tree) for number, tree in trees.items()]
+        return [(number, changed(tree, self.change) if self.change else tree) for number, tree in trees.items()]
 
 
-def retold(tree: DraftTree, tell: Callable[[Told], Told]) -> DraftTree:
-    """The tree with each node's children, and what they were drawn from, as ``tell`` has them."""
+def changed(tree: DraftTree, change: Callable[[Proposals], Proposals]) -> DraftTree:
+    """The tree with each node's children, and what they were drawn from, as ``change`` has them."""
     children: dict[int, list[int]] = defaultdict(list)
     for node, parent in enumerate(tree.parents):
         children[parent].append(node)
-    told, parents, sure, proposals = list[int](), list[int](), list[float](), dict[int, Proposal]()
+    changed_tokens, parents, sure, proposals = list[int](), list[int](), list[float](), dict[int, Proposal]()
     waiting = [(-1, -1)]
     for old, new in waiting:
         if old not in tree.proposals:
             continue
         nodes = children[old]
-        [(tokens, proposals[new])] = tell([([tree.tokens[node] for node in nodes], tree.proposals[old])])
+        [(tokens, proposals[new])] = change([([tree.tokens[node] for node in nodes], tree.proposals[old])])
         for token, place in zip(tokens, children[old], strict=False):
             node = next(node for node in nodes if tree.tokens[node] == token)
             nodes = [other for other in nodes if other != node]
-            waiting.append((node, len(told)))
-            told.append(token)
+            waiting.append((node, len(changed_tokens)))
+            changed_tokens.append(token)
             parents.append(new)
             sure.append(tree.confidences[place])
-    return DraftTree(tree.length, told, parents, sure, tree.drafter, proposals)
+    return DraftTree(tree.length, changed_tokens, parents, sure, tree.drafter, proposals)
 
 
 @pytest.fixture
@@ -198,23 +198,23 @@ def test_three_tokens_have_the_targets_joint_distribution(
     assert statistic < most
 
 
-def likeliest_first(told: Told) -> Told:
+def likeliest_first(proposed: Proposals) -> Proposals:
     """Guesses in the order of their chances."""
-    chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in told]
-    return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(told, chances, strict=True)]
+    chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in proposed]
+    return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(proposed, chances, strict=True)]
 
 
-def of_another_q(told: Told) -> Told:
+def of_another_q(proposed: Proposals) -> Proposals:
     """Guesses that are said to come from the reversed distribution."""
-    return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in told]
+    return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in proposed]
 
 
 @pytest.mark.parametrize("wrong", [likeliest_first, of_another_q])
 @either_way
 def test_a_drafter_that_does_not_tell_what_it_drew_from_breaks_the_law(
-    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Told], Told], replacement: bool
+    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Proposals], Proposals], replacement: bool
 ) -> None:
-    draft.tell = wrong
+    draft.change = wrong
     statistic, most = law_statistic(make_engine, draft, replacement, draws=500)
     assert statistic > most
 

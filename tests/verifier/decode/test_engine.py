@@ -108,9 +108,9 @@ def test_a_stop_string_ends_the_text_before_it(make_engine: MakeEngine) -> None:
     text = "".join(text for frame in free for text in frame.texts)
     stop = text[15:22]
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
-    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, asked=SamplingParameters(stop=(stop,)))])[
-        "r"
-    ]
+    frames = run(
+        engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, parameters=SamplingParameters(stop=(stop,)))]
+    )["r"]
     assert "".join(text for frame in frames for text in frame.texts) == text[: text.index(stop)]
     assert frames[-1].finish is Finish.STOP
 
@@ -220,8 +220,8 @@ def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, p
     engine.submit(Request("a", "t", [1, 2, 3], Sampling(1.0, seed=1), 20))
     while engine.busy:
         engine.step()
-    assert len(bargainer.told) >= 9
-    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.told)
+    assert len(bargainer.prices) >= 9
+    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.prices)
 
 
 class Unsure(EverythingDrafter):

@@ -237,10 +237,10 @@ def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(timed: 
     assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
 
 
-class Told(Slow):
-    """Notes what it is told of sequences."""
+class CommitLog(Slow):
+    """Notes the commits that it gets."""
 
-    name = "told"
+    name = "log"
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, right=False)
@@ -261,11 +261,11 @@ class Told(Slow):
 def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(
     timed: MakeEngine, clock: Clock
 ) -> None:
-    told = Told(clock)
-    engine = timed([told])
+    log = CommitLog(clock)
+    engine = timed([log])
     said = answer(engine, ["a", "b", "c"])
-    assert 3 <= told.commits < 0.3 * engine.tally.steps
-    assert [text[3:] for text in told.texts.values()] == list(said.values())
+    assert 3 <= log.commits < 0.3 * engine.tally.steps
+    assert [text[3:] for text in log.texts.values()] == list(said.values())
 
 
 def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(timed: MakeEngine, clock: Clock) -> None:

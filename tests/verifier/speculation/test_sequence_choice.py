@@ -23,8 +23,8 @@ ONE = 1
 """Size of a step of one sequence."""
 
 
-def known(brings: int, adds: float) -> SequenceChoice:
-    """Of a drafter that is known to bring so many tokens and to add so many seconds; reading takes 0.1 s a token."""
+def choice_after(brings: int, adds: float) -> SequenceChoice:
+    """The choice for a drafter that brought so many tokens and added so many seconds; reading takes 0.1 s a token."""
     choice = SequenceChoice(read_s=0.1)
     for _ in range(50):
         choice.choose(ONE, StepForecast(1, 1.0, {99: 0.0}), {99: 1})
@@ -39,13 +39,13 @@ def alone(tokens: float, seconds: float = 1.0) -> StepForecast:
 
 
 def test_a_drafter_is_asked_where_the_step_then_brings_more_tokens_a_second() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     asked = {tokens: bool(choice.choose(ONE, alone(tokens), {0: 1})) for tokens in (0.0, 1.9, 2.1, 2.9, 8.0)}
     assert asked == {0.0: True, 1.9: True, 2.1: False, 2.9: False, 8.0: False}
 
 
 def test_the_rest_of_a_batch_waits_for_no_single_sequence() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     brought = {0: 0.0, **dict.fromkeys(range(1, 8), 6.0)}
     ready = StepForecast(8 + sum(brought.values()), 1.0, brought)
     assert not choice.choose(ONE, ready, dict.fromkeys(brought, 1))
@@ -53,27 +53,27 @@ def test_the_rest_of_a_batch_waits_for_no_single_sequence() -> None:
     assert choice.choose(ONE, StepForecast(14.0, 1.0, poor), dict.fromkeys(poor, 1)) == set(range(7))
 
 
-@pytest.mark.parametrize("choice", [SequenceChoice(0.1), known(brings=0, adds=1.0)], ids=["new", "does not pay"])
+@pytest.mark.parametrize("choice", [SequenceChoice(0.1), choice_after(brings=0, adds=1.0)], ids=["new", "does not pay"])
 def test_a_drafter_on_trial_is_asked_where_there_are_hardly_any_other_guesses(choice: SequenceChoice) -> None:
     assert choice.choose(ONE, alone(0.5), {0: 1})
     assert not choice.choose(ONE, alone(1.5), {0: 1})
 
 
 def test_a_prompt_is_read_when_guesses_would_have_saved_as_much_as_reading_takes() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     asked = [bool(choice.choose(ONE, alone(0.0), {0: 100})) for _ in range(5)]
     assert asked == [False] * 3 + [True] * 2
 
 
 def test_steps_that_have_enough_guesses_are_no_reason_to_read_a_prompt() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     for _ in range(100):
         assert not choice.choose(ONE, alone(4.0), {0: 55})
     assert not choice.choose(ONE, alone(0.0), {0: 55})
 
 
 def test_how_long_reading_takes_is_learnt() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     for _ in range(50):
         choice.time_reading(100, 1.0)
     assert choice.choose(ONE, alone(0.0), {0: 290})
@@ -82,7 +82,7 @@ def test_how_long_reading_takes_is_learnt() -> None:
 
 
 def test_something_else_that_holds_up_a_step_is_not_laid_to_the_drafter() -> None:
-    choice = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     choice.time_step(ONE, 1000.0)
     assert choice.choose(ONE, alone(1.5), {0: 1})
 

@@ -12,7 +12,7 @@ from outrider.wire.frames import Frame
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSequence:
     """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all."""
 
     number: int
@@ -21,7 +21,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedTokens:
     """Tokens that the target decided behind ``length`` others."""
 
     number: int
@@ -30,7 +30,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuePlace:
     """Place of a new request: sequences ahead of it, and expected seconds until its first token."""
 
     ahead: int
@@ -42,8 +42,8 @@ class Outcome:
     """What a step did: frames for readers, the rest for remote drafters. ``paused`` names the paused drafters."""
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
-    opened: list[Opened] = field(default_factory=list)
-    committed: list[Committed] = field(default_factory=list)
+    opened: list[OpenedSequence] = field(default_factory=list)
+    committed: list[CommittedTokens] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     paused: frozenset[str] = frozenset()
 

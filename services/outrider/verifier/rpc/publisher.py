@@ -54,7 +54,7 @@ class Publisher:
         self._drafting.tell(outcome)
         ended = False
         for request, frame in outcome.frames:
-            if not request.handed:
+            if not request.for_handover:
                 ended |= frame.finish is not None
                 self._send(request, frame)
         self.update_metrics(at_once=ended)

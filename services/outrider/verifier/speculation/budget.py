@@ -28,20 +28,20 @@ class _Track:
     variance: float = 4.0
     shared: float = 0.0
     doubt: float = 0.04
-    seen: int = 0
+    last_step: int = 0
 
     def age(self, now: int) -> None:
         """Widens the variances: the machine's speed drifts with every step, what guesses add hardly does."""
-        steps, self.seen = min(now - self.seen, _LONG), now
+        steps, self.last_step = min(now - self.last_step, _LONG), now
         self.variance += _DRIFT * steps
         self.doubt += _WANDER * steps
 
-    def learn(self, guessing: bool, seen: float) -> None:
+    def learn(self, guessing: bool, measured: float) -> None:
         """Updates the estimate with a factor's logarithm; an outlier is clipped to the edge of what is likely."""
         level, surcharge = self.variance + guessing * self.shared, self.shared + guessing * self.doubt
         spread = level + guessing * surcharge + _NOISE
         edge = _LIKELY * math.sqrt(spread)
-        error = min(max(seen - self.level - guessing * self.surcharge, -edge), edge) / spread
+        error = min(max(measured - self.level - guessing * self.surcharge, -edge), edge) / spread
         self.level += level * error
         self.surcharge += surcharge * error
         self.variance -= level * level / spread
@@ -74,7 +74,7 @@ class Pace:
     def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
         """Learns from a step that took ``seconds`` where the curve says ``expected``; outliers are clipped."""
         self._steps += 1
-        track = self._tracks.setdefault(kind, _Track(seen=self._steps))
+        track = self._tracks.setdefault(kind, _Track(last_step=self._steps))
         track.age(self._steps)
         track.learn(guessing, math.log(max(seconds / expected, _LEAST_SEEN)))
 

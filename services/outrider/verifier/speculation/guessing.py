@@ -11,7 +11,7 @@ from time import perf_counter
 from outrider.mesh.telemetry import timeline
 from outrider.mesh.telemetry.timeline import Grown, Taken
 from outrider.models.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening
-from outrider.verifier.acceptance.accept import Accepted
+from outrider.verifier.acceptance.accept import AcceptedPath
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Plan, Scheduler
@@ -154,7 +154,7 @@ class Guessing:
             self.counts.drafted[guess] += number
         return [self._buyer.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
 
-    def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
+    def learn(self, sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath) -> None:
         """Learns which of a sequence's bought guesses were accepted."""
         for drafter in self._drafters[sequence.number]:
             drafter.learn(sequence.number, len(accepted.rows) - 1)
