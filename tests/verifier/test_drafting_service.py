@@ -189,25 +189,25 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
     opening = Opening([1, 2, 3], Sampling(), 31)
-    drafting.tell(Outcome(opened=[OpenedSequence(1, opening, None), OpenedSequence(2, opening, frozenset({"suffix"}))]))
+    drafting.send(Outcome(opened=[OpenedSequence(1, opening, None), OpenedSequence(2, opening, frozenset({"suffix"}))]))
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
     await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))
     paused = frozenset({"model", "suffix"})
-    drafting.tell(Outcome(paused=paused))
+    drafting.send(Outcome(paused=paused))
     assert works == [True, False]
     length = 3
     for _ in range(20):
-        drafting.tell(Outcome(committed=[CommittedTokens(1, length, [5])], paused=paused))
+        drafting.send(Outcome(committed=[CommittedTokens(1, length, [5])], paused=paused))
         length += 1
-    drafting.tell(Outcome(opened=[OpenedSequence(3, opening, None)], paused=paused))
-    drafting.tell(Outcome())
+    drafting.send(Outcome(opened=[OpenedSequence(3, opening, None)], paused=paused))
+    drafting.send(Outcome())
     assert works == [True, False, True]
     await eventually(lambda: any((number, tree.length) == (1, length) for number, tree in offered))
     await sessions(registry, "p-model", 2)
     await sessions(registry, "p-suffix", 3)
-    drafting.tell(Outcome(paused=paused))
-    drafting.tell(Outcome(closed=[1, 2, 3], paused=paused))
+    drafting.send(Outcome(paused=paused))
+    drafting.send(Outcome(closed=[1, 2, 3], paused=paused))
     await sessions(registry, "p-model", 0)
     await sessions(registry, "p-suffix", 0)
     await drafting.stop()

@@ -34,7 +34,7 @@ _log = get_logger("kvcache")
 
 
 class KvCacheService(Service, pb_grpc.KvCacheServicer):
-    """Stores pages for any number of verifiers. It cannot interpret pages, and lists none of them for anyone."""
+    """Stores pages for any number of verifiers. It cannot interpret pages, and no method lists them."""
 
     kind: ClassVar[str] = "kvcache"
     local: ClassVar[bool] = True

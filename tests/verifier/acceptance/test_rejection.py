@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tests.toy_model import save_toy
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import MakeEngine
+from tests.verifier.engines import MakeEngine, accepted_guesses, bought_guesses
 from tests.verifier.laws import PROMPT, TEMPERATURE, VOCABULARY, answers, chi_square, exact_law
 
 Rule = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -182,7 +182,7 @@ def law_statistic(
     dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(draws)]
     requests = [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)]
     law, said = exact_law(engine, truncation), answers(engine, requests)
-    assert engine.tally.accepted["model"] > draws / 10
+    assert accepted_guesses(engine)["model"] > draws / 10
     statistic, degrees = chi_square(law, said)
     return statistic, degrees + 5 * (2 * degrees) ** 0.5
 
@@ -228,7 +228,7 @@ def test_guesses_drawn_the_other_way_are_not_used_and_counted(make_engine: MakeE
         engine.offer(number, DraftTree(len(PROMPT) + 1, [1, 1], [-1, -1], [0.5, 0.3], "m", q), "there")
     engine.step()
     assert engine.tally.guesses.unusable == {"m": 1}
-    assert engine.tally.guessed == {"m": 2}
+    assert bought_guesses(engine) == {"m": 2}
 
 
 def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeEngine) -> None:
@@ -236,12 +236,12 @@ def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeE
     engine.submit(Request("warm", "t", PROMPT, Sampling(1.0, seed=3), max_tokens=8))
     while engine.busy:
         engine.step()
-    assert engine.tally.guessed["everything"] == 0
+    assert bought_guesses(engine)["everything"] == 0
     assert engine.tally.guesses.unusable["everything"] > 3
     engine.submit(Request("cold", "t", PROMPT, Sampling(), max_tokens=12))
     while engine.busy:
         engine.step()
-    assert engine.tally.accepted["everything"] > 3
+    assert accepted_guesses(engine)["everything"] > 3
 
 
 def test_confidences_say_nothing_of_what_was_drawn(draft: ModelDrafter) -> None:

@@ -21,7 +21,7 @@ from outrider.wire.frames import Finish
 from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import CheckedEngine, MakeEngine, outcome_of, random_drafter, run, tokens
+from tests.verifier.engines import CheckedEngine, MakeEngine, accepted_guesses, outcome_of, random_drafter, run, tokens
 from tests.verifier.laws import DRAWS, TEMPERATURE, answers, chi_square
 
 VOCABULARY, PROMPT = 4, [2]
@@ -201,7 +201,7 @@ def test_edited_tokens_and_their_likelihoods_are_the_same_whatever_is_guessed(
     engine = make_engine(50, [drafter], pages=48 if kind == "everything" else 256, prefill_rows=17)
     together = run(engine, wanted)
     assert {name: outcome_of(frames) for name, frames in together.items()} == alone
-    assert engine.tally.accepted[drafter.name] > (100 if kind == "everything" else 0)
+    assert accepted_guesses(engine)[drafter.name] > (100 if kind == "everything" else 0)
 
 
 def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihoods(make_engine: MakeEngine) -> None:

@@ -335,7 +335,7 @@ async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_o
     assert peer is not None
     assert peer.member.instance == "a"
     announced[0].leave()
-    await eventually(lambda: (peer := peers.able("old")) is not None and peer.member.instance == "b")
+    await eventually(lambda: (peer := peers.available("old")) is not None and peer.member.instance == "b")
     for each in (reader, *announced):
         each.leave()
     await close_channels()

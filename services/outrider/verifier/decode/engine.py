@@ -96,7 +96,7 @@ class Engine:
         """The sequence of a request; None for an unknown one."""
         return self._roster.find(request_id)
 
-    def tell(self) -> Outcome:
+    def take_outcome(self) -> Outcome:
         """Returns the outcome since the last call, for delivery."""
         return self._committer.take()
 
@@ -149,7 +149,7 @@ class Engine:
         for work, drawn in self._run(works):
             self._committer.commit(work, drawn)
         self._meter.end(plan, works, self.busy)
-        return self.tell()
+        return self.take_outcome()
 
     def _expire(self) -> None:
         """Ends sequences whose deadline has passed, before they cost another step."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from outrider.models.speculation import Opening
@@ -69,20 +68,3 @@ class Tally:
         self.crowded_sequences += sequences
         self.crowded_tokens += tokens
         self.crowded_seconds += seconds
-
-    @property
-    def guessed(self) -> Counter[str]:
-        """Guesses verified, by drafter."""
-        return _by_drafter(self.guesses.bought)
-
-    @property
-    def accepted(self) -> Counter[str]:
-        """Guesses accepted, by drafter."""
-        return _by_drafter(self.guesses.accepted)
-
-
-def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for (drafter, _), count in counts.items():
-        sums[drafter] += count
-    return sums

@@ -40,7 +40,7 @@ class PageAnnouncer:
         self._until = 0.0
         self.epoch, self.number = "", 0
 
-    async def tell(self, epoch: str) -> pb.PagesResponse:
+    async def list_pages(self, epoch: str) -> pb.PagesResponse:
         """All pages, or none if the caller follows the current ``epoch``; news are published from now on."""
         self._until = time.monotonic() + LISTENED_S
         if not self.epoch:

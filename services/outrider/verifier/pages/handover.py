@@ -29,7 +29,7 @@ _RANKS: dict[str, int] = {"decode": 0, "both": 1, "prefill": 2}
 
 
 def trade(one: str, other: str) -> bool:
-    """Whether verifiers of these two roles hand pages over, in the direction that `gives` says."""
+    """Whether one of two verifiers of these roles hands pages to the other; `gives` says which one."""
     return one in _RANKS and other in _RANKS and one != other
 
 

@@ -32,7 +32,7 @@ class NamedPrompts:
     is computed again later.
 
     Args:
-        bus: has the store.
+        bus: connection to the store.
         target: the model, its tokenizer and its scheduler.
         inbox: inbox of the engine's thread.
         run: runs a request to its end.
@@ -57,7 +57,7 @@ class NamedPrompts:
         return self._pins.names
 
     async def follow(self) -> None:
-        """Keeps prompts computed until cancelled; while the store is away, the prompts read last."""
+        """Keeps prompts computed until cancelled; the prompts read last while the store is unavailable."""
         while True:
             try:
                 state = await self._bucket.state()

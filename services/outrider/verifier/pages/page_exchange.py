@@ -23,10 +23,12 @@ from outrider.verifier.target import Target
 
 
 class PageExchange:
-    """Fetches pages from KV caches and other verifiers, and offers the engine's pages, once it has found any.
+    """Fetches pages from KV caches and other verifiers, and sends the engine's pages to KV caches.
+
+    Does nothing until the registry has a KV cache or another verifier.
 
     Args:
-        mesh: has the registry of KV caches and verifiers.
+        mesh: provides the registry of KV caches and verifiers.
         settings: settings of the verifier.
         target: the target with its pages.
         inbox: inbox of the engine's thread.

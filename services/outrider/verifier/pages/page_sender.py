@@ -65,7 +65,7 @@ class PageSender:
         self._news.set()
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Notes pages that KV caches hold, because they were fetched from there."""
+        """Notes pages that were fetched from KV caches, so that they are not offered."""
         self._offered_pages.update((tenant, digest) for digest in hashes)
 
     async def _send_for_ever(self) -> None:

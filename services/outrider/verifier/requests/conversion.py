@@ -36,13 +36,13 @@ class ModelLimits:
     drafters: AbstractSet[str]
 
     def require_known(self, ids: Collection[int], param: str) -> None:
-        """`InvalidRequest` for an id outside the vocabulary."""
+        """Raises `InvalidRequest` for an id outside the vocabulary."""
         inside = not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
         check(inside, param, f"holds an id outside the vocabulary of {self.vocabulary_size}")
 
 
 def check(holds: object, param: str, why: str) -> None:
-    """`InvalidRequest` about ``param`` unless something ``holds``."""
+    """Raises `InvalidRequest` about ``param`` unless the condition ``holds``."""
     if not holds:
         raise InvalidRequest(f"{param} {why}", param=param)
 

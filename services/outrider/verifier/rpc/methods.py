@@ -118,7 +118,7 @@ class Methods(pb_grpc.VerifierServicer):
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
         """The verifier's pages."""
-        return await self._pages.tell(message.epoch)
+        return await self._pages.list_pages(message.epoch)
 
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The model and its limits."""

@@ -76,7 +76,7 @@ class RemoteDrafting:
         registry: registry of proposers.
         tasks: runs the links.
         offer: called in the event loop with the trees of one message and the name of their source.
-        met: called in the event loop with the drafter's name when a proposer joins.
+        joined: called in the event loop with the drafter's name when a proposer joins.
         working: called in the event loop with True when a first proposer guesses, with False when the last one stops.
     """
 
@@ -87,11 +87,11 @@ class RemoteDrafting:
         registry: Registry,
         tasks: Tasks,
         offer: Offer,
-        met: Callable[[str], None] = lambda drafter: None,
+        joined: Callable[[str], None] = lambda drafter: None,
         working: Callable[[bool], None] = lambda works: None,
     ) -> None:
         self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
-        self._spawn, self._offer, self._met = tasks.spawn, offer, met
+        self._spawn, self._offer, self._joined = tasks.spawn, offer, joined
         self._working, self._has_worked = working, False
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
@@ -114,7 +114,7 @@ class RemoteDrafting:
         """Names of the drafters with a ready link."""
         return {link.drafter for link in self._links.values() if link.ready}
 
-    def tell(self, outcome: Outcome) -> None:
+    def send(self, outcome: Outcome) -> None:
         """Sends the outcome of a step to proposers."""
         self._pause(outcome.paused)
         for opened in outcome.opened:
@@ -162,7 +162,7 @@ class RemoteDrafting:
         if number in link.outgoing.rests:
             link.outgoing.rests.remove(number)
         if length < len(session.tokens):
-            self._send(link, number, length, session.tokens[length:])
+            self._send_tokens(link, number, length, session.tokens[length:])
 
     def _close(self, number: int, link: Link, resting: bool) -> None:
         link.sessions -= 1
@@ -177,9 +177,9 @@ class RemoteDrafting:
         session.tokens.extend(committed.tokens)
         for drafter, link in session.links.items():
             if drafter not in session.resting:
-                self._send(link, committed.number, committed.length, committed.tokens)
+                self._send_tokens(link, committed.number, committed.length, committed.tokens)
 
-    def _send(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
+    def _send_tokens(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
         link.outgoing.commits.add(session=number, length=length, tokens=pack_ids(tokens))
         link.unsent += 1
         link.news.set()
@@ -262,7 +262,7 @@ class RemoteDrafting:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
             self._links[link.member.instance] = link
-            self._met(link.drafter)
+            self._joined(link.drafter)
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 self._place(session)

@@ -51,7 +51,7 @@ class Publisher:
 
     def publish(self, outcome: Outcome) -> None:
         """Sends frames to readers, and the rest to proposers."""
-        self._drafting.tell(outcome)
+        self._drafting.send(outcome)
         ended = False
         for request, frame in outcome.frames:
             if not request.for_handover:

@@ -98,7 +98,7 @@ class _Account:
         return self.earned + _MARGIN * doubt < -REGRET * self.time
 
     def pause(self, clock: float) -> None:
-        """Ends the trial, until its loss is `REGRET` of the time."""
+        """Ends the trial, and pauses the drafter until its loss is `REGRET` of the time since."""
         self.resumes = clock + max(self.lost, -self.earned) / REGRET
         self.lost = self.brought = self.waited = self.squares = self.time = 0.0
         self.steps = 0

@@ -36,7 +36,7 @@ class GuessBuyer:
 
         Args:
             plan: the step without guesses.
-            surcharge: factor on the seconds of a step with guesses, beside one without.
+            surcharge: seconds of a step with guesses over those of a step without.
         """
         if not any(sequence.trees for sequence in plan.decoding):
             return BoughtGuesses([NO_GUESSES] * len(plan.decoding), {}, [])

@@ -1,4 +1,4 @@
-"""Chooses the sequences that a local drafter is asked for: those whose other guesses bring less."""
+"""Chooses the sequences that a local drafter is asked for: those for which other drafters guess too little."""
 
 from __future__ import annotations
 
