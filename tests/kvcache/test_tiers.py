@@ -1,4 +1,4 @@
-"""What every tier promises, over each that is registered, and the store that is made of them."""
+"""Properties of every registered tier, and the store over tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drafter's thread: prompts that take several rounds, and what the drafter is made for."""
+"""The drafter's thread: prompts that take several rounds, and the context of the drafter."""
 
 from __future__ import annotations
 

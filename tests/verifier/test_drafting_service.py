@@ -168,7 +168,7 @@ async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) 
 
 
 async def sessions(registry: Registry, instance: str, count: int) -> None:
-    """Returns once a proposer says that it has ``count`` sessions."""
+    """Returns when a proposer announces ``count`` sessions."""
     await registry.wait_for(
         "proposer", lambda all_: any(m.instance == instance and m.status["load"] == count for m in all_), 60
     )

@@ -1,4 +1,4 @@
-"""Verifiers and KV caches as processes: the same answers cold, warm and fetched, whatever becomes of the caches."""
+"""Verifiers and KV caches as processes: answers stay the same with cold, warm and fetched pages and failing caches."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Mesh:
         return [token for frame in frames for token in frame.tokens], usage.cached_tokens
 
     async def store(self, prompt: Sequence[int], **how: Any) -> list[int]:
-        """The origin's own answer to a prompt that is new to it, with its pages in the cache."""
+        """The origin's answer to a new prompt, whose pages the KV cache then holds."""
         before = self.pages()
         tokens, cached = await self.ask("origin", prompt, **how)
         assert cached == 0
@@ -126,7 +126,7 @@ async def mesh(bus: Bus, processes: ServiceProcess) -> AsyncIterator[Mesh]:
 
 
 async def joined(mesh: Mesh, instances: set[str]) -> None:
-    """Returns when every verifier knows exactly these KV caches and has a name for its pages."""
+    """Returns when every verifier uses exactly these KV caches and has computed the fingerprint of its pages."""
     async with asyncio.timeout(60):
         for name in VERIFIERS:
             while await mesh.metric(name, "outrider_verifier_kv_caches ") != len(instances):

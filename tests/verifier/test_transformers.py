@@ -1,4 +1,4 @@
-"""A model says what transformers makes of it: each token is the likeliest behind those before it.
+"""A model's answers agree with transformers: each token is the likeliest one after the tokens before it.
 
 TEST_MODEL names the folder of a real model, which is asked beside the shipped target.
 """
@@ -47,7 +47,7 @@ def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
 
 
 def others(directory: Path, ids: list[list[int]], said: list[list[int]]) -> list[float]:
-    """Where another token is the likeliest under transformers: by how much the logits differ there."""
+    """Differences of logits at the places where another token is the likeliest under transformers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import AutoModelForCausalLM

@@ -1,5 +1,4 @@
-"""Rejection follows the target's law: exactly, over every draw of the guesses, and through the real engine; wrong
-rules do not."""
+"""Rejection keeps the target's distribution, over every draw of the guesses and in a real engine; wrong rules do not."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ either_way = pytest.mark.parametrize("replacement", [False, True])
 
 
 def distributions(seed: int) -> tuple[Tensor, Tensor]:
-    """A target's and a drafter's, as float32 values; some tokens have no chance under one of them."""
+    """Distributions of a target and of a drafter, float32; some tokens have probability 0 under one of them."""
     random = torch.Generator().manual_seed(seed)
     p, q = (torch.randn(6, generator=random) * 1.5).softmax(-1), (torch.randn(6, generator=random) * 1.5).softmax(-1)
     p[seed % 6], q[(seed + 2) % 6] = 0.0, 0.0
@@ -52,7 +51,7 @@ def orders(q: Tensor, guesses: int, replacement: bool) -> tuple[Tensor, Tensor]:
 
 
 def mean_law(rule: Rule, p: Tensor, q: Tensor, guesses: int, replacement: bool) -> Tensor:
-    """What the rule says on average over every draw of ``guesses`` from q."""
+    """The rule's mean distribution over every draw of ``guesses`` from q."""
     every, chances = orders(q, guesses, replacement)
     there = chances > 0
     count = int(there.sum())
@@ -129,7 +128,7 @@ def test_a_token_that_is_drawn_again_is_a_guess_again() -> None:
 
 
 class Eager(ModelDrafter):
-    """Drafts all there is to draft before each step, and tells it by ``change``."""
+    """Drafts everything before each step, and changes its trees with ``change``."""
 
     change: Callable[[Proposals], Proposals] | None = None
 
@@ -141,7 +140,7 @@ class Eager(ModelDrafter):
 
 
 def changed(tree: DraftTree, change: Callable[[Proposals], Proposals]) -> DraftTree:
-    """The tree with each node's children, and what they were drawn from, as ``change`` has them."""
+    """The tree after ``change`` of each node's children and of the distribution that they were drawn from."""
     children: dict[int, list[int]] = defaultdict(list)
     for node, parent in enumerate(tree.parents):
         children[parent].append(node)
@@ -177,7 +176,7 @@ def law_statistic(
     truncation: Truncation = Truncation(),  # noqa: B008 - it is immutable
     draws: int = 1_000,
 ) -> tuple[float, float]:
-    """Chi-square of what the engine says for many seeds, and how high chance may take it."""
+    """Chi-square of the engine's answers for many seeds, and its bound."""
     engine = make_engine(VOCABULARY, [draft], rule=Rejection({"replacement": replacement}))
     dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(draws)]
     requests = [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)]
@@ -199,13 +198,13 @@ def test_three_tokens_have_the_targets_joint_distribution(
 
 
 def likeliest_first(proposed: Proposals) -> Proposals:
-    """Guesses in the order of their chances."""
+    """Guesses in the order of their probabilities."""
     chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in proposed]
     return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(proposed, chances, strict=True)]
 
 
 def of_another_q(proposed: Proposals) -> Proposals:
-    """Guesses that are said to come from the reversed distribution."""
+    """Guesses with the reversed distribution in place of their own."""
     return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in proposed]
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of what speculation costs has all engines answer alike, and counts what each takes."""
+"""In the benchmark of speculation's cost all engines answer alike, and the time of each is measured."""
 
 from __future__ import annotations
 

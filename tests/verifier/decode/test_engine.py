@@ -27,7 +27,7 @@ from tests.verifier.engines import VOCABULARY, MakeEngine, accepted_guesses, ran
 
 @pytest.fixture
 def plain(make_engine: MakeEngine) -> dict[str, list[int]]:
-    """What is said one request at a time, with no guesses."""
+    """The answers to requests that run one at a time without guesses."""
     engine = make_engine(VOCABULARY)
     return {request.id: said(engine, [request])[request.id] for request in requests(24)}
 
@@ -172,7 +172,7 @@ class Broken:
 
 
 def poison(name: str) -> Request:
-    """A request that no step survives."""
+    """A request that makes every step fail."""
     return Request(name, "t", [1, 2, 3], Sampling(), 24, grammar=Broken())  # type: ignore[arg-type]
 
 
@@ -193,7 +193,7 @@ def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: Mak
 
 
 class Watcher(EverythingDrafter):
-    """Keeps what the target shows of its hidden states, beside the tokens that they follow."""
+    """Records the target's hidden states and the tokens before each."""
 
     def __init__(self) -> None:
         super().__init__(VOCABULARY, 2)
@@ -225,7 +225,7 @@ def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, p
 
 
 class Unsure(EverythingDrafter):
-    """Says of each of three tokens that it is right in one case of three."""
+    """Guesses each of three tokens with a confidence of one third."""
 
     def __init__(self) -> None:
         super().__init__(3, 1)
@@ -255,7 +255,7 @@ def test_guesses_beside_prompts_are_bought_only_where_they_pay_without(
     assert bool(engine.tally.guesses.bought) == buys
 
 
-class Asked(EverythingDrafter):
+class CallCounter(EverythingDrafter):
     """Counts how often it is asked."""
 
     asked = 0
@@ -266,7 +266,7 @@ class Asked(EverythingDrafter):
 
 
 def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: MakeEngine) -> None:
-    drafter = Asked(50, 1)
+    drafter = CallCounter(50, 1)
     engine = make_engine(50, [drafter])
     for name, asked in (("before", False), ("everything", True), ("after", False)):
         so_far = drafter.asked

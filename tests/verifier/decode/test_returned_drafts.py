@@ -1,4 +1,4 @@
-"""Frames that tell the guesses of their step, where a request asks for them."""
+"""Frames with the guesses of their step, for requests that ask for them."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_edits_that_forget_the_nodes_own_path_or_count_twice_break_the_law(
 
 
 def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
-    """Requests with everything at once, in many combinations."""
+    """Requests with many combinations of parameters."""
     dice, made = random.Random(7), []
     for index in range(count):
         parameters = SamplingParameters(

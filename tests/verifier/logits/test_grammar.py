@@ -1,4 +1,4 @@
-"""Structured output: valid whatever the model would say, and the same whatever is guessed."""
+"""Structured output: always valid, and the same for any guesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine and pages that come from elsewhere: the same tokens, whoever computed what they stand on."""
+"""The engine with fetched pages: the tokens do not depend on which verifier computed the pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROMPT = [index * 7 % 50 for index in range(45)]
 
 
 class DictionaryLink:
-    """A link to a dictionary: pages arrive when the test says so."""
+    """A link to a dictionary: pages arrive when the test calls `arrive`."""
 
     def __init__(self) -> None:
         self.pages: dict[bytes, bytes] = {}
@@ -72,7 +72,7 @@ class DictionaryLink:
 
 
 def arrive(link: DictionaryLink) -> None:
-    """Lets the pages arrive that the last engine made with the link wants."""
+    """Delivers the pages that the last engine made with the link wants."""
     assert link.engine_pages is not None
     for wanted in link.wanted:
         link.engine_pages.arrive(wanted, link.pages_of(wanted))
@@ -126,7 +126,7 @@ def test_an_answer_is_the_same_on_fetched_pages(
 
 
 def test_a_page_that_was_changed_would_be_told_by_the_answer(make_engine: MakeEngine, link: DictionaryLink) -> None:
-    """What the other tests compare does depend on the pages."""
+    """The answers that other tests compare do depend on the pages."""
     for first in (True, False):
         engine = make_engine(cache=link.attach)
         engine.submit(request("a"))

@@ -1,4 +1,4 @@
-"""Sampling parameters off the wire: taken as they are said, or refused by name."""
+"""Sampling parameters of the wire: each is taken as given, or refused by name."""
 
 from __future__ import annotations
 

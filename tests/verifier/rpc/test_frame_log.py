@@ -1,4 +1,4 @@
-"""Frames that are kept for readers whom the broker did not reach."""
+"""The log of frames for readers that the broker did not reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request's log and the engine's request live and die together, whichever way the call that submits it ends."""
+"""The log of a request exists exactly as long as the engine holds the request, however the call of `Submit` ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def refused(call: Awaitable[object]) -> OutriderError:
 
 
 async def end(verifier: Inside, name: str) -> Finish | None:
-    """How a request ends; None where there is no such request."""
+    """How a request ends; None for an unknown request."""
     try:
         return (await follow(verifier, name))[-1].finish
     except grpc.aio.AioRpcError as error:

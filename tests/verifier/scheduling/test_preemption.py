@@ -1,4 +1,4 @@
-"""Sequences that lose their pages to others: the same answers, an end for everyone, and no page left behind."""
+"""Preempted sequences: their answers stay the same, all requests end, and all pages are released."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES = 12
 
 
 def summary(frames: list[Frame]) -> dict[str, object]:
-    """All that was said of each token, and the end."""
+    """Tokens, text, log-probabilities and finish reason of an answer."""
     each: dict[str, list[object]] = defaultdict(list)
     for frame in frames:
         each["tokens"] += frame.tokens
@@ -103,7 +103,7 @@ def test_whoever_loses_its_pages_to_a_prompt_does_not_run_in_that_step(make_engi
 
 @pytest.fixture
 def pool(make_engine: MakeEngine) -> dict[str, tuple[Request, list[int]]]:
-    """Requests that fit into few pages, with what they say when they are alone."""
+    """Requests that fit into few pages, and the answer of each when it runs alone."""
     engine = make_engine(VOCABULARY)
     lengths = [(3, 9), (30, 20), (17, 40), (60, 30), (8, 8), (1, 60)]
     asked = [request(f"q{index}", *each, tenant=f"t{index % 3}") for index, each in enumerate(lengths)]

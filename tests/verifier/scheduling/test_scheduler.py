@@ -14,7 +14,7 @@ from tests.verifier.engines import VOCABULARY, MakeEngine, Rows, request, reques
 
 
 def counts(rows: Rows) -> tuple[int, int]:
-    """Rows of prompts, and all."""
+    """Number of rows of prompts, and of all rows."""
     return sum(count for count, prompt in rows.values() if prompt), sum(count for count, _ in rows.values())
 
 

@@ -1,4 +1,4 @@
-"""Slots and places in the queue where one tenant asks for more than there is, on a real engine."""
+"""Slots and places in the queue when one tenant asks for more than there are, on a real engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def running(engine: Engine) -> list[str]:
 
 
 def flooded(make_engine: MakeEngine, slots: int = 4, **more: float) -> Engine:
-    """An engine all of whose slots one tenant has taken for long, and more of whose requests wait."""
+    """An engine in which one tenant holds all slots with long answers, and has more requests in the queue."""
     engine = make_engine(VOCABULARY, running=slots)
     for index in range(2 * slots):
         engine.submit(request(f"flood{index}", answer=60, tenant="flood", **more))

@@ -1,4 +1,4 @@
-"""Whose turn it is: by priority, by what tenants were served, by arrival."""
+"""The order of the queue: by priority, then by the tenants' counters, then by arrival."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator may choose of drafters and rules, and what is refused at start."""
+"""Drafters and rules that an operator may choose, and settings that are refused at start."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CHEAP, WRONG = DrafterStep(0, 0, 0.001), DrafterStep(8, 0, 0.001)
 
 
 def asked_steps(policy: DrafterPolicy, done: DrafterStep, steps: int, others: bool = False) -> list[bool]:
-    """Whether the drafter was asked, step by step, where it always does what it has ``done``."""
+    """Whether each step asked a drafter that does ``done`` in every step."""
     asked = []
     for _ in range(steps):
         asked.append("d" not in policy.paused(ONE, {"d"}))
@@ -95,7 +95,7 @@ def test_there_are_no_windows_without_a_drafter_elsewhere() -> None:
 
 
 class Clock:
-    """The time as the engine sees it: only what a test spends goes by, however slow the machine is."""
+    """The engine's clock: only a test advances it, on a machine of any speed."""
 
     now = 0.0
 
@@ -103,7 +103,7 @@ class Clock:
         return self.now
 
     def spend(self, seconds: float) -> None:
-        """Lets time go by."""
+        """Advances the clock."""
         self.now += seconds
 
 
@@ -125,7 +125,7 @@ def timed(make_engine: MakeEngine, clock: Clock) -> MakeEngine:
 
 
 class Slow(EverythingDrafter):
-    """Takes its time, for all guesses there are or for none."""
+    """Spends time on the clock, and guesses everything or nothing."""
 
     name = "slow"
 

@@ -1,4 +1,4 @@
-"""What a step buys of the trees of its sequences."""
+"""The guesses that a step buys from the trees of its sequences."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_bought_goes_on_from_what_was_decided(buyers: list[BuyingSequenc
 
 
 def _paths(tokens: Sequence[int], parents: Sequence[int], length: int = 0) -> set[tuple[int, tuple[int, ...]]]:
-    """What a tree says from its root down to each node, with the length of the sequence that it hangs from."""
+    """The tokens from a tree's root to each node, with the length of the sequence before the tree."""
     paths: list[tuple[int, ...]] = []
     for token, parent in zip(tokens, parents, strict=True):
         paths.append((*(paths[parent] if parent >= 0 else ()), token))

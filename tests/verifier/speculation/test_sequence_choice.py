@@ -1,4 +1,4 @@
-"""A drafter that steps wait for is asked for sequences whose other guesses bring less than its own would."""
+"""A drafter that steps wait for is asked for sequences for which other drafters guess too little."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choice_after(brings: int, adds: float) -> SequenceChoice:
 
 
 def alone(tokens: float, seconds: float = 1.0) -> StepForecast:
-    """A step of sequence 0 only, whose guesses at hand bring so many ``tokens``."""
+    """A step of sequence 0 only; its guesses at hand bring ``tokens`` tokens."""
     return StepForecast(1 + tokens, seconds, {0: tokens})
 
 
@@ -98,7 +98,7 @@ def test_what_a_drafter_brings_is_what_is_more_than_was_at_hand() -> None:
 
 
 class Dear(EverythingDrafter):
-    """A drafter that steps wait for. Notes the sequences that it is told to leave out, and all that was decided."""
+    """A drafter that steps wait for. Records the sequences that it is to leave out, and all commits."""
 
     name = "dear"
 
@@ -204,7 +204,7 @@ class Reader(Dear):
 
 
 class Learning(SequenceChoice):
-    """Notes what it is told, and learns nothing of it."""
+    """Records the calls, and learns nothing from them."""
 
     def __init__(self, read_s: float) -> None:
         super().__init__(read_s)
@@ -212,7 +212,7 @@ class Learning(SequenceChoice):
 
     @property
     def added(self) -> list[float]:
-        """Seconds that the drafter is said to add to steps."""
+        """Seconds that the drafter added to steps."""
         return [seconds for what, seconds in self.learnt if what == "step"]
 
     def time_reading(self, tokens: int, seconds: float) -> None:
@@ -254,7 +254,7 @@ def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone() -> None:
 
 
 class Teaching(DrafterPolicy):
-    """Has one `Learning` choose for all drafters."""
+    """One `Learning` chooses for all drafters."""
 
     def __init__(self) -> None:
         super().__init__()

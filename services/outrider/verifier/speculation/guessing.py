@@ -116,7 +116,7 @@ class Guessing:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         remote = tree.drafter not in self._local
         if remote:
-            self._remote.hear(tree.drafter)
+            self._remote.note_tree(tree.drafter)
         behind = len(sequence.tokens) - tree.length
         if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.paused:
             return
