@@ -1,4 +1,4 @@
-"""Rejection keeps the target's distribution, over every draw of the guesses and in a real engine; wrong rules do not."""
+"""Rejection keeps the target's distribution, by enumeration and in a real engine; wrong rules do not."""
 
 from __future__ import annotations
 

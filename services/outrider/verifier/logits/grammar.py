@@ -29,7 +29,7 @@ from outrider.verifier.logits.grammar_definitions import (
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-_KEPT = 64
+_MOST_CACHED = 64
 _STEP_S = 0.02
 """CPU seconds that the masks of one sequence's guesses may take in a step."""
 _SHARE = 0.125
@@ -79,7 +79,7 @@ class Grammars:
         grammar = self._compile(message, llg_definition)
         with self._lock:
             self._compiled[_key(message)] = grammar
-            while len(self._compiled) > _KEPT:
+            while len(self._compiled) > _MOST_CACHED:
                 self._compiled.popitem(last=False)
         return grammar
 

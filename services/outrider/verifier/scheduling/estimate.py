@@ -10,7 +10,7 @@ from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Scheduler
 
-_STEPS, _ANSWERS = 0.98, 0.9
+_STEP_FADE, _ANSWER_FADE = 0.98, 0.9
 """Factors on the weight of earlier steps and of earlier answers when one is added; one slow step changes little."""
 _ROWS = 64
 
@@ -50,9 +50,9 @@ class Estimate:
     """
 
     def __init__(self, cost: CostCurve) -> None:
-        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0, _STEPS)
-        self._token = _Mean(cost(1), 1.0, _STEPS)
-        self._length = _Mean(0.0, 0.0, _ANSWERS)
+        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0, _STEP_FADE)
+        self._token = _Mean(cost(1), 1.0, _STEP_FADE)
+        self._length = _Mean(0.0, 0.0, _ANSWER_FADE)
 
     @property
     def row_s(self) -> float:

@@ -56,7 +56,7 @@ class GuessBuyer:
         room = self._scheduler.room_for_guesses(sequence, len(tree))
         return tree if room == len(tree) else tree.take(range(room))
 
-    def weighs(self, sequence: Sequence) -> bool:
+    def needs_proposals(self, sequence: Sequence) -> bool:
         """Whether the rule of acceptance needs the distributions that the sequence's guesses were drawn from."""
         return self._rule.needs_proposals and not sequence.request.sampling.greedy
 
@@ -72,7 +72,7 @@ class GuessBuyer:
         depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
         cap, greedy = request.speculation.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
         merged = None
-        if sequence.guide is not None or self.weighs(sequence):
+        if sequence.guide is not None or self.needs_proposals(sequence):
             merged = self._candidates(sequence, depth, least)
         trees = list(sequence.trees.values())
         if len(trees) > 1:
@@ -83,17 +83,17 @@ class GuessBuyer:
         return self._usual_wait(tree.drafter)
 
     def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
-        """The guesses that a sequence may buy if the rule weighs them or a grammar prunes them."""
+        """The guesses that a sequence may buy if the rule needs their distributions or a grammar prunes them."""
         _cut(sequence)
         if not depth or not sequence.trees:
             return NO_GUESSES
-        greedy, weighs = sequence.request.sampling.greedy, self.weighs(sequence)
+        greedy, proposes = sequence.request.sampling.greedy, self.needs_proposals(sequence)
         trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=self._wait)
-        if weighs:
+        if proposes:
             trees = [sequence.trees[min(sequence.trees)]]
-        twins = weighs and self._rule.replacement
-        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, twins)
-        if weighs:
+        replacement = proposes and self._rule.replacement
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, replacement)
+        if proposes:
             merged.keep_order()
         elif sequence.guide is not None:
             merged = sequence.guide.prune(merged)

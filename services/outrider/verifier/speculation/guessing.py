@@ -87,9 +87,9 @@ class Guessing:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
         request = sequence.request
         most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
-        tokens, proposes = list(sequence.tokens), self._buyer.weighs(sequence)
-        twins = proposes and self._target.rule.replacement
-        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
+        tokens, proposes = list(sequence.tokens), self._buyer.needs_proposals(sequence)
+        replacement = proposes and self._target.rule.replacement
+        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, replacement)
         admitted = [drafter for drafter in self._local.values() if request.admits(drafter.name)]
         self._drafters[sequence.number] = admitted
         for drafter in admitted:
@@ -215,7 +215,7 @@ class Guessing:
             return False
         replacement = self._target.rule.replacement
         drawn = bool(tree.proposals) and all(q.replacement == replacement for q in tree.proposals.values())
-        return drawn or not self._buyer.weighs(sequence)
+        return drawn or not self._buyer.needs_proposals(sequence)
 
 
 def _note_offer(sequence: Sequence, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
