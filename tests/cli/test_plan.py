@@ -114,10 +114,13 @@ def test_what_is_set_of_the_proposer_s_draft_model_holds_inside_the_verifier_too
 @pytest.mark.parametrize(
     ("sets", "why"),
     [
-        (["verifier.device=cuda"], "the verifier on cuda, the proposer on cpu; --proposers 0 has the verifier run it."),
-        (["proposer.device=cuda:1"], "the verifier on cpu, the proposer on cuda:1; --proposers 0 has"),
+        (
+            ["verifier.device=cuda"],
+            "the verifier on cuda, the proposer on cpu; --proposers 0 runs it in the verifier.",
+        ),
+        (["proposer.device=cuda:1"], "the verifier on cpu, the proposer on cuda:1; --proposers 0"),
         (["verifier.drafters=ngram"], "verifier.drafters names neither auto nor model."),
-        (["proposer.options.vocabulary_map=ids.json"], "its vocabulary is another; --proposers 0 has"),
+        (["proposer.options.vocabulary_map=ids.json"], "its vocabulary differs; --proposers 0"),
     ],
 )
 def test_a_draft_model_has_a_proposer_where_the_verifier_cannot_run_it_as_well(
@@ -159,7 +162,7 @@ def test_the_shipped_pair_has_its_draft_model_inside_the_verifier_and_a_foreign_
     foreign = {"model": pocket.directory("target")}
     assert _planned(tmp_path, **foreign)[1:] == (
         [],
-        "No draft model guesses: this target needs one of its own (--draft).",
+        "No draft model guesses: name one for this target with --draft.",
     )
     assert _planned(tmp_path, f"verifier.options.model.model={DRAFT}", **foreign)[1:] == ([], "")
 

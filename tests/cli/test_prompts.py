@@ -26,7 +26,7 @@ def test_prompts_are_stored_listed_shown_and_evicted(jetstream, tmp_path):
     ("name", "text", "options", "sentence"),
     [
         ("a.b", "text", (), "is no name for a prompt"),
-        ("a", "", (), "it has to hold something"),
+        ("a", "", (), "it must not be empty"),
         ("a", "x" * 300_000, (), "at most 262144"),
         ("a", '{"role": "user"}', ("--chat",), "no JSON array of messages"),
     ],

@@ -70,8 +70,8 @@ async def test_pages_come_back_in_order_up_to_the_first_that_is_missing(stub: Kv
     assert await store(stub, pages) == 0
     asked = [key(number) for number in (0, 1, 2, 3, 99, 4)]
     assert (await stub.Lookup(pb.LookupRequest(keys=asked))).leading == 4
-    found = await fetch(stub, asked)
-    assert [(each.key, each.data, each.checksum) for each in found] == [
+    fetched = await fetch(stub, asked)
+    assert [(each.key, each.data, each.checksum) for each in fetched] == [
         (each.key, each.data, each.checksum) for each in pages[:4]
     ]
 
@@ -81,13 +81,13 @@ async def test_shared_pages_are_told_by_their_place_in_the_arena(stub: KvCacheSt
     await store(stub, [stored])
     call = stub.Fetch(pb.FetchRequest(keys=[key(50)], shared=True))
     (response,) = [response async for response in call]
-    (found,) = response.pages
+    (fetched,) = response.pages
     arena = arena_of(member)
     assert arena.startswith(bytes.fromhex(member.status["arena_token"]))
-    assert not found.data
+    assert not fetched.data
     for number in range(1000, 1040):
         await store(stub, [page(key(number))])
-    assert arena_of(member)[found.offset : found.offset + found.size] == stored.data
+    assert arena_of(member)[fetched.offset : fetched.offset + fetched.size] == stored.data
     await stub.Release(pb.ReleaseRequest(lease=response.lease))
     await stub.Release(pb.ReleaseRequest(lease=response.lease))
 
@@ -135,8 +135,8 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
             stub = KvCacheStub(channel(member.address))
             if name == "first":
                 await store(stub, pages)
-            found = await fetch(stub, [each.key for each in pages])
-            assert [each.data for each in found] == [each.data for each in pages]
+            fetched = await fetch(stub, [each.key for each in pages])
+            assert [each.data for each in fetched] == [each.data for each in pages]
             if name == "first":
                 process.terminate()
                 assert await asyncio.to_thread(process.wait) == 0

@@ -1,4 +1,4 @@
-"""What every tier promises, over each that is registered, and the store that is made of them."""
+"""Properties of every registered tier, and the store over tiers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from outrider.kvcache.arena import MemoryTier
-from outrider.kvcache.blob import Damaged, Header, open_blob, owner_of
+from outrider.kvcache.blob import DamagedPage, Header, open_blob, owner_of
 from outrider.kvcache.extents import Extents
 from outrider.kvcache.files import DirectoryTier, DiskTier
 from outrider.kvcache.index import Index
 from outrider.kvcache.objects import LocalObjects
-from outrider.kvcache.service import make_shelves
+from outrider.kvcache.service import make_tiers
 from outrider.kvcache.settings import KvCacheSettings
-from outrider.kvcache.store import Shelf, Store
+from outrider.kvcache.store import IndexedTier, Store
 from outrider.kvcache.tiers import Tier, TierContext, TierError
 from outrider.mesh.errors import ConfigError
 from outrider.wire.pages import page_checksum, page_key
@@ -57,28 +57,30 @@ def make(tmp_path: Path) -> Iterator[MakeTier]:
         tier.close()
 
 
-def make_store(*shelves: tuple[str, Tier, int], share: float = 1.0, now: list[float] | None = None) -> Store:
+def make_store(*tiers: tuple[str, Tier, int], share: float = 1.0, now: list[float] | None = None) -> Store:
     clock = (lambda: now[0]) if now else (lambda: 0.0)
-    return Store([Shelf(name, tier, Index(quota, int(quota * share), clock)) for name, tier, quota in shelves], clock)
+    return Store(
+        [IndexedTier(name, tier, Index(quota, int(quota * share), clock)) for name, tier, quota in tiers], clock
+    )
 
 
-def put(store: Store, name: bytes, size: int = 1000, **told: Any) -> bool:
-    return store.put(name, *page(name, size, **told))
+def put(store: Store, name: bytes, size: int = 1000, **header: Any) -> bool:
+    return store.put(name, *page(name, size, **header))
 
 
 def tier_of(store: Store, name: bytes) -> str | None:
-    found = store.get(name)
-    return None if found is None else found.tier
+    page = store.get(name)
+    return None if page is None else page.tier
 
 
 def data_of(store: Store, name: bytes) -> bytes | None:
-    found = store.get(name)
-    return None if found is None else found.data
+    page = store.get(name)
+    return None if page is None else page.data
 
 
 def test_the_tiers_that_are_tested_are_those_that_are_registered() -> None:
-    told = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    points = told["project"]["entry-points"]["outrider.cache_tiers"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    points = project["project"]["entry-points"]["outrider.cache_tiers"]
     loaded = {name: EntryPoint(name, value, "outrider.cache_tiers").load() for name, value in points.items()}
     assert loaded == REGISTERED
 
@@ -244,19 +246,19 @@ def test_a_pinned_page_stays_where_it_is_until_its_reader_is_done(make: MakeTier
     tier = make("memory", 3500)
     store = make_store(("memory", tier, 3500))
     put(store, key(0))
-    found = store.get(key(0), pin=True)
-    assert found is not None
-    assert found.place is not None
+    pinned = store.get(key(0), pin=True)
+    assert pinned is not None
+    assert pinned.place is not None
     assert isinstance(tier, MemoryTier)
     for number in range(1, 20):
         put(store, key(number))
-        lies = tier.path.read_bytes()[found.offset : found.offset + 1000]
+        lies = tier.path.read_bytes()[pinned.offset : pinned.offset + 1000]
         assert lies == page(key(0))[1]
     assert store.get(key(0)) is None
-    store.unpin([found.place])
+    store.unpin([pinned.place])
     for number in range(20, 200):
         put(store, key(number))
-    assert tier.path.read_bytes()[found.offset : found.offset + 1000] != page(key(0))[1]
+    assert tier.path.read_bytes()[pinned.offset : pinned.offset + 1000] != page(key(0))[1]
 
 
 def test_an_arena_of_a_killed_process_is_removed_and_one_in_use_is_not(make: MakeTier, tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ def test_extents_that_are_given_back_are_joined() -> None:
 
 def test_an_intact_page_in_another_s_place_is_damaged() -> None:
     assert open_blob(key(1), blob(key(1)))[1] == page(key(1))[1]
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedPage):
         open_blob(key(2), blob(key(1)))
 
 
@@ -314,4 +316,4 @@ def test_objects_are_listed_by_name_and_read_in_part(tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be_kept_are_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        make_shelves(KvCacheSettings(**settings), "one")
+        make_tiers(KvCacheSettings(**settings), "one")

@@ -26,11 +26,13 @@ from outrider.mesh.errors import (
 from outrider.mesh.rpc import Server, channel, close_channels
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
+from outrider.v1.proposer_pb2 import DraftRequest, DraftResponse, ProposerHello, VerifierHello
+from outrider.v1.proposer_pb2_grpc import ProposerServicer, ProposerStub, add_ProposerServicer_to_server
 
 Behaviour = Callable[[Any], Any]
 
 
-class Scripted(rpc.TokenizerServicer):
+class Scripted(rpc.TokenizerServicer, ProposerServicer):
     """A servicer whose behaviour each test sets."""
 
     def __init__(self) -> None:
@@ -43,12 +45,12 @@ class Scripted(rpc.TokenizerServicer):
             answer = await answer
         return answer or pb.DescribeTokenizerResponse(model="scripted")
 
-    async def DecodeStream(self, requests: Any, context: Any) -> AsyncIterator[pb.DecodeStreamResponse]:  # noqa: N802
+    async def Draft(self, requests: Any, context: Any) -> AsyncIterator[DraftResponse]:  # noqa: N802
         try:
             async for request in requests:
-                if request.flush:
+                if request.closes:
                     self.behaviour(context)
-                yield pb.DecodeStreamResponse(text=str(len(request.ids)))
+                yield DraftResponse(hello=ProposerHello(instance=request.hello.instance))
         finally:
             self.cancelled.set()
 
@@ -66,6 +68,7 @@ async def server() -> AsyncIterator[Server]:
 async def servicer(server: Server) -> Scripted:
     servicer = Scripted()
     rpc.add_TokenizerServicer_to_server(servicer, server)
+    add_ProposerServicer_to_server(servicer, server)
     await server.set_serving(True)
     return servicer
 
@@ -73,6 +76,12 @@ async def servicer(server: Server) -> Scripted:
 @pytest.fixture
 async def stub(server: Server, servicer: Scripted) -> Any:
     return rpc.TokenizerStub(channel(f"127.0.0.1:{server.port}"))
+
+
+@pytest.fixture
+async def drafting(server: Server, servicer: Scripted) -> Any:
+    """A stream in both directions."""
+    return ProposerStub(channel(f"127.0.0.1:{server.port}")).Draft()
 
 
 def raising(error: Exception) -> Behaviour:
@@ -150,22 +159,20 @@ async def test_a_service_that_cannot_be_reached_is_unavailable_and_keeps_its_add
     await close_channels()
 
 
-async def test_an_error_in_a_stream_comes_after_what_was_sent_before(servicer: Scripted, stub: Any) -> None:
-    servicer.behaviour = raising(InvalidRequest("no such id", param="ids"))
-    call = stub.DecodeStream()
-    await call.write(pb.DecodeStreamRequest(ids=b"1234"))
-    assert (await call.read()).text == "4"
-    await call.write(pb.DecodeStreamRequest(flush=True))
+async def test_an_error_in_a_stream_comes_after_what_was_sent_before(servicer: Scripted, drafting: Any) -> None:
+    servicer.behaviour = raising(InvalidRequest("no such session", param="closes"))
+    await drafting.write(DraftRequest(hello=VerifierHello(instance="here")))
+    assert (await drafting.read()).hello.instance == "here"
+    await drafting.write(DraftRequest(closes=[1]))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call.read()
-    assert from_rpc(caught.value).param == "ids"
+        await drafting.read()
+    assert from_rpc(caught.value).param == "closes"
 
 
-async def test_a_cancelled_stream_ends_its_handler(servicer: Scripted, stub: Any) -> None:
-    call = stub.DecodeStream()
-    await call.write(pb.DecodeStreamRequest(ids=b"1234"))
-    await call.read()
-    call.cancel()
+async def test_a_cancelled_stream_ends_its_handler(servicer: Scripted, drafting: Any) -> None:
+    await drafting.write(DraftRequest())
+    await drafting.read()
+    drafting.cancel()
     async with asyncio.timeout(5):
         await servicer.cancelled.wait()
 

@@ -30,6 +30,8 @@ from outrider.mesh.telemetry import (
 )
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
+from outrider.v1.proposer_pb2 import DraftRequest, DraftResponse
+from outrider.v1.proposer_pb2_grpc import ProposerServicer, ProposerStub, add_ProposerServicer_to_server
 
 
 @pytest.fixture
@@ -59,8 +61,8 @@ def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
         yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
 
 
-class Relay(rpc.TokenizerServicer):
-    """Reports each call on NATS."""
+class Relay(rpc.TokenizerServicer, ProposerServicer):
+    """Publishes a message on NATS for each call."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -69,21 +71,28 @@ class Relay(rpc.TokenizerServicer):
         self._bus.publish("relay.unary", b"")
         return pb.DescribeTokenizerResponse()
 
-    async def DecodeStream(self, requests: Any, context: Any) -> AsyncIterator[pb.DecodeStreamResponse]:  # noqa: N802
+    async def Draft(self, requests: Any, context: Any) -> AsyncIterator[DraftResponse]:  # noqa: N802
         async for _ in requests:
             self._bus.publish("relay.stream", b"")
-            yield pb.DecodeStreamResponse()
+            yield DraftResponse()
 
 
 @pytest.fixture
-async def stub(bus: Bus) -> AsyncIterator[Any]:
-    server = Server()
+async def address(bus: Bus) -> AsyncIterator[str]:
+    """The address of a `Relay`."""
+    server, relay = Server(), Relay(bus)
     await server.start()
-    rpc.add_TokenizerServicer_to_server(Relay(bus), server)
+    rpc.add_TokenizerServicer_to_server(relay, server)
+    add_ProposerServicer_to_server(relay, server)
     await server.set_serving(True)
-    yield rpc.TokenizerStub(channel(f"127.0.0.1:{server.port}"))
+    yield f"127.0.0.1:{server.port}"
     await close_channels()
     await server.stop(0)
+
+
+@pytest.fixture
+async def stub(address: str) -> Any:
+    return rpc.TokenizerStub(channel(address))
 
 
 def by_name(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
@@ -113,11 +122,11 @@ async def test_one_trace_goes_through_grpc_and_nats(spans: InMemorySpanExporter,
     assert server.parent.span_id == request.get_span_context().span_id
 
 
-async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter, bus: Bus, address: str) -> None:
     arrived = await arrival(bus, "relay.stream")
     with span("request") as request:
-        call = stub.DecodeStream()
-        await call.write(pb.DecodeStreamRequest())
+        call = ProposerStub(channel(address)).Draft()
+        await call.write(DraftRequest())
         await call.read()
         await call.done_writing()
         await call.read()

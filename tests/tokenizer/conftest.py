@@ -1,4 +1,4 @@
-"""A tokenizer service with a small vocabulary of its own."""
+"""A tokenizer service with a small vocabulary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def local(directory: Path) -> Tokenizer:
-    """What the service must agree with."""
+    """The tokenizer that the service must agree with."""
     return Tokenizer.load(directory)
 
 
@@ -38,7 +38,7 @@ def service(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 async def member(bus: Bus, service: str) -> Member:
-    """The service as the registry tells of it."""
+    """The service's entry in the registry."""
     registry = Registry(bus, "test", "reader")
     await registry.start()
     members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == service for m in all_), 240)

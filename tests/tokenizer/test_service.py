@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +48,6 @@ async def test_texts_and_chats_are_encoded_in_one_batch(stub: Any, local: Tokeni
 async def test_ids_are_decoded(stub: Any, local: Tokenizer) -> None:
     ids = [pack_ids(local.encode(text)) for text in CORPUS]
     assert list((await stub.Decode(pb.DecodeRequest(ids=ids))).texts) == CORPUS
-
-
-async def test_a_stream_of_ids_becomes_a_stream_of_whole_characters(stub: Any, local: Tokenizer) -> None:
-    text = "naïve 👩‍👩‍👧"
-    ids = local.encode(text)
-
-    async def requests() -> AsyncIterator[pb.DecodeStreamRequest]:
-        for token in ids:
-            yield pb.DecodeStreamRequest(ids=pack_ids([token]))
-        yield pb.DecodeStreamRequest(flush=True)
-
-    pieces = [response.text async for response in stub.DecodeStream(requests())]
-    assert "".join(pieces) == text
-    assert len(pieces) == len(ids) + 1
-    assert not any("�" in piece for piece in pieces)
 
 
 async def test_it_describes_itself(stub: Any, local: Tokenizer) -> None:
@@ -114,13 +98,9 @@ async def test_a_bad_input_is_refused_by_name(stub: Any, item: pb.EncodeInput, p
 
 @pytest.mark.parametrize(("ids", "why"), [(b"\x00\x00\x00\x7f", "outside the vocabulary"), (b"abc", "whole number")])
 async def test_ids_that_are_none_are_refused(stub: Any, ids: bytes, why: str) -> None:
-    async def requests() -> AsyncIterator[pb.DecodeStreamRequest]:
-        yield pb.DecodeStreamRequest(ids=ids)
-
-    for call in (stub.Decode(pb.DecodeRequest(ids=[ids])), anext(aiter(stub.DecodeStream(requests())))):
-        status, details, param = await _refusal(call)
-        assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "ids")
-        assert why in details
+    status, details, param = await _refusal(stub.Decode(pb.DecodeRequest(ids=[ids])))
+    assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "ids")
+    assert why in details
 
 
 def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:

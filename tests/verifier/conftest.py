@@ -16,7 +16,7 @@ from outrider.models.text import Tokenizer
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
-from outrider.verifier.speculation.worth import Worth
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 
 from tests.toy_model import save_toy
 from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine, build_engine
@@ -26,7 +26,7 @@ from tests.verifier.engines import ALWAYS_PAYS, CheckedEngine, MakeEngine, build
 def make_engine(tmp_path: Path) -> MakeEngine:
     """Builds engines over one toy target; keywords set the vocabulary, drafters, limits and determinism.
 
-    Drafters are asked for ever unless they are to be ``judged``, or ``worth`` decides. ``clock`` tells deadlines,
+    Drafters are asked for ever unless they are to be ``judged``, or ``policy`` decides. ``clock`` tells deadlines,
     ``timer`` what steps take.
     """
 
@@ -46,7 +46,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         judged: bool = False,
-        worth: Worth | None = None,
+        policy: DrafterPolicy | None = None,
         pinned: int = 0,
         cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
         timer: Callable[[], float] = time.perf_counter,
@@ -58,7 +58,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         context = model.config.context_length
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
-        tokenizer, chosen = Tokenizer.load(directory), worth or (Worth() if judged else None)
+        tokenizer, chosen = Tokenizer.load(directory), policy or (DrafterPolicy() if judged else None)
         return build_engine(model, tokenizer, scheduler, drafters, cost, rule, chosen, cache, timer)
 
     return make

@@ -49,11 +49,11 @@ class EverythingDrafter:
 
 
 class Bargainer(EverythingDrafter):
-    """Notes the prices that it is told."""
+    """Notes the prices that it gets."""
 
     def __init__(self, vocabulary: int, depth: int) -> None:
         super().__init__(vocabulary, depth)
-        self.told: list[tuple[float, float]] = []
+        self.prices: list[tuple[float, float]] = []
 
     def price(self, guess: float, second: float) -> None:
-        self.told.append((guess, second))
+        self.prices.append((guess, second))

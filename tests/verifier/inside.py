@@ -1,4 +1,4 @@
-"""A verifier in the test's own process, whose engine a test can hold while calls come and go over real gRPC."""
+"""A verifier in the test's process; a test can hold its engine while calls run over real gRPC."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LENGTH = 40
 
 
 class CountedMethods(Methods):
-    """Counts the calls of `Submit` that have ended, whichever way."""
+    """Counts the calls of `Submit` that have ended in any way."""
 
     ended = 0
 
@@ -57,14 +57,14 @@ class Inside:
 
     @property
     def engine(self) -> Engine:
-        """The engine, to be touched where `hold` holds it."""
+        """The engine; only for use while `hold` holds it."""
         return self.service.engine
 
     def sequence(self, name: str) -> Sequence:
-        """What answers a request, to be touched in the engine's thread."""
-        found = self.engine.sequence(name)
-        assert found is not None
-        return found
+        """The sequence of a request; only for use in the engine's thread."""
+        sequence = self.engine.sequence(name)
+        assert sequence is not None
+        return sequence
 
     @contextmanager
     def hold(self, first: Callable[[], object] = lambda: None) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Inside:
             released.set()
 
     async def posted(self, calls: int) -> None:
-        """Returns when so many calls wait for a thread that is held, beside looks for announcements."""
+        """Returns when so many calls wait for the held thread, besides those of announcements."""
         service = self.service
         await eventually(lambda: sum(each != service.estimate_queue for each in service.inbox.pending) >= calls)
 

@@ -33,7 +33,7 @@ def exact_law(engine: CheckedEngine, truncation: Truncation) -> dict[tuple[int, 
 
 
 def answers(engine: CheckedEngine, requests: list[Request]) -> Counter[tuple[int, ...]]:
-    """What the verifier says to all, 64 of them at a time: every step looks through all that wait."""
+    """The verifier's answers to all requests, 64 at a time, because every step searches the whole queue."""
     counts = Counter[tuple[int, ...]]()
     for start in range(0, len(requests), 64):
         for request in requests[start : start + 64]:

@@ -1,4 +1,4 @@
-"""What may be drawn, by what a rule has put into a batch of edits."""
+"""The tokens that a batch of edits allows."""
 
 from __future__ import annotations
 

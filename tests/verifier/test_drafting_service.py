@@ -23,7 +23,7 @@ from outrider.models.speculation import DraftTree, Opening
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.outcome import Committed, Opened, Outcome
+from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
@@ -130,12 +130,12 @@ def guessers(frames: list[Frame]) -> set[str]:
 async def test_only_guesses_that_were_drawn_are_used_where_a_sampled_request_is_judged_by_rejection(
     stub: Stub, mesh: Mesh
 ) -> None:
-    found: set[str] = set()
+    drafters: set[str] = set()
     for attempt in range(60):
-        found |= guessers(await answer(stub, f"warm{attempt}", 1.0))
-        if found and mesh.metric("spec_unusable_trees_total", drafter="ngram"):
+        drafters |= guessers(await answer(stub, f"warm{attempt}", 1.0))
+        if drafters and mesh.metric("spec_unusable_trees_total", drafter="ngram"):
             break
-    assert found == {"model"}
+    assert drafters == {"model"}
     assert mesh.metric("spec_accepted_tokens_total", drafter="model") > 0
     assert mesh.metric("spec_unusable_trees_total", drafter="ngram") > 0
     assert "guesses are not used" in mesh.log.read_text()
@@ -168,7 +168,7 @@ async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) 
 
 
 async def sessions(registry: Registry, instance: str, count: int) -> None:
-    """Returns once a proposer says that it has ``count`` sessions."""
+    """Returns when a proposer announces ``count`` sessions."""
     await registry.wait_for(
         "proposer", lambda all_: any(m.instance == instance and m.status["load"] == count for m in all_), 60
     )
@@ -189,25 +189,25 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
     opening = Opening([1, 2, 3], Sampling(), 31)
-    drafting.tell(Outcome(opened=[Opened(1, opening, None), Opened(2, opening, frozenset({"suffix"}))]))
+    drafting.send(Outcome(opened=[OpenedSequence(1, opening, None), OpenedSequence(2, opening, frozenset({"suffix"}))]))
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
     await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))
-    quiet = frozenset({"model", "suffix"})
-    drafting.tell(Outcome(quiet=quiet))
+    paused = frozenset({"model", "suffix"})
+    drafting.send(Outcome(paused=paused))
     assert works == [True, False]
     length = 3
     for _ in range(20):
-        drafting.tell(Outcome(committed=[Committed(1, length, [5])], quiet=quiet))
+        drafting.send(Outcome(committed=[CommittedTokens(1, length, [5])], paused=paused))
         length += 1
-    drafting.tell(Outcome(opened=[Opened(3, opening, None)], quiet=quiet))
-    drafting.tell(Outcome())
+    drafting.send(Outcome(opened=[OpenedSequence(3, opening, None)], paused=paused))
+    drafting.send(Outcome())
     assert works == [True, False, True]
     await eventually(lambda: any((number, tree.length) == (1, length) for number, tree in offered))
     await sessions(registry, "p-model", 2)
     await sessions(registry, "p-suffix", 3)
-    drafting.tell(Outcome(quiet=quiet))
-    drafting.tell(Outcome(closed=[1, 2, 3], quiet=quiet))
+    drafting.send(Outcome(paused=paused))
+    drafting.send(Outcome(closed=[1, 2, 3], paused=paused))
     await sessions(registry, "p-model", 0)
     await sessions(registry, "p-suffix", 0)
     await drafting.stop()

@@ -1,4 +1,4 @@
-"""Verifiers and KV caches as processes: the same answers cold, warm and fetched, whatever becomes of the caches."""
+"""Verifiers and KV caches as processes: answers stay the same with cold, warm and fetched pages and failing caches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.pages.cached_pages import Wanted
-from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.link import CacheLink, Terms
+from outrider.verifier.pages.cached_pages import WantedPages
+from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
+from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
@@ -71,7 +71,7 @@ class Mesh:
         return [token for frame in frames for token in frame.tokens], usage.cached_tokens
 
     async def store(self, prompt: Sequence[int], **how: Any) -> list[int]:
-        """The origin's own answer to a prompt that is new to it, with its pages in the cache."""
+        """The origin's answer to a new prompt, whose pages the KV cache then holds."""
         before = self.pages()
         tokens, cached = await self.ask("origin", prompt, **how)
         assert cached == 0
@@ -126,7 +126,7 @@ async def mesh(bus: Bus, processes: ServiceProcess) -> AsyncIterator[Mesh]:
 
 
 async def joined(mesh: Mesh, instances: set[str]) -> None:
-    """Returns when every verifier knows exactly these KV caches and has a name for its pages."""
+    """Returns when every verifier uses exactly these KV caches and has computed the fingerprint of its pages."""
     async with asyncio.timeout(60):
         for name in VERIFIERS:
             while await mesh.metric(name, "outrider_verifier_kv_caches ") != len(instances):
@@ -215,9 +215,9 @@ def spoil(cache: Member) -> None:
         file.write(data)
 
 
-@pytest.mark.parametrize(("token_s", "found"), [(1000.0, 3), (1e-12, 0)])
+@pytest.mark.parametrize(("token_s", "fetched"), [(1000.0, 3), (1e-12, 0)])
 async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
-    mesh: Mesh, token_s: float, found: int
+    mesh: Mesh, token_s: float, fetched: int
 ) -> None:
     fingerprint, hashes = b"f" * 32, [bytes([index]) * 32 for index in range(3)]
     pages = [kv.Page(key=page_key(fingerprint, "t", each), data=each, tokens=PAGE) for each in hashes]
@@ -227,21 +227,21 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
     await cache.Store(iter([kv.StoreRequest(tenant="t", pages=pages)]))
     arrived, ended = list[bytes](), asyncio.Event()
     peers, tasks = Peers(mesh.registry, False, True, lambda: None), Tasks()
-    receiver, givers = Receiver(PAGE, 32, tasks.spawn), Givers(mesh.registry, "both", True, lambda: None)
+    receiver, prefill_peers = Receiver(PAGE, 32, tasks.spawn), PrefillPeers(mesh.registry, "both", True, lambda: None)
     link = CacheLink(
         peers,
-        Handover(givers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
+        Handover(prefill_peers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
         receiver,
         tasks,
-        Terms("auto", 30, PAGE, 32, token_s),
+        FetchTerms("auto", 30, PAGE, 32, token_s),
         lambda _, pages: arrived.extend(pages),
         lambda _: ended.set(),
     )
     peers.start()
     link.open(fingerprint)
-    assert link.fetch(Wanted(1, "t", hashes, 0))
+    assert link.fetch(WantedPages(1, "t", hashes, 0))
     await ended.wait()
-    assert arrived == hashes[:found]
+    assert arrived == hashes[:fetched]
     await tasks.cancel()
 
 
@@ -258,8 +258,8 @@ class Liar(kvcache_pb2_grpc.KvCacheServicer):
     async def Fetch(self, message: kv.FetchRequest, context: Any) -> AsyncIterator[kv.FetchResponse]:  # noqa: N802
         size = {"short": 3}.get(self.kind, 2 * PAGE * 2 * 16 * 4)
         for key in message.keys:
-            told = b"x" * 32 if self.kind == "others" else key
-            yield kv.FetchResponse(pages=[kv.Page(key=told, data=bytes(size), checksum=0)])
+            sent_key = b"x" * 32 if self.kind == "others" else key
+            yield kv.FetchResponse(pages=[kv.Page(key=sent_key, data=bytes(size), checksum=0)])
         if self.kind == "stalls":
             await asyncio.sleep(60)
 

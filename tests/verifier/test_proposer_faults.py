@@ -34,7 +34,7 @@ class Mesh:
         self.proposer, self.own_port, self.relayed_port, self._probes = proposer, own_port, relayed_port, probes
 
     def threads(self) -> int:
-        """On how many threads the verifier's steps run."""
+        """Number of threads that run the verifier's steps."""
         text = httpx.get(f"http://127.0.0.1:{self._probes}/metrics").text
         return int(float(re.search(r"^outrider_verifier_threads (\S+)$", text, re.MULTILINE)[1]))
 
@@ -98,7 +98,7 @@ class Streams:
         return tokens
 
     async def repeat(self, seed: int, wanted: list[int]) -> None:
-        """Asks until it is cancelled, or an answer is another than it was."""
+        """Asks until cancelled; fails when an answer changes."""
         while True:
             assert await self.ask(seed) == wanted
             self.answers += 1
@@ -122,7 +122,7 @@ class Streams:
         await eventually(lambda: self.answers >= goal)
 
     async def is_helped(self) -> None:
-        """Returns when a guess of the proposer has come true."""
+        """Returns when a guess of the proposer has been accepted."""
         before = self.guessed
         await eventually(lambda: self.guessed > before)
 

@@ -1,4 +1,4 @@
-"""Verifiers that compute prompts for others: the same answers, whatever becomes of the one that is asked."""
+"""Verifiers that compute prompts for others: answers stay the same if the asked verifier fails."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheServicer, KvCacheStub, add_KvCacheServicer_to_server
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.pages.cached_pages import Prompt, Wanted
-from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.receiver import Landing, Receiver
+from outrider.verifier.pages.cached_pages import Prompt, WantedPages
+from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
+from outrider.verifier.pages.receiver import PageArrivals, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.prefixes import chain_hashes
@@ -75,7 +75,7 @@ class Mesh:
         return [token for frame in frames for token in frame.tokens], usage.cached_tokens
 
     async def expected(self, prompt: Sequence[int], **how: Any) -> list[int]:
-        """The answer where the prompt is computed by the one that is asked, for a tenant of its own."""
+        """The answer of the asked verifier itself, for another tenant."""
         tokens, _ = await self.ask("prefill", prompt, **how | {"tenant": "reference"})
         return tokens
 
@@ -89,7 +89,7 @@ class Mesh:
         return await self.metric("decode", f'outrider_verifier_kv_handovers_total{{outcome="{outcome}"}}')
 
     async def knows(self, givers: int) -> None:
-        """Returns when ``decode`` knows so many that it may ask."""
+        """Returns when ``decode`` may ask so many verifiers."""
         async with asyncio.timeout(60):
             while await self.metric("decode", "outrider_verifier_kv_givers ") != givers:
                 await asyncio.sleep(0.05)
@@ -172,7 +172,7 @@ async def test_a_prompt_that_was_cancelled_holds_no_page_anywhere(mesh: Mesh) ->
 
 
 def _holds(mesh: Mesh, name: str) -> tuple[int, int]:
-    """Free pages and load of a verifier, as it last told them."""
+    """Free pages and load of a verifier, as last announced."""
     status = mesh.member(name).status
     return status["free_pages"], status["load"]
 
@@ -204,19 +204,19 @@ class Asker:
         status, self._tokens = mesh.member("prefill").status, tokens
         self._hashes = chain_hashes(status["vocabulary"].encode(), "t", tokens, PAGE)
         receiver = Receiver(PAGE, PAGE_BYTES, Tasks().spawn)
-        givers = Givers(mesh.registry, "decode", True, lambda: None)
-        self._handover = Handover(givers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
-        givers.start()
+        prefill_peers = PrefillPeers(mesh.registry, "decode", True, lambda: None)
+        self._handover = Handover(prefill_peers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
+        prefill_peers.start()
         self._handover.open(bytes.fromhex(status["pages_of"]))
 
     async def run(self, seconds: float, before: int = 0) -> list[bytes]:
-        """Pages that come, where ``before`` have come from elsewhere and computing would cost ``seconds``."""
-        wanted = Wanted(1, "t", self._hashes, 0, Prompt(self._tokens, 0, 1.0, seconds))
+        """Pages that arrive if ``before`` pages have arrived from a KV cache and computing would cost ``seconds``."""
+        wanted = WantedPages(1, "t", self._hashes, 0, Prompt(self._tokens, 0, 1.0, seconds))
         landed: list[tuple[int, bytes]] = []
-        landing = Landing(wanted, lambda at, pages: landed.extend(enumerate(pages, at.here)))
-        landing.land([b""] * before)
+        arrivals = PageArrivals(wanted, lambda at, pages: landed.extend(enumerate(pages, at.present)))
+        arrivals.add([b""] * before)
         landed.clear()
-        await self._handover.run(wanted, landing)
+        await self._handover.run(wanted, arrivals)
         assert [place for place, _ in landed] == list(range(before, before + len(landed)))
         return [data for _, data in landed]
 
@@ -263,7 +263,7 @@ async def test_what_cannot_be_there_in_time_is_refused_at_once(mesh: Mesh) -> No
 
 
 class Half(KvCacheServicer):
-    """Passes on the first pages that another verifier computes, and what becomes of it then."""
+    """Passes on the first pages that another verifier computes, and then fails or stalls."""
 
     def __init__(self, giver: KvCacheStub, pages: int, stalls: bool) -> None:
         self._giver, self._pages, self._stalls = giver, pages, stalls
@@ -278,13 +278,13 @@ class Half(KvCacheServicer):
 
 @asynccontextmanager
 async def half(bus: Bus, mesh: Mesh, pages: int, stalls: bool) -> AsyncIterator[None]:
-    """Stands in for the verifier that computes prompts: it is quicker, as it says, so that it is asked first."""
+    """Replaces the verifier that computes prompts: it announces a higher speed, so that it is asked first."""
     server = Server()
     add_KvCacheServicer_to_server(Half(mesh.giving, pages, stalls), server)
     await server.start()
     await server.set_serving(True)
-    told = {key: mesh.member("prefill").status[key] for key in ("role", "pages_of")} | {"prefill_tokens_per_s": 1e9}
-    announced = Registry(bus, "verifier", f"half-{stalls}", lambda: told)
+    status = {key: mesh.member("prefill").status[key] for key in ("role", "pages_of")} | {"prefill_tokens_per_s": 1e9}
+    announced = Registry(bus, "verifier", f"half-{stalls}", lambda: status)
     announced.address = f"127.0.0.1:{server.port}"
     await announced.start()
     announced.set_state(State.READY)
@@ -303,7 +303,7 @@ async def test_pages_that_came_before_it_failed_are_used(mesh: Mesh, bus: Bus, s
 
 
 async def test_a_verifier_may_be_killed_while_it_is_asked(mesh: Mesh) -> None:
-    """The last one here, since it stays away."""
+    """The last test of this module: the verifier stays down."""
     expected, failed = await mesh.expected(prompt(7)), await mesh.outcomes("failed")
     mesh.giver.freeze()
     asked = await mesh.submit("decode", prompt(7))

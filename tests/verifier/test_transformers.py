@@ -1,4 +1,4 @@
-"""A model says what transformers makes of it: each token is the likeliest behind those before it.
+"""A model's answers agree with transformers: each token is the likeliest one after the tokens before it.
 
 TEST_MODEL names the folder of a real model, which is asked beside the shipped target.
 """
@@ -22,7 +22,7 @@ from outrider.models.text import Tokenizer
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 
-from tests.verifier.engines import build_engine
+from tests.verifier.engines import accepted_guesses, build_engine
 
 REAL = os.environ.get("TEST_MODEL")
 
@@ -41,13 +41,13 @@ def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
     while engine.busy:
         for request, frame in engine.step().frames:
             said[request.id].extend(frame.tokens)
-    assert engine.tally.accepted["ngram"] > 0
+    assert accepted_guesses(engine)["ngram"] > 0
     assert all(len(answer) == most or answer[-1] in eos for answer in said.values())
     return [*said.values()]
 
 
 def others(directory: Path, ids: list[list[int]], said: list[list[int]]) -> list[float]:
-    """Where another token is the likeliest under transformers: by how much the logits differ there."""
+    """Differences of logits at the places where another token is the likeliest under transformers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import AutoModelForCausalLM

@@ -13,7 +13,7 @@ _MAGIC = b"OKV1"
 HEADER_BYTES = _HEADER.size
 
 
-class Damaged(Exception):
+class DamagedPage(Exception):
     """A stored page has changed since it was written."""
 
 
@@ -46,12 +46,12 @@ class Header:
 
     @classmethod
     def read(cls, blob: bytes) -> Header:
-        """The header at the beginning of ``blob``; `Damaged` if there is none."""
+        """The header at the beginning of ``blob``; `DamagedPage` if there is none."""
         if len(blob) < HEADER_BYTES:
-            raise Damaged
+            raise DamagedPage
         magic, *fields = _HEADER.unpack_from(blob)
         if magic != _MAGIC:
-            raise Damaged
+            raise DamagedPage
         return cls(*fields)
 
 
@@ -61,9 +61,9 @@ def owner_of(tenant: str) -> bytes:
 
 
 def open_blob(key: bytes, blob: bytes) -> tuple[Header, bytes]:
-    """Header and data of a page stored under ``key``; `Damaged` if size or checksum do not match."""
+    """Header and data of a page stored under ``key``; `DamagedPage` if size or checksum do not match."""
     header = Header.read(blob)
     data = blob[HEADER_BYTES:]
     if len(data) != header.size or page_checksum(key, data) != header.checksum:
-        raise Damaged
+        raise DamagedPage
     return header, data

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from outrider.kvcache.blob import HEADER_BYTES, Damaged
+from outrider.kvcache.blob import HEADER_BYTES, DamagedPage
 from outrider.kvcache.objects import LocalObjects, ObjectStore
 from outrider.kvcache.seal import AesGcm, Plain, Seal
 from outrider.kvcache.tiers import TierContext, TierError, no_options
 from outrider.mesh.telemetry import get_logger
 
-_TORN = b"torn"
+_UNREADABLE = b"unreadable"
 _log = get_logger("kvcache")
 
 
@@ -42,8 +42,8 @@ class ObjectTier:
         try:
             sealed = self._objects.get(key.hex())
             return None if sealed is None else self._seal.open(key, sealed)
-        except Damaged:
-            return _TORN
+        except DamagedPage:
+            return _UNREADABLE
         except OSError as error:
             self._failed("a page could not be read", error)
             return None

@@ -15,24 +15,24 @@ class Leases:
     def __init__(self, seconds: float, unpin: Callable[[Sequence[Place]], object]) -> None:
         self._seconds, self._unpin = seconds, unpin
         self._numbers = itertools.count(1)
-        self._held: dict[int, tuple[list[Place], asyncio.TimerHandle]] = {}
+        self._leases: dict[int, tuple[list[Place], asyncio.TimerHandle]] = {}
 
     def grant(self) -> tuple[int, list[Place]]:
         """The number of a new lease, and its list of pinned places, to which the caller adds."""
         number, places = next(self._numbers), list[Place]()
         timer = asyncio.get_running_loop().call_later(self._seconds, self.end, number)
-        self._held[number] = (places, timer)
+        self._leases[number] = (places, timer)
         return number, places
 
     def end(self, number: int) -> None:
         """Ends a lease, if it still runs."""
-        if (held := self._held.pop(number, None)) is not None:
-            held[1].cancel()
-            self._unpin_all(held[0])
+        if (lease := self._leases.pop(number, None)) is not None:
+            lease[1].cancel()
+            self._unpin_all(lease[0])
 
     def settle(self, number: int, places: list[Place]) -> None:
         """Unpins the places that were added to a lease after its end."""
-        if number not in self._held:
+        if number not in self._leases:
             self._unpin_all(places)
 
     def _unpin_all(self, places: list[Place]) -> None:

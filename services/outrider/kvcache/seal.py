@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from outrider.kvcache.blob import HEADER_BYTES, Damaged
+from outrider.kvcache.blob import HEADER_BYTES, DamagedPage
 from outrider.kvcache.tiers import TierError
 
 _NONCE_BYTES = 12
@@ -20,7 +20,7 @@ class Seal(Protocol):
         """The sealed form of ``blob``; its header stays readable."""
 
     def open(self, key: bytes, sealed: bytes) -> bytes:
-        """The blob of a sealed form; `Damaged` if the sealed form was changed."""
+        """The blob of a sealed form; `DamagedPage` if the sealed form was changed."""
 
 
 class Plain:
@@ -69,4 +69,4 @@ class AesGcm:
         try:
             return header + self._cipher.decrypt(nonce, sealed[HEADER_BYTES + _NONCE_BYTES :], key + header)
         except (InvalidTag, ValueError):
-            raise Damaged from None
+            raise DamagedPage from None

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar
 
 import grpc
-from outrider.kvcache.blob import Damaged, Header, owner_of
+from outrider.kvcache.blob import DamagedPage, Header, owner_of
 from outrider.kvcache.files import DiskTier
 from outrider.kvcache.index import Index
 from outrider.kvcache.leases import Leases, Place
 from outrider.kvcache.metrics import BYTES, HIT_TOKENS, LOOKED_UP, PAGES, REFUSED, SENT
 from outrider.kvcache.settings import KvCacheSettings
-from outrider.kvcache.store import Found, Shelf, Store
+from outrider.kvcache.store import FoundPage, IndexedTier, Store
 from outrider.kvcache.tiers import GROUP, TierContext, TierError
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, InvalidRequest
@@ -34,7 +34,7 @@ _log = get_logger("kvcache")
 
 
 class KvCacheService(Service, pb_grpc.KvCacheServicer):
-    """Stores pages for any number of verifiers. It cannot interpret pages, and lists none of them for anyone."""
+    """Stores pages for any number of verifiers. It cannot interpret pages, and no method lists them."""
 
     kind: ClassVar[str] = "kvcache"
     local: ClassVar[bool] = True
@@ -45,9 +45,9 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
 
     async def start(self, mesh: Mesh) -> None:
         """Opens the tiers and recovers their pages."""
-        shelves = make_shelves(self._settings, mesh.instance)
-        self._shard = next((shelf.tier.shard for shelf in shelves if isinstance(shelf.tier, DiskTier)), mesh.instance)
-        self._store = Store(shelves)
+        tiers = make_tiers(self._settings, mesh.instance)
+        self._shard = next((tier.storage.shard for tier in tiers if isinstance(tier.storage, DiskTier)), mesh.instance)
+        self._store = Store(tiers)
         await asyncio.to_thread(self._store.recover)
         loop = asyncio.get_running_loop()
         self._leases = Leases(
@@ -94,12 +94,12 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         pages: list[pb.Page] = []
         size = 0
         for key in keys:
-            if (found := self._store.get(key, pin=shared)) is None:
+            if (page := self._store.get(key, pin=shared)) is None:
                 return pages, True
-            if found.place is not None:
-                places.append(found.place)
-            pages.append(_page(key, found))
-            size += found.header.size
+            if page.place is not None:
+                places.append(page.place)
+            pages.append(_page(key, page))
+            size += page.header.size
             if size >= _MESSAGE_BYTES:
                 return pages, False
         return pages, True
@@ -126,7 +126,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
             header = Header(page.checksum, len(page.data), page.tokens, page.index, page.seconds, expires, owner)
             try:
                 stored += self._store.put(page.key, header, page.data)
-            except Damaged:
+            except DamagedPage:
                 REFUSED.inc()
                 raise InvalidRequest("a page is not what its checksum says", param="pages") from None
         return stored
@@ -139,39 +139,39 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
             await asyncio.sleep(_MEASURED_EVERY_S)
 
 
-def make_shelves(settings: KvCacheSettings, instance: str) -> list[Shelf]:
+def make_tiers(settings: KvCacheSettings, instance: str) -> list[IndexedTier]:
     """The tiers of the settings; `ConfigError` if a tier is unknown or wrongly configured."""
     for key in ("quotas", "options"):
         if unknown := sorted(getattr(settings, key).keys() - set(settings.tiers)):
-            raise ConfigError(f"{key} names {', '.join(unknown)}, which tiers does not")
+            raise ConfigError(f"{key} has an entry for {', '.join(unknown)}, which tiers does not list")
     if len(set(settings.tiers)) < len(settings.tiers) or "memory" in settings.tiers[1:]:
         raise ConfigError("tiers names each tier once, and memory first")
-    return [_shelf(name, settings, instance) for name in settings.tiers]
+    return [_make_tier(name, settings, instance) for name in settings.tiers]
 
 
-def _shelf(name: str, settings: KvCacheSettings, instance: str) -> Shelf:
+def _make_tier(name: str, settings: KvCacheSettings, instance: str) -> IndexedTier:
     quota = settings.quotas.get(name, _DEFAULT_QUOTA)
     try:
-        tier = plugins.load(GROUP, name)(TierContext(quota, instance, settings.options.get(name, {})))
+        storage = plugins.load(GROUP, name)(TierContext(quota, instance, settings.options.get(name, {})))
     except TierError as error:
         raise ConfigError(str(error)) from None
-    return Shelf(name, tier, Index(quota, int(quota * settings.tenant_share), time.time))
+    return IndexedTier(name, storage, Index(quota, int(quota * settings.tenant_share), time.time))
 
 
-def _page(key: bytes, found: Found) -> pb.Page:
-    header = found.header
-    HIT_TOKENS.labels(found.tier).inc(header.tokens)
-    SENT.labels("grpc" if found.place is None else "shared").inc(header.size)
+def _page(key: bytes, page: FoundPage) -> pb.Page:
+    header = page.header
+    HIT_TOKENS.labels(page.tier).inc(header.tokens)
+    SENT.labels("grpc" if page.place is None else "shared").inc(header.size)
     return pb.Page(
         key=key,
-        data=found.data,
+        data=page.data,
         checksum=header.checksum,
         tokens=header.tokens,
         index=header.index,
         seconds=header.seconds,
-        offset=found.offset,
+        offset=page.offset,
         size=header.size,
-        tier=found.tier,
+        tier=page.tier,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outrider.kvcache.arena import MemoryTier, data_offset
-from outrider.kvcache.blob import Damaged, Header, open_blob
+from outrider.kvcache.blob import DamagedPage, Header, open_blob
 from outrider.kvcache.index import Index
 from outrider.kvcache.metrics import EVICTED, STORED
 from outrider.kvcache.tiers import Tier
@@ -17,16 +17,16 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """A tier and its index."""
+class IndexedTier:
+    """A tier of the store: its plug-in name, the `Tier` that holds its pages, and their index."""
 
     name: str
-    tier: Tier
+    storage: Tier
     index: Index
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPage:
     """A page that was found: its ``data``, or its pinned place in the arena."""
 
     header: Header
@@ -45,29 +45,29 @@ class Store:
     copied to the first. Thread-safe; calls run one at a time.
     """
 
-    def __init__(self, shelves: Sequence[Shelf], clock: Clock = time.time) -> None:
-        self._shelves, self._clock = shelves, clock
+    def __init__(self, tiers: Sequence[IndexedTier], clock: Clock = time.time) -> None:
+        self._tiers, self._clock = tiers, clock
         self._lock = threading.Lock()
 
     def recover(self) -> None:
         """Adds the pages that tiers hold from an earlier process. Their data is checked when it is read."""
         with self._lock:
-            for level, shelf in enumerate(self._shelves):
-                for key, blob in list(shelf.tier.stored()):
+            for level, tier in enumerate(self._tiers):
+                for key, blob in list(tier.storage.stored()):
                     self._recover(level, key, blob)
 
     def _recover(self, level: int, key: bytes, blob: bytes) -> None:
-        shelf = self._shelves[level]
+        tier = self._tiers[level]
         try:
             header = Header.read(blob)
-        except Damaged:
-            self._forget(shelf, key, "damaged")
+        except DamagedPage:
+            self._forget(tier, key, "damaged")
             return
-        if not shelf.index.fits(header):
-            self._forget(shelf, key, "quota")
+        if not tier.index.fits(header):
+            self._forget(tier, key, "quota")
             return
         self._make_room(level, header, demote=False)
-        shelf.index.add(key, header)
+        tier.index.add(key, header)
 
     def leading(self, keys: Sequence[bytes]) -> int:
         """Number of leading ``keys`` that the store holds."""
@@ -78,25 +78,25 @@ class Store:
         return len(keys)
 
     def put(self, key: bytes, header: Header, data: bytes) -> bool:
-        """Stores a page; False if it was held before or finds no room. `Damaged` if the checksum is wrong."""
+        """Stores a page; False if it was held before or finds no room. `DamagedPage` if the checksum is wrong."""
         blob = header.pack() + data
         open_blob(key, blob)
         with self._lock:
-            if any(key in shelf.index for shelf in self._shelves):
+            if any(key in tier.index for tier in self._tiers):
                 return False
             return self._place(0, key, header, blob)
 
-    def get(self, key: bytes, *, pin: bool = False) -> Found | None:
+    def get(self, key: bytes, *, pin: bool = False) -> FoundPage | None:
         """The page; None if the store lacks it. With ``pin``, a page in the arena stays in place until `unpin`."""
         with self._lock:
-            for level, shelf in enumerate(self._shelves):
-                if (page := self._read(shelf, key)) is not None:
+            for level, tier in enumerate(self._tiers):
+                if (page := self._read(tier, key)) is not None:
                     header, data = page
-                    shelf.index.touch(key)
-                    if level and key not in self._shelves[0].index:
+                    tier.index.touch(key)
+                    if level and key not in self._tiers[0].index:
                         self._place(0, key, header, header.pack() + data)
                     place = self._pin(key) if pin else None
-                    return Found(header, shelf.name, b"" if place else data, place)
+                    return FoundPage(header, tier.name, b"" if place else data, place)
         return None
 
     def unpin(self, places: Sequence[tuple[int, int]]) -> None:
@@ -109,92 +109,92 @@ class Store:
     @property
     def arena(self) -> MemoryTier | None:
         """The tier that readers on this host may map."""
-        first = self._shelves[0].tier
+        first = self._tiers[0].storage
         return first if isinstance(first, MemoryTier) else None
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Bytes and pages of each tier; never waits for a running call."""
-        return {shelf.name: (shelf.index.used, len(shelf.index)) for shelf in self._shelves}
+        return {tier.name: (tier.index.used, len(tier.index)) for tier in self._tiers}
 
     def close(self) -> None:
         """Moves pages from memory to the next tiers, and closes all tiers."""
         with self._lock:
-            if self.arena is not None and len(self._shelves) > 1:
-                for key in self._shelves[0].index:
+            if self.arena is not None and len(self._tiers) > 1:
+                for key in self._tiers[0].index:
                     self._evict(0, key, "ended", demote=True)
-            for shelf in self._shelves:
-                shelf.tier.close()
+            for tier in self._tiers:
+                tier.storage.close()
 
     def _holds(self, key: bytes) -> bool:
-        for shelf in self._shelves:
-            if key in shelf.index:
-                return not shelf.index.expired(key)
-            if shelf.tier.shared and shelf.tier.read(key) is not None:
+        for tier in self._tiers:
+            if key in tier.index:
+                return not tier.index.expired(key)
+            if tier.storage.shared and tier.storage.read(key) is not None:
                 return True
         return False
 
-    def _read(self, shelf: Shelf, key: bytes) -> tuple[Header, bytes] | None:
-        if key in shelf.index and shelf.index.expired(key):
-            self._forget(shelf, key, "ttl")
+    def _read(self, tier: IndexedTier, key: bytes) -> tuple[Header, bytes] | None:
+        if key in tier.index and tier.index.expired(key):
+            self._forget(tier, key, "ttl")
             return None
-        if key not in shelf.index and not shelf.tier.shared:
+        if key not in tier.index and not tier.storage.shared:
             return None
-        if (blob := shelf.tier.read(key)) is None:
-            shelf.index.drop(key)
+        if (blob := tier.storage.read(key)) is None:
+            tier.index.drop(key)
             return None
         try:
             header, data = open_blob(key, blob)
-        except Damaged:
-            self._forget(shelf, key, "damaged")
+        except DamagedPage:
+            self._forget(tier, key, "damaged")
             return None
         if header.expires <= self._clock():
-            self._forget(shelf, key, "ttl")
+            self._forget(tier, key, "ttl")
             return None
         return header, data
 
-    def _forget(self, shelf: Shelf, key: bytes, cause: str) -> None:
-        shelf.index.drop(key)
-        shelf.tier.remove(key)
-        EVICTED.labels(shelf.name, cause).inc()
+    def _forget(self, tier: IndexedTier, key: bytes, cause: str) -> None:
+        tier.index.drop(key)
+        tier.storage.remove(key)
+        EVICTED.labels(tier.name, cause).inc()
 
     def _pin(self, key: bytes) -> tuple[int, int] | None:
         return self.arena.pin(key) if self.arena is not None else None
 
     def _place(self, level: int, key: bytes, header: Header, blob: bytes) -> bool:
         """Writes a page to the first tier from ``level`` on that has room for it."""
-        for below in range(level, len(self._shelves)):
-            shelf = self._shelves[below]
-            if key in shelf.index:
+        for lower in range(level, len(self._tiers)):
+            tier = self._tiers[lower]
+            if key in tier.index:
                 return True
-            if shelf.index.fits(header) and self._write(below, key, header, blob):
-                shelf.index.add(key, header)
-                STORED.labels(shelf.name).inc(len(blob))
+            if tier.index.fits(header) and self._write(lower, key, header, blob):
+                tier.index.add(key, header)
+                STORED.labels(tier.name).inc(len(blob))
                 return True
         return False
 
     def _write(self, level: int, key: bytes, header: Header, blob: bytes) -> bool:
         """Writes a page and makes room for it; evicts further pages if the arena's room is fragmented or pinned."""
-        shelf = self._shelves[level]
+        tier = self._tiers[level]
         self._make_room(level, header, demote=True)
         tries = 0
-        while not shelf.tier.write(key, blob):
+        while not tier.storage.write(key, blob):
             tries += 1
-            if shelf.tier is not self.arena or not len(shelf.index) or tries > 64:
+            if tier.storage is not self.arena or not len(tier.index) or tries > 64:
                 return False
-            self._evict(level, shelf.index.least(), "quota", demote=True)
+            self._evict(level, tier.index.least(), "quota", demote=True)
         return True
 
     def _make_room(self, level: int, header: Header, *, demote: bool) -> None:
-        while (excess := self._shelves[level].index.excess(header)) is not None:
+        while (excess := self._tiers[level].index.excess(header)) is not None:
             self._evict(level, *excess, demote=demote)
 
     def _evict(self, level: int, key: bytes, cause: str, *, demote: bool) -> None:
-        shelf = self._shelves[level]
-        page = self._read(shelf, key) if demote and level + 1 < len(self._shelves) else None
-        if key in shelf.index:
-            shelf.index.evict(key)
-            shelf.tier.remove(key)
-            EVICTED.labels(shelf.name, cause).inc()
+        tier = self._tiers[level]
+        page = self._read(tier, key) if demote and level + 1 < len(self._tiers) else None
+        if key in tier.index:
+            tier.index.evict(key)
+            tier.storage.remove(key)
+            EVICTED.labels(tier.name, cause).inc()
         if page is not None:
             header, data = page
             self._place(level + 1, key, header, header.pack() + data)

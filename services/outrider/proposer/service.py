@@ -30,7 +30,7 @@ from outrider.models.speculation import (
     RestingDrafter,
 )
 from outrider.models.text import TextError, Tokenizer
-from outrider.proposer.loop import DrafterThread
+from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1 import proposer_pb2_grpc as pb_grpc
@@ -177,7 +177,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
     def _take(self, stream: _Stream, request: pb.DraftRequest) -> None:
         if (events := timeline()) is not None:
-            _note_heard(events, request)
+            _note_request(events, request)
         for opened in request.opens:
             number = stream.numbers[opened.session] = next(self._numbers)
             self._owners[number] = (stream, opened.session)
@@ -248,7 +248,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "drafter")
 
 
-def _note_heard(events: Timeline, request: pb.DraftRequest) -> None:
+def _note_request(events: Timeline, request: pb.DraftRequest) -> None:
     events.message("opens", True, [(item.session, len(item.tokens) // 4) for item in request.opens])
     commits = [(item.session, item.length + len(item.tokens) // 4) for item in request.commits]
     events.message("commits", True, commits)

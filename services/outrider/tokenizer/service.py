@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter
 from outrider.models import pocket
-from outrider.models.text import IncrementalDecoder, TextError, Tokenizer
+from outrider.models.text import TextError, Tokenizer
 from outrider.tokenizer.encoding import encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb
@@ -78,20 +77,6 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         _decoded.inc(sum(map(len, batch)))
         return pb.DecodeResponse(texts=[self._decode(ids, request.keep_special) for ids in batch])
 
-    async def DecodeStream(  # noqa: N802
-        self, requests: AsyncIterator[pb.DecodeStreamRequest], context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[pb.DecodeStreamResponse]:
-        """Text as ids arrive: a response for each request, up to the request with ``flush``."""
-        decoder: IncrementalDecoder | None = None
-        async for request in requests:
-            decoder = decoder or IncrementalDecoder(self._tokenizer, request.keep_special)
-            ids = self._known(_ids(request.ids))
-            _decoded.inc(len(ids))
-            text = "".join(map(decoder.push, ids))
-            yield pb.DecodeStreamResponse(text=text + decoder.flush() if request.flush else text)
-            if request.flush:
-                return
-
     async def Describe(  # noqa: N802
         self, request: pb.DescribeTokenizerRequest, context: grpc.aio.ServicerContext
     ) -> pb.DescribeTokenizerResponse:
@@ -110,13 +95,6 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             return self._tokenizer.decode(ids, keep_special=keep_special)
         except TextError as error:
             raise InvalidRequest(str(error), param="ids") from None
-
-    def _known(self, ids: list[int]) -> list[int]:
-        try:
-            self._tokenizer.require_known(ids)
-        except TextError as error:
-            raise InvalidRequest(str(error), param="ids") from None
-        return ids
 
 
 def call_style(tokenizer: Tokenizer, wanted: str) -> CallStyle:

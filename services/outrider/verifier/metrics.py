@@ -42,7 +42,7 @@ _FREE = gauge("verifier_free_pages", "KV pages that could be allocated.")
 _UTILIZATION = gauge("verifier_kv_utilization", "Share of the KV pages that requests or pins hold.")
 _PINNED = gauge("verifier_pinned_pages", "KV pages pinned for named prompts.")
 _YIELDED = counter("verifier_yielded_pages", "Pinned pages released because a request needed the room.")
-_FOUND = counter("verifier_prefix_hit_tokens", "Prompt tokens found in pages and not computed.")
+_REUSED = counter("verifier_prefix_hit_tokens", "Prompt tokens found in pages and not computed.")
 _EVICTED = counter(
     "verifier_evicted_pages", "Cached pages evicted, by what needed the room: sequence, guesses, fetched.", ["cause"]
 )
@@ -56,34 +56,39 @@ class Metrics:
     """Copies the engine's tallies to Prometheus, and estimates the queue's delay from the rate of ended requests."""
 
     def __init__(self) -> None:
-        self._seen, self._preempted = Tally(), 0
+        self._reported, self._preempted = Tally(), 0
         self._finished = 0
-        self._of_pages = _PageMetrics()
+        self._page_metrics = _PageMetrics()
         self._since = time.monotonic()
         self._waiting = 0
 
     def update(self, engine: Engine) -> None:
         """Adds the changes since the last call."""
-        tally, seen = engine.tally, self._seen
-        _STEPS.inc(tally.steps - seen.steps)
-        _ROWS.inc(tally.rows - seen.rows)
-        _TOKENS.inc(tally.tokens - seen.tokens)
-        _PREFILLED.inc(tally.prefilled - seen.prefilled)
-        self._guesses(tally.guesses, seen.guesses, engine.guessing.quiet)
-        seen.steps, seen.rows, seen.tokens, seen.prefilled = tally.steps, tally.rows, tally.tokens, tally.prefilled
+        tally, reported = engine.tally, self._reported
+        _STEPS.inc(tally.steps - reported.steps)
+        _ROWS.inc(tally.rows - reported.rows)
+        _TOKENS.inc(tally.tokens - reported.tokens)
+        _PREFILLED.inc(tally.prefilled - reported.prefilled)
+        self._guesses(tally.guesses, reported.guesses, engine.guessing.paused)
+        reported.steps, reported.rows, reported.tokens, reported.prefilled = (
+            tally.steps,
+            tally.rows,
+            tally.tokens,
+            tally.prefilled,
+        )
         self._schedule(engine)
-        self._of_pages.update(engine.scheduler)
+        self._page_metrics.update(engine.scheduler)
 
     def _schedule(self, engine: Engine) -> None:
-        tally, seen, scheduler = engine.tally, self._seen, engine.scheduler
-        _CROWDED_STEPS.inc(tally.crowded_steps - seen.crowded_steps)
-        _CROWDED.inc(tally.crowded_sequences - seen.crowded_sequences)
-        seen.crowded_steps, seen.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
-        _CROWDED_TOKENS.inc(tally.crowded_tokens - seen.crowded_tokens)
-        _CROWDED_SECONDS.inc(tally.crowded_seconds - seen.crowded_seconds)
-        seen.crowded_tokens, seen.crowded_seconds = tally.crowded_tokens, tally.crowded_seconds
-        _EXPIRED.inc(tally.expired - seen.expired)
-        seen.expired = tally.expired
+        tally, reported, scheduler = engine.tally, self._reported, engine.scheduler
+        _CROWDED_STEPS.inc(tally.crowded_steps - reported.crowded_steps)
+        _CROWDED.inc(tally.crowded_sequences - reported.crowded_sequences)
+        reported.crowded_steps, reported.crowded_sequences = tally.crowded_steps, tally.crowded_sequences
+        _CROWDED_TOKENS.inc(tally.crowded_tokens - reported.crowded_tokens)
+        _CROWDED_SECONDS.inc(tally.crowded_seconds - reported.crowded_seconds)
+        reported.crowded_tokens, reported.crowded_seconds = tally.crowded_tokens, tally.crowded_seconds
+        _EXPIRED.inc(tally.expired - reported.expired)
+        reported.expired = tally.expired
         preempted = scheduler.preempted
         _PREEMPTED.inc(preempted - self._preempted)
         self._preempted = preempted
@@ -91,26 +96,26 @@ class Metrics:
         _RUNNING.set(len(scheduler.running))
         _WAITING.set(self._waiting)
 
-    def _guesses(self, now: Counts, seen: Counts, quiet: frozenset[str]) -> None:
-        pairs = ((_DRAFTED, now.drafted, seen.drafted), (_BOUGHT, now.bought, seen.bought))
-        for metric, counts, before in (*pairs, (_ACCEPTED, now.accepted, seen.accepted)):
+    def _guesses(self, now: Counts, reported: Counts, paused: frozenset[str]) -> None:
+        pairs = ((_DRAFTED, now.drafted, reported.drafted), (_BOUGHT, now.bought, reported.bought))
+        for metric, counts, before in (*pairs, (_ACCEPTED, now.accepted, reported.accepted)):
             for (drafter, depth), count in list(counts.items()):
                 metric.labels(drafter, str(depth)).inc(count - before[drafter, depth])
                 before[drafter, depth] = count
-                _ASKED.labels(drafter).set(drafter not in quiet)
+                _ASKED.labels(drafter).set(drafter not in paused)
         for drafter, trees in list(now.unusable.items()):
-            if not seen.unusable[drafter]:
+            if not reported.unusable[drafter]:
                 _log.warning(
                     "guesses are not used: unknown ids, or not drawn as the rule of acceptance needs", drafter=drafter
                 )
-            _UNUSABLE.labels(drafter).inc(trees - seen.unusable[drafter])
-            seen.unusable[drafter] = trees
+            _UNUSABLE.labels(drafter).inc(trees - reported.unusable[drafter])
+            reported.unusable[drafter] = trees
         for drafter, seconds in list(now.exposed.items()):
-            _EXPOSED.labels(drafter).inc(seconds - seen.exposed[drafter])
-            seen.exposed[drafter] = seconds
-        _STEP.labels("predicted").inc(now.predicted - seen.predicted)
-        _STEP.labels("real").inc(now.real - seen.real)
-        seen.predicted, seen.real = now.predicted, now.real
+            _EXPOSED.labels(drafter).inc(seconds - reported.exposed[drafter])
+            reported.exposed[drafter] = seconds
+        _STEP.labels("predicted").inc(now.predicted - reported.predicted)
+        _STEP.labels("real").inc(now.real - reported.real)
+        reported.predicted, reported.real = now.predicted, now.real
 
     def rule(self, rule: Acceptance) -> None:
         """Notes the rule of acceptance."""
@@ -136,7 +141,7 @@ class _PageMetrics:
     """Copies the counters of scheduler and pages to Prometheus."""
 
     def __init__(self) -> None:
-        self._found = self._yielded = 0
+        self._reused = self._yielded = 0
         self._evicted: Counter[str] = Counter()
 
     def update(self, scheduler: Scheduler) -> None:
@@ -145,10 +150,10 @@ class _PageMetrics:
         _FREE.set(pages.available)
         _UTILIZATION.set(1 - pages.available / pages.total)
         _PINNED.set(pins.count)
-        found, yielded = scheduler.found, pins.yielded
-        _FOUND.inc(found - self._found)
+        reused, yielded = scheduler.reused, pins.yielded
+        _REUSED.inc(reused - self._reused)
         _YIELDED.inc(yielded - self._yielded)
-        self._found, self._yielded = found, yielded
+        self._reused, self._yielded = reused, yielded
         for cause, count in list(pages.evictions.items()):
             _EVICTED.labels(cause).inc(count - self._evicted[cause])
             self._evicted[cause] = count

@@ -19,15 +19,15 @@ from outrider.verifier.logits.deep_threads import deep_stacks
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.pages.announcements import PageAnnouncer
-from outrider.verifier.pages.exchange import Exchange
 from outrider.verifier.pages.named_prompts import NamedPrompts
-from outrider.verifier.rpc.cores import Cores
+from outrider.verifier.pages.page_exchange import PageExchange
 from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.methods import Methods
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.verifier.rpc.submissions import Submissions
+from outrider.verifier.rpc.thread_sharing import ThreadSharing
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import PARTS, Parts, Target
 
@@ -71,7 +71,7 @@ class VerifierService(Service):
         self._target = target = await asyncio.to_thread(Target.load, self._settings, self.parts)
         metrics = Metrics()
         metrics.rule(target.runner.rule)
-        self._exchange = Exchange(mesh, self._settings, target, self.inbox)
+        self._exchange = PageExchange(mesh, self._settings, target, self.inbox)
         self._engine = target.engine(self._exchange.cache)
         self._submissions = Submissions(self._engine, self.inbox, self.log, self._leases, metrics)
         self._compiler = Compiler(target.grammars)
@@ -102,7 +102,7 @@ class VerifierService(Service):
         self._started = True
 
     def _make_drafting(self, mesh: Mesh, target: Target) -> RemoteDrafting:
-        cores = Cores(target.runner.model, self._settings.threads_beside, self.inbox.post)
+        thread_sharing = ThreadSharing(target.runner.model, self._settings.threads_beside, self.inbox.post)
         return RemoteDrafting(
             mesh.instance,
             target.tokenizer.fingerprint,
@@ -110,7 +110,7 @@ class VerifierService(Service):
             mesh.tasks,
             self._offer,
             target.drafters.add,
-            cores.share,
+            thread_sharing.share,
         )
 
     def status(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class VerifierService(Service):
             "tokens_per_s": round(1 / engine.estimate.token_s),
             "cost": self._settings.cost,
             "free_pages": target.pages.available,
-            "pinned": self._prompts.kept,
+            "pinned": self._prompts.pinned,
             "page_size": self._settings.page_size,
             "page_epoch": self._announcer.epoch,
             "page_news": self._announcer.number,
@@ -148,7 +148,7 @@ class VerifierService(Service):
             model=target.name,
             vocabulary=target.tokenizer.fingerprint,
             context_length=target.room,
-            vocabulary_size=target.served.vocabulary_size,
+            vocabulary_size=target.model_limits.vocabulary_size,
             dtype=target.dtype,
             determinism=self._settings.determinism,
             pages=target.pages.total,

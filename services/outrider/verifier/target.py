@@ -20,14 +20,14 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.grammar import Grammars
-from outrider.verifier.requests.conversion import Served
+from outrider.verifier.requests.conversion import ModelLimits
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler
 from outrider.verifier.settings import VerifierSettings
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 from outrider.verifier.speculation.guessing import Guessing, TargetView
 from outrider.verifier.speculation.plugins import make_drafters, make_rule
-from outrider.verifier.speculation.worth import Worth
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
@@ -41,12 +41,12 @@ class Parts:
     """What a verifier is made of. A subclass of `VerifierService` names other parts, for measurements and tests.
 
     Attributes:
-        worth: decides which drafters are asked.
+        policy: decides which drafters are asked.
         scheduler: shares slots, rows and pages among sequences.
         engine: runs the steps.
     """
 
-    worth: Callable[[], Worth] = Worth
+    policy: Callable[[], DrafterPolicy] = DrafterPolicy
     scheduler: Callable[[Limits, PageTable, bytes], Scheduler] = Scheduler
     engine: type[Engine] = Engine
 
@@ -77,7 +77,7 @@ class Target:
     drafters: set[str]
     tokenizer: Tokenizer
     grammars: Grammars
-    served: Served
+    model_limits: ModelLimits
     pages: PageTable
     runner: Runner
     scheduler: Scheduler
@@ -123,7 +123,7 @@ class Target:
         config, room = model.config, _room(model, settings)
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
-        served = Served(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
+        model_limits = ModelLimits(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
         pages = PageTable(settings.pages, _page_cost(config, settings.page_size))
         runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
@@ -139,14 +139,14 @@ class Target:
             token_s=cost(settings.prefill_rows) / settings.prefill_rows,
             drafters=names,
             tokenizer=tokenizer,
-            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, served.eos_ids),
-            served=served,
+            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, model_limits.eos_ids),
+            model_limits=model_limits,
             pages=pages,
             runner=runner,
             scheduler=scheduler,
             cost=cost,
             estimate=Estimate(cost),
-            guessing=Guessing(view, scheduler, cost, drafters, parts.worth()),
+            guessing=Guessing(view, scheduler, cost, drafters, parts.policy()),
             parts=parts,
         )
 

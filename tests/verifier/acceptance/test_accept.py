@@ -1,4 +1,4 @@
-"""Walking the target's draws through a tree."""
+"""The walk of the target's draws through a tree."""
 
 from __future__ import annotations
 

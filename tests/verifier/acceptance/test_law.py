@@ -1,4 +1,4 @@
-"""The sampler's law: what the verifier says has the target's distribution, by enumeration, and wrong rules do not."""
+"""Answers have the target's distribution, found by enumeration; with wrong rules they do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.verifier.laws import DRAWS, PROMPT, TEMPERATURE, VOCABULARY, answers,
 
 
 def drawn(engine: CheckedEngine, truncation: Truncation) -> Counter[tuple[int, ...]]:
-    """What the verifier says for many seeds."""
+    """The verifier's answers for many seeds."""
     dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(DRAWS)]
     return answers(engine, [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)])
 
@@ -73,7 +73,7 @@ class HalfWarm(Judge):
 
 
 class Credulous(Judge):
-    """Takes the drafter's word for the first token."""
+    """Accepts the drafter's first token without a check."""
 
     def change(self, verified: VerifiedTree) -> list[int]:
         return [verified.tree.tokens[0], *verified.drawn[1:]]

@@ -1,5 +1,4 @@
-"""Rejection follows the target's law: exactly, over every draw of the guesses, and through the real engine; wrong
-rules do not."""
+"""Rejection keeps the target's distribution, by enumeration and in a real engine; wrong rules do not."""
 
 from __future__ import annotations
 
@@ -24,17 +23,17 @@ from torch import Tensor
 
 from tests.toy_model import save_toy
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import MakeEngine
+from tests.verifier.engines import MakeEngine, accepted_guesses, bought_guesses
 from tests.verifier.laws import PROMPT, TEMPERATURE, VOCABULARY, answers, chi_square, exact_law
 
 Rule = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
-Told = list[tuple[list[int], Proposal]]
+Proposals = list[tuple[list[int], Proposal]]
 
 either_way = pytest.mark.parametrize("replacement", [False, True])
 
 
 def distributions(seed: int) -> tuple[Tensor, Tensor]:
-    """A target's and a drafter's, as float32 values; some tokens have no chance under one of them."""
+    """Distributions of a target and of a drafter, float32; some tokens have probability 0 under one of them."""
     random = torch.Generator().manual_seed(seed)
     p, q = (torch.randn(6, generator=random) * 1.5).softmax(-1), (torch.randn(6, generator=random) * 1.5).softmax(-1)
     p[seed % 6], q[(seed + 2) % 6] = 0.0, 0.0
@@ -52,7 +51,7 @@ def orders(q: Tensor, guesses: int, replacement: bool) -> tuple[Tensor, Tensor]:
 
 
 def mean_law(rule: Rule, p: Tensor, q: Tensor, guesses: int, replacement: bool) -> Tensor:
-    """What the rule says on average over every draw of ``guesses`` from q."""
+    """The rule's mean distribution over every draw of ``guesses`` from q."""
     every, chances = orders(q, guesses, replacement)
     there = chances > 0
     count = int(there.sum())
@@ -108,10 +107,10 @@ def test_the_decision_needs_other_dice_than_the_guesses(same_dice: bool, replace
     target, draft = (row.view(4, draws).mT for row in logits)
     rolls = log_exponentials(5, torch.arange(draws), 4)
     others = rolls if same_dice else log_exponentials(own_seed(5), torch.arange(draws), 4)
-    told = proposals_module.propose(draft, others, 2, replacement)
-    q = proposals_module.dense([proposal for _, proposal in told], 4, draft)
+    proposed = proposals_module.propose(draft, others, 2, replacement)
+    q = proposals_module.dense([proposal for _, proposal in proposed], 4, draft)
     p = target.double().softmax(-1)
-    law = outcomes(p, q, torch.tensor([tokens for tokens, _ in told]), replacement)
+    law = outcomes(p, q, torch.tensor([tokens for tokens, _ in proposed]), replacement)
     counts = torch.bincount((law.log() - rolls).argmax(-1), minlength=4)
     chi = float(((counts - p[0] * draws) ** 2 / (p[0] * draws)).sum())
     assert (chi > 40) if same_dice else (chi < 16)  # 3 degrees of freedom: 16 is 1 in 1,000
@@ -120,46 +119,46 @@ def test_the_decision_needs_other_dice_than_the_guesses(same_dice: bool, replace
 def test_a_token_that_is_drawn_again_is_a_guess_again() -> None:
     logits, rolls = torch.tensor([[2.0, 0.0, -1.0]]).repeat(400, 1), Dice(3, 3)
     noise = torch.stack([rolls.at(position) for position in range(400)])
-    told = proposals_module.propose(logits, noise, 2, replacement=True)
-    pairs = Counter(tuple(tokens) for tokens, _ in told)
-    q = torch.tensor(told[0][1].probabilities).tolist()
-    assert all(proposal.replacement and proposal.tokens == [0, 1, 2] for _, proposal in told)
+    proposed = proposals_module.propose(logits, noise, 2, replacement=True)
+    pairs = Counter(tuple(tokens) for tokens, _ in proposed)
+    q = torch.tensor(proposed[0][1].probabilities).tolist()
+    assert all(proposal.replacement and proposal.tokens == [0, 1, 2] for _, proposal in proposed)
     expected = {(a, b): 400 * q[a] * q[b] for a in range(3) for b in range(3)}
     assert sum((pairs[pair] - mean) ** 2 / mean for pair, mean in expected.items()) < 26  # 1 in 1,000
 
 
 class Eager(ModelDrafter):
-    """Drafts all there is to draft before each step, and tells it by ``tell``."""
+    """Drafts everything before each step, and changes its trees with ``change``."""
 
-    tell: Callable[[Told], Told] | None = None
+    change: Callable[[Proposals], Proposals] | None = None
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         trees: dict[int, DraftTree] = {}
         while improved := super().draft():
             trees |= dict(improved)
-        return [(number, retold(tree, self.tell) if self.tell else tree) for number, tree in trees.items()]
+        return [(number, changed(tree, self.change) if self.change else tree) for number, tree in trees.items()]
 
 
-def retold(tree: DraftTree, tell: Callable[[Told], Told]) -> DraftTree:
-    """The tree with each node's children, and what they were drawn from, as ``tell`` has them."""
+def changed(tree: DraftTree, change: Callable[[Proposals], Proposals]) -> DraftTree:
+    """The tree after ``change`` of each node's children and of the distribution that they were drawn from."""
     children: dict[int, list[int]] = defaultdict(list)
     for node, parent in enumerate(tree.parents):
         children[parent].append(node)
-    told, parents, sure, proposals = list[int](), list[int](), list[float](), dict[int, Proposal]()
+    changed_tokens, parents, sure, proposals = list[int](), list[int](), list[float](), dict[int, Proposal]()
     waiting = [(-1, -1)]
     for old, new in waiting:
         if old not in tree.proposals:
             continue
         nodes = children[old]
-        [(tokens, proposals[new])] = tell([([tree.tokens[node] for node in nodes], tree.proposals[old])])
+        [(tokens, proposals[new])] = change([([tree.tokens[node] for node in nodes], tree.proposals[old])])
         for token, place in zip(tokens, children[old], strict=False):
             node = next(node for node in nodes if tree.tokens[node] == token)
             nodes = [other for other in nodes if other != node]
-            waiting.append((node, len(told)))
-            told.append(token)
+            waiting.append((node, len(changed_tokens)))
+            changed_tokens.append(token)
             parents.append(new)
             sure.append(tree.confidences[place])
-    return DraftTree(tree.length, told, parents, sure, tree.drafter, proposals)
+    return DraftTree(tree.length, changed_tokens, parents, sure, tree.drafter, proposals)
 
 
 @pytest.fixture
@@ -177,12 +176,12 @@ def law_statistic(
     truncation: Truncation = Truncation(),  # noqa: B008 - it is immutable
     draws: int = 1_000,
 ) -> tuple[float, float]:
-    """Chi-square of what the engine says for many seeds, and how high chance may take it."""
+    """Chi-square of the engine's answers for many seeds, and its bound."""
     engine = make_engine(VOCABULARY, [draft], rule=Rejection({"replacement": replacement}))
     dice = [Sampling(TEMPERATURE, truncation, seed * 7919) for seed in range(draws)]
     requests = [Request(f"r{seed}", "t", PROMPT, each, max_tokens=3) for seed, each in enumerate(dice)]
     law, said = exact_law(engine, truncation), answers(engine, requests)
-    assert engine.tally.accepted["model"] > draws / 10
+    assert accepted_guesses(engine)["model"] > draws / 10
     statistic, degrees = chi_square(law, said)
     return statistic, degrees + 5 * (2 * degrees) ** 0.5
 
@@ -198,23 +197,23 @@ def test_three_tokens_have_the_targets_joint_distribution(
     assert statistic < most
 
 
-def likeliest_first(told: Told) -> Told:
-    """Guesses in the order of their chances."""
-    chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in told]
-    return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(told, chances, strict=True)]
+def likeliest_first(proposed: Proposals) -> Proposals:
+    """Guesses in the order of their probabilities."""
+    chances = [dict(zip(q.tokens, q.probabilities, strict=True)) for _, q in proposed]
+    return [(sorted(tokens, key=lambda t: -p[t]), q) for (tokens, q), p in zip(proposed, chances, strict=True)]
 
 
-def of_another_q(told: Told) -> Told:
-    """Guesses that are said to come from the reversed distribution."""
-    return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in told]
+def of_another_q(proposed: Proposals) -> Proposals:
+    """Guesses with the reversed distribution in place of their own."""
+    return [(tokens, Proposal(q.tokens, q.probabilities[::-1], q.replacement)) for tokens, q in proposed]
 
 
 @pytest.mark.parametrize("wrong", [likeliest_first, of_another_q])
 @either_way
 def test_a_drafter_that_does_not_tell_what_it_drew_from_breaks_the_law(
-    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Told], Told], replacement: bool
+    make_engine: MakeEngine, draft: Eager, wrong: Callable[[Proposals], Proposals], replacement: bool
 ) -> None:
-    draft.tell = wrong
+    draft.change = wrong
     statistic, most = law_statistic(make_engine, draft, replacement, draws=500)
     assert statistic > most
 
@@ -228,7 +227,7 @@ def test_guesses_drawn_the_other_way_are_not_used_and_counted(make_engine: MakeE
         engine.offer(number, DraftTree(len(PROMPT) + 1, [1, 1], [-1, -1], [0.5, 0.3], "m", q), "there")
     engine.step()
     assert engine.tally.guesses.unusable == {"m": 1}
-    assert engine.tally.guessed == {"m": 2}
+    assert bought_guesses(engine) == {"m": 2}
 
 
 def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeEngine) -> None:
@@ -236,12 +235,12 @@ def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeE
     engine.submit(Request("warm", "t", PROMPT, Sampling(1.0, seed=3), max_tokens=8))
     while engine.busy:
         engine.step()
-    assert engine.tally.guessed["everything"] == 0
+    assert bought_guesses(engine)["everything"] == 0
     assert engine.tally.guesses.unusable["everything"] > 3
     engine.submit(Request("cold", "t", PROMPT, Sampling(), max_tokens=12))
     while engine.busy:
         engine.step()
-    assert engine.tally.accepted["everything"] > 3
+    assert accepted_guesses(engine)["everything"] > 3
 
 
 def test_confidences_say_nothing_of_what_was_drawn(draft: ModelDrafter) -> None:

@@ -1,4 +1,4 @@
-"""What every rule of acceptance owes, and typical acceptance."""
+"""Properties of every rule of acceptance, and typical acceptance."""
 
 from __future__ import annotations
 

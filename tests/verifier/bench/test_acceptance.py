@@ -1,4 +1,4 @@
-"""The comparison of rules: a draft that is the target is right all the way down, another is not."""
+"""The comparison of rules: all guesses are accepted if the draft model is the target, else not."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ from outrider.wire.sampling import SamplingParameters, Speculation
 
 from tests.toy_model import save_toy
 from tests.verifier.drafters import Bargainer, EverythingDrafter
-from tests.verifier.engines import VOCABULARY, MakeEngine, random_drafter, requests, run, said, tokens
+from tests.verifier.engines import VOCABULARY, MakeEngine, accepted_guesses, random_drafter, requests, run, said, tokens
 
 
 @pytest.fixture
 def plain(make_engine: MakeEngine) -> dict[str, list[int]]:
-    """What is said one request at a time, with no guesses."""
+    """The answers to requests that run one at a time without guesses."""
     engine = make_engine(VOCABULARY)
     return {request.id: said(engine, [request])[request.id] for request in requests(24)}
 
@@ -41,7 +41,7 @@ def test_guesses_and_batches_never_change_the_tokens(
     engine = make_engine(VOCABULARY, drafters, running=running)
     assert said(engine, requests(24)) == plain
     if kind == "everything":
-        assert engine.tally.accepted["everything"] > 100
+        assert accepted_guesses(engine)["everything"] > 100
 
 
 def test_preempted_sequences_say_the_same_tokens(make_engine: MakeEngine, plain: dict[str, list[int]]) -> None:
@@ -108,9 +108,9 @@ def test_a_stop_string_ends_the_text_before_it(make_engine: MakeEngine) -> None:
     text = "".join(text for frame in free for text in frame.texts)
     stop = text[15:22]
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
-    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, asked=SamplingParameters(stop=(stop,)))])[
-        "r"
-    ]
+    frames = run(
+        engine, [Request("r", "t", [4], Sampling(1.0, seed=3), 20, parameters=SamplingParameters(stop=(stop,)))]
+    )["r"]
     assert "".join(text for frame in frames for text in frame.texts) == text[: text.index(stop)]
     assert frames[-1].finish is Finish.STOP
 
@@ -172,7 +172,7 @@ class Broken:
 
 
 def poison(name: str) -> Request:
-    """A request that no step survives."""
+    """A request that makes every step fail."""
     return Request(name, "t", [1, 2, 3], Sampling(), 24, grammar=Broken())  # type: ignore[arg-type]
 
 
@@ -193,7 +193,7 @@ def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: Mak
 
 
 class Watcher(EverythingDrafter):
-    """Keeps what the target shows of its hidden states, beside the tokens that they follow."""
+    """Records the target's hidden states and the tokens before each."""
 
     def __init__(self) -> None:
         super().__init__(VOCABULARY, 2)
@@ -220,12 +220,12 @@ def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, p
     engine.submit(Request("a", "t", [1, 2, 3], Sampling(1.0, seed=1), 20))
     while engine.busy:
         engine.step()
-    assert len(bargainer.told) >= 9
-    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.told)
+    assert len(bargainer.prices) >= 9
+    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.prices)
 
 
 class Unsure(EverythingDrafter):
-    """Says of each of three tokens that it is right in one case of three."""
+    """Guesses each of three tokens with a confidence of one third."""
 
     def __init__(self) -> None:
         super().__init__(3, 1)
@@ -255,7 +255,7 @@ def test_guesses_beside_prompts_are_bought_only_where_they_pay_without(
     assert bool(engine.tally.guesses.bought) == buys
 
 
-class Asked(EverythingDrafter):
+class CallCounter(EverythingDrafter):
     """Counts how often it is asked."""
 
     asked = 0
@@ -266,7 +266,7 @@ class Asked(EverythingDrafter):
 
 
 def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: MakeEngine) -> None:
-    drafter = Asked(50, 1)
+    drafter = CallCounter(50, 1)
     engine = make_engine(50, [drafter])
     for name, asked in (("before", False), ("everything", True), ("after", False)):
         so_far = drafter.asked

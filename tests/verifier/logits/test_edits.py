@@ -20,7 +20,7 @@ from outrider.wire.frames import Finish
 from outrider.wire.sampling import SamplingParameters
 
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import CheckedEngine, MakeEngine, random_drafter, run, tokens, told
+from tests.verifier.engines import CheckedEngine, MakeEngine, accepted_guesses, outcome_of, random_drafter, run, tokens
 from tests.verifier.laws import DRAWS, TEMPERATURE, answers, chi_square
 
 VOCABULARY, PROMPT = 4, [2]
@@ -82,7 +82,7 @@ def follows_the_law(engine: CheckedEngine, rule: type[Rule] | None = None) -> bo
             Sampling(TEMPERATURE, TRUNCATION, seed * 7919),
             3,
             stop_ids=STOPS,
-            asked=SamplingParameters() if rule else EDITS,
+            parameters=SamplingParameters() if rule else EDITS,
             grammar=rule() if rule else None,  # type: ignore[arg-type]
         )
         for seed in range(DRAWS)
@@ -159,10 +159,10 @@ def test_edits_that_forget_the_nodes_own_path_or_count_twice_break_the_law(
 
 
 def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
-    """Requests with everything at once, in many combinations."""
+    """Requests with many combinations of parameters."""
     dice, made = random.Random(7), []
     for index in range(count):
-        asked = SamplingParameters(
+        parameters = SamplingParameters(
             repetition_penalty=dice.choice([1.0, 1.3, 0.8]),
             frequency_penalty=dice.choice([0.0, 0.6]),
             presence_penalty=dice.choice([0.0, -0.4, 1.0]),
@@ -184,7 +184,7 @@ def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
                 sampling,
                 max_tokens,
                 stop_ids=frozenset(dice.sample(range(vocabulary), 2)),
-                asked=asked,
+                parameters=parameters,
             )
         )
     return made
@@ -195,19 +195,19 @@ def test_edited_tokens_and_their_likelihoods_are_the_same_whatever_is_guessed(
     make_engine: MakeEngine, kind: str
 ) -> None:
     wanted, plain = mixed(40, 50), make_engine(50)
-    alone = {request.id: told(run(plain, [request])[request.id]) for request in wanted}
+    alone = {request.id: outcome_of(run(plain, [request])[request.id]) for request in wanted}
     drafter = random_drafter() if kind == "random" else EverythingDrafter(50, 1)
     engine = make_engine(50, [drafter], pages=48 if kind == "everything" else 256, prefill_rows=17)
     together = run(engine, wanted)
-    assert {name: told(frames) for name, frames in together.items()} == alone
-    assert engine.tally.accepted[drafter.name] > (100 if kind == "everything" else 0)
+    assert {name: outcome_of(frames) for name, frames in together.items()} == alone
+    assert accepted_guesses(engine)[drafter.name] > (100 if kind == "everything" else 0)
 
 
 def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihoods(make_engine: MakeEngine) -> None:
     engine = make_engine(50, [EverythingDrafter(50, 1)])
     for cut, request in enumerate(mixed(24, 50)):
         whole = [frame for frame in run(engine, [request])[request.id] if frame.first_index >= 0]
-        ids, likely, finish = told(whole)
+        ids, likely, finish = outcome_of(whole)
         if cut >= len(ids):
             continue
         fields = {name: getattr(request, name) for name in Request.__slots__}
@@ -215,13 +215,13 @@ def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihood
         if cut:
             assert rest[0].first_index == cut
         ours = [frame for frame in rest if frame.first_index >= 0]
-        assert told(ours) == (ids[cut:], likely[cut:] if likely else [], finish)
+        assert outcome_of(ours) == (ids[cut:], likely[cut:] if likely else [], finish)
 
 
 def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
     engine = make_engine(50)
     penalty = SamplingParameters(repetition_penalty=1.7)
-    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, asked=penalty)])["r"])
+    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, parameters=penalty)])["r"])
     model, history = engine.runner.model, [4, 7, 4]
     for token in said:
         with torch.inference_mode():
@@ -237,8 +237,8 @@ def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_t
     free = tokens(run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 30)])["r"])
     everything = frozenset(range(50)) - {free[0]}
     for least in (0, 5, 30):
-        asked = SamplingParameters(min_tokens=least)
-        request = Request("r", "t", [4], Sampling(1.0, seed=3), 30, stop_ids=everything, asked=asked)
+        parameters = SamplingParameters(min_tokens=least)
+        request = Request("r", "t", [4], Sampling(1.0, seed=3), 30, stop_ids=everything, parameters=parameters)
         frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
         said = tokens(frames)
         assert all(token == free[0] for token in said[:least])
@@ -249,8 +249,8 @@ def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_t
 def test_a_stop_string_inside_the_least_length_is_text(make_engine: MakeEngine) -> None:
     free = run(make_engine(50), [Request("r", "t", [4], Sampling(1.0, seed=3), 20)])["r"]
     texts = [text for frame in free for text in frame.texts]
-    asked = SamplingParameters(stop=(texts[2], texts[9]), min_tokens=8)
-    request = Request("r", "t", [4], Sampling(1.0, seed=3), 20, asked=asked)
+    parameters = SamplingParameters(stop=(texts[2], texts[9]), min_tokens=8)
+    request = Request("r", "t", [4], Sampling(1.0, seed=3), 20, parameters=parameters)
     frames = run(make_engine(50, [EverythingDrafter(50, 1)]), [request])["r"]
     end = next(place for place, text in enumerate(texts) if place >= 8 and text in (texts[2], texts[9]))
     assert tokens(frames) == tokens(free)[: end + 1]
@@ -259,9 +259,9 @@ def test_a_stop_string_inside_the_least_length_is_text(make_engine: MakeEngine) 
 
 
 def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: MakeEngine) -> None:
-    asked = SamplingParameters(bad_words=tuple((4, token) for token in range(50)), logit_bias={4: 100.0})
+    parameters = SamplingParameters(bad_words=tuple((4, token) for token in range(50)), logit_bias={4: 100.0})
     engine = make_engine(50, [EverythingDrafter(50, 1)])
-    frames = run(engine, [Request("r", "t", [1], Sampling(1.0), 20, asked=asked)])["r"]
+    frames = run(engine, [Request("r", "t", [1], Sampling(1.0), 20, parameters=parameters)])["r"]
     assert tokens(frames) == [4]
     assert frames[-1].finish is Finish.REFUSED
     assert frames[-1].error is not None
@@ -272,11 +272,11 @@ def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: Make
 def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeEngine) -> None:
     prompt, engine = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], make_engine(50, [EverythingDrafter(50, 1)], prefill_rows=4)
     run(engine, [Request("warm", "t", prompt, Sampling(), 4)])
-    asked = SamplingParameters(
+    parameters = SamplingParameters(
         repetition_penalty=2.0, frequency_penalty=1.0, presence_penalty=1.0, logit_bias={3: 5.0}, logprobs=4, echo=True
     )
-    frames = run(engine, [Request("r", "t", prompt, Sampling(1.5, seed=1), 8, asked=asked)])["r"]
-    ids, likely, _ = told(frames)
+    frames = run(engine, [Request("r", "t", prompt, Sampling(1.5, seed=1), 8, parameters=parameters)])["r"]
+    ids, likely, _ = outcome_of(frames)
     assert isinstance(likely, list)
     assert frames[0].first_index == -10
     assert ids[:10] == prompt
@@ -297,8 +297,8 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
 def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> None:
     for prompt in ([7], [7, 8, 9]):
         scored = SamplingParameters(logprobs=0, echo=True)
-        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, asked=scored)])["r"]
-        ids, likely, finish = told(frames)
+        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, parameters=scored)])["r"]
+        ids, likely, finish = outcome_of(frames)
         assert (ids, finish) == (prompt, Finish.LENGTH)
         assert isinstance(likely, list)
         assert [entry.logprob is None for entry in likely] == [True] + [False] * (len(prompt) - 1)
@@ -338,10 +338,12 @@ def test_the_first_of_a_stop_and_the_most_tokens_ends_an_answer_inside_an_accept
     ids, text = tokens(free), [text for frame in free for text in frame.texts]
     assert ids.index(ids[7]) == 7
     stop_ids, stop = (frozenset({ids[7]}), ()) if kind == "id" else (frozenset[int](), (text[7],))
-    asked = SamplingParameters(stop=stop, logprobs=0)
+    parameters = SamplingParameters(stop=stop, logprobs=0)
     engine = make_engine(50, [EverythingDrafter(50, 1)])
-    frames = run(engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, stop_ids=stop_ids, asked=asked)])["r"]
-    said, likely, finish = told(frames)
+    frames = run(
+        engine, [Request("r", "t", [4], Sampling(1.0, seed=3), most, stop_ids=stop_ids, parameters=parameters)]
+    )["r"]
+    said, likely, finish = outcome_of(frames)
     assert (said, finish) == (ids[: min(most, 8)], Finish.LENGTH if most < 8 else Finish.STOP)
     assert isinstance(likely, list)
     assert len(likely) == len(said) == engine.tally.tokens

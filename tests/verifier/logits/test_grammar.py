@@ -1,4 +1,4 @@
-"""Structured output: valid whatever the model would say, and the same whatever is guessed."""
+"""Structured output: always valid, and the same for any guesses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from outrider.wire.sampling import SamplingParameters
 
 from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
 from tests.toy_model import save_toy
-from tests.verifier.engines import build_engine, run, told
+from tests.verifier.engines import accepted_guesses, bought_guesses, build_engine, outcome_of, run
 from tests.verifier.masks import bits
 
 EOS, WRONG = 0, 7
@@ -114,7 +114,7 @@ def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
     dice, made = random.Random(3), []
     for index in range(50):
         kind = list(GRAMMARS)[index % len(GRAMMARS)]
-        asked = dice.choice([SamplingParameters(), SamplingParameters(), EDITS])
+        parameters = dice.choice([SamplingParameters(), SamplingParameters(), EDITS])
         made.append(
             Request(
                 f"{kind}-{index}",
@@ -123,7 +123,7 @@ def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
                 Sampling(dice.choice([0.0, 0.8, 1.5]), seed=dice.getrandbits(64)),
                 200,
                 stop_ids=frozenset({EOS}),
-                asked=msgspec.structs.replace(asked, logprobs=dice.choice([None, 2])),
+                parameters=msgspec.structs.replace(parameters, logprobs=dice.choice([None, 2])),
                 grammar=grammars.compile(GRAMMARS[kind]),
             )
         )
@@ -169,23 +169,23 @@ def test_answers_are_what_they_have_to_be_and_the_same_whatever_is_guessed(
         text = "".join(text for frame in frames for text in frame.texts)
         assert frames[-1].finish is Finish.STOP
         assert fits(name.partition("-")[0], text), text
-    expected = {name: told(frames) for name, frames in alone.items()}
+    expected = {name: outcome_of(frames) for name, frames in alone.items()}
     copier = Copier([ids for ids, _, _ in expected.values()])
     for drafter in (RandomDrafter(DrafterContext("", model.config.vocab_size, 512)), copier):
         engine = make(drafter, pages=60)
-        assert {name: told(frames) for name, frames in run(engine, wanted).items()} == expected
+        assert {name: outcome_of(frames) for name, frames in run(engine, wanted).items()} == expected
     tally = engine.tally
-    assert tally.accepted["copier"] > 0.5 * tally.tokens
-    assert tally.guessed["copier"] < 1.5 * tally.accepted["copier"]
+    assert accepted_guesses(engine)["copier"] > 0.5 * tally.tokens
+    assert bought_guesses(engine)["copier"] < 1.5 * accepted_guesses(engine)["copier"]
 
 
 def test_a_structured_answer_goes_on_elsewhere_where_it_was_left(make: Make, wanted: list[Request]) -> None:
     engine = make()
     for cut, request in enumerate(wanted[:20]):
-        ids, _, finish = told(run(engine, [request])[request.id])
+        ids, _, finish = outcome_of(run(engine, [request])[request.id])
         emitted = ids[: min(cut, len(ids) - 1)]
         rest = run(engine, [replace(request, emitted=emitted)])[request.id]
-        assert (emitted + told(rest)[0], told(rest)[2]) == (ids, finish)
+        assert (emitted + outcome_of(rest)[0], outcome_of(rest)[2]) == (ids, finish)
 
 
 class Forgetful:
@@ -210,10 +210,10 @@ class Forgetful:
 
 def test_a_grammar_that_is_forgotten_at_guesses_is_seen(make: Make, wanted: list[Request]) -> None:
     plain = make()
-    alone = {request.id: told(run(plain, [request])[request.id]) for request in wanted}
+    alone = {request.id: outcome_of(run(plain, [request])[request.id]) for request in wanted}
     engine = make(Copier([ids for ids, _, _ in alone.values()]))
     forgetful = [replace(each, grammar=Forgetful(each.grammar)) for each in wanted]
-    assert {name: told(frames) for name, frames in run(engine, forgetful).items()} != alone
+    assert {name: outcome_of(frames) for name, frames in run(engine, forgetful).items()} != alone
 
 
 def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, directory: Path) -> None:
@@ -289,15 +289,15 @@ def test_a_grammar_that_becomes_too_complex_ends_its_request_and_no_other(
 ) -> None:
     deep = pb.Grammar(regex="x{3}((a{1,100}b?){1,100}c?){1,100}")
     plain = Request("plain", "t", [5, 6], Sampling(0.0, seed=1), 20)
-    alone = told(run(make(), [plain])["plain"])
+    alone = outcome_of(run(make(), [plain])["plain"])
     guided = replace(plain, id="deep", max_tokens=400, stop_ids=frozenset({EOS}), grammar=grammars.compile(deep))
     said = run(make(RandomDrafter(DrafterContext("", model.config.vocab_size, 512))), [plain, guided])
-    assert told(said["plain"]) == alone
+    assert outcome_of(said["plain"]) == alone
     end = said["deep"][-1]
     assert end.finish is Finish.REFUSED
     assert end.error is not None
     assert end.error.startswith("the grammar is too complex to be followed: lexer error: too many expressions")
-    assert grammars.known(deep) is None
+    assert grammars.find(deep) is None
 
 
 def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_there(

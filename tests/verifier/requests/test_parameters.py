@@ -1,4 +1,4 @@
-"""Sampling parameters off the wire: taken as they are said, or refused by name."""
+"""Sampling parameters of the wire: each is taken as given, or refused by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.models.sampling import Sampling
 from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation, TokenSequence
 from outrider.v1.verifier_pb2 import SubmitRequest
-from outrider.verifier.requests.conversion import Served, request_from_proto
+from outrider.verifier.requests.conversion import ModelLimits, request_from_proto
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.ids import pack_ids
 from outrider.wire.sampling import SamplingParameters
 
-SERVED = Served(50, 100, frozenset({1}), frozenset({"ngram"}))
+SERVED = ModelLimits(50, 100, frozenset({1}), frozenset({"ngram"}))
 
 
 def read(**params: Any) -> Request:
@@ -31,7 +31,7 @@ def read(**params: Any) -> Request:
 
 def test_parameters_that_are_not_said_change_nothing() -> None:
     plain = read()
-    assert plain.asked == SamplingParameters(temperature=0.0, max_tokens=10)
+    assert plain.parameters == SamplingParameters(temperature=0.0, max_tokens=10)
     assert plain.sampling == Sampling()
     assert (plain.drafters, plain.stop_ids, plain.grammar) == (None, {1}, None)
 
@@ -48,7 +48,7 @@ def test_what_is_said_arrives() -> None:
         echo=True,
         stop_token_ids=[8],
     )
-    assert asked.asked == SamplingParameters(
+    assert asked.parameters == SamplingParameters(
         temperature=0.0,
         stop_token_ids=(8,),
         repetition_penalty=1.5,

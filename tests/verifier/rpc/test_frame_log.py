@@ -1,14 +1,14 @@
-"""Frames that are kept for readers whom the broker did not reach."""
+"""The log of frames for readers that the broker did not reach."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from outrider.verifier.rpc.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 
 
-async def kept(log: FrameLog, request: str) -> list[bytes]:
+async def frames_of(log: FrameLog, request: str) -> list[bytes]:
     return [frame async for frame in log.follow(request, 0)]
 
 
@@ -18,16 +18,16 @@ async def test_finished_requests_are_forgotten_once_they_hold_too_many_bytes() -
         log.open(name)
         log.append(name, bytes(size), 1, last=True)
     with pytest.raises(KeyError):
-        await kept(log, "a")
-    assert await kept(log, "b") == [bytes(50)]
-    assert await kept(log, "c") == [bytes(50)]
+        await frames_of(log, "a")
+    assert await frames_of(log, "b") == [bytes(50)]
+    assert await frames_of(log, "c") == [bytes(50)]
 
 
 async def test_the_latest_request_is_kept_however_large() -> None:
     log = FrameLog(keep_bytes=100)
     log.open("a")
     log.append("a", bytes(300), 1, last=True)
-    assert await kept(log, "a") == [bytes(300)]
+    assert await frames_of(log, "a") == [bytes(300)]
 
 
 async def test_a_finished_log_is_read_to_its_end_though_another_takes_its_place() -> None:
@@ -45,7 +45,7 @@ async def test_a_finished_log_is_read_to_its_end_though_another_takes_its_place(
 async def test_followers_of_a_log_that_gets_no_end_are_told_so(replaced: bool) -> None:
     log = FrameLog()
     log.open("a")
-    following = asyncio.create_task(kept(log, "a"))
+    following = asyncio.create_task(frames_of(log, "a"))
     await asyncio.sleep(0)
     (log.open if replaced else log.discard)("a")
     with pytest.raises(KeyError):
@@ -53,10 +53,10 @@ async def test_followers_of_a_log_that_gets_no_end_are_told_so(replaced: bool) -
     assert log.running("a") is replaced
 
 
-def ended(log: FrameLog, request: str, entry: Entry | None = None, size: int = 30) -> None:
+def ended(log: FrameLog, request: str, entry: StreamEntry | None = None, size: int = 30) -> None:
     log.open(request)
     if entry is not None:
-        log.enter(request, entry)
+        log.add_entry(request, entry)
     log.append(request, bytes(size), 1, last=True)
 
 
@@ -64,11 +64,11 @@ def test_an_entry_is_found_by_its_tenant_and_stream_alone() -> None:
     log = FrameLog()
     for choice in ("a", "a-1"):
         log.open(choice)
-        log.enter(choice, Entry("t", "a", choice.encode()))
+        log.add_entry(choice, StreamEntry("t", "a", choice.encode()))
     log.append("a", b"end", 1, last=True)
     assert log.entries("t", "a") == [(b"a", False), (b"a-1", True)]
     assert log.entries("u", "a") == log.entries("t", "a-1") == []
-    log.unenter("a")
+    log.drop_entry("a")
     assert log.entries("t", "a") == [(b"a-1", True)]
     log.discard("a-1")
     assert log.entries("t", "a") == []
@@ -77,27 +77,27 @@ def test_an_entry_is_found_by_its_tenant_and_stream_alone() -> None:
 async def test_what_is_recorded_nowhere_else_is_kept_for_longer() -> None:
     log = FrameLog(keep_s=-1, hold_s=3600)
     for request in ("held", "told"):
-        ended(log, request, Entry("t", request, b"entry"))
+        ended(log, request, StreamEntry("t", request, b"entry"))
     log.record("told")
     ended(log, "last")
-    assert await kept(log, "held") == [bytes(30)]
+    assert await frames_of(log, "held") == [bytes(30)]
     assert [len(log.entries("t", request)) for request in ("held", "told")] == [1, 0]
     with pytest.raises(KeyError):
-        await kept(log, "told")
+        await frames_of(log, "told")
     log.record("held")
     ended(log, "very last")
     with pytest.raises(KeyError):
-        await kept(log, "held")
+        await frames_of(log, "held")
 
 
 async def test_entries_count_as_bytes_and_the_oldest_gives_way() -> None:
     log = FrameLog(keep_bytes=150)
-    ended(log, "a", Entry("t", "a", bytes(60)))
-    ended(log, "b", Entry("t", "b", bytes(20)))
+    ended(log, "a", StreamEntry("t", "a", bytes(60)))
+    ended(log, "b", StreamEntry("t", "b", bytes(20)))
     ended(log, "c")
     assert (log.entries("t", "a"), len(log.entries("t", "b"))) == ([], 1)
-    assert await kept(log, "c") == [bytes(30)]
-    log.enter("c", Entry("t", "c", bytes(100)))
+    assert await frames_of(log, "c") == [bytes(30)]
+    log.add_entry("c", StreamEntry("t", "c", bytes(100)))
     assert (log.entries("t", "b"), len(log.entries("t", "c"))) == ([], 1)
 
 

@@ -86,7 +86,9 @@ def test_an_answer_that_may_end_by_itself_is_expected_to_be_as_long_as_usual(mak
         engine.step()
     engine.submit(
         replace(
-            request("open", answer=200), asked=SamplingParameters(stop=("nothing says this",)), end_by=clock.now + 10.0
+            request("open", answer=200),
+            parameters=SamplingParameters(stop=("nothing says this",)),
+            end_by=clock.now + 10.0,
         )
     )
     with pytest.raises(TooLate):
@@ -104,14 +106,14 @@ def test_what_waits_past_its_deadline_is_dropped_without_a_step(make_engine: Mak
     engine = make_engine(VOCABULARY, running=1, clock=clock, cost=FLAT)
     engine.submit(request("long", answer=30))
     engine.submit(replace(request("hurried", answer=4), first_by=clock.now + 5.0))
-    seen = watch(engine)
+    steps = watch(engine)
     engine.step()
     clock.now += 5.0
     last = finishes(engine.step())["hurried"]
     assert last.finish is Finish.TIMEOUT
     assert last.error == "the first token did not come in time"
     assert last.usage is None, "nothing was computed"
-    assert all("hurried" not in rows for rows in seen)
+    assert all("hurried" not in rows for rows in steps)
     assert engine.load == 1
 
 

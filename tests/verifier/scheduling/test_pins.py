@@ -1,4 +1,4 @@
-"""Pages that stay: under pressure, but not against a request that would not fit otherwise."""
+"""Pinned pages: they stay when pages run short, except against a request that would not fit otherwise."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pins_hold_whole_chains_up_to_their_share() -> None:
 
 
 def ask(engine: Engine, name: str, prompt: Sequence[int], answer: int = 4, tenant: str = "t") -> tuple[list[int], int]:
-    """Tokens of the answer, and how many of the prompt were found."""
+    """Tokens of the answer, and the number of prompt tokens found in pages."""
     engine.submit(Request(name, tenant, list(prompt), Sampling(1.0, seed=3), answer))
     tokens: list[int] = []
     usage: Usage | None = None
@@ -61,7 +61,7 @@ def ask(engine: Engine, name: str, prompt: Sequence[int], answer: int = 4, tenan
 
 
 def others(engine: Engine) -> None:
-    """Requests that need all pages that are to be had."""
+    """Requests that need all available pages."""
     for number in range(4):
         ask(engine, f"other-{number}", [(number + 3 * index) % 50 for index in range(90)])
 

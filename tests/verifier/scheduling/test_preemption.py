@@ -1,4 +1,4 @@
-"""Sequences that lose their pages to others: the same answers, an end for everyone, and no page left behind."""
+"""Preempted sequences: their answers stay the same, all requests end, and all pages are released."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.verifier.engines import VOCABULARY, MakeEngine, preemptions, request,
 PAGES = 12
 
 
-def told(frames: list[Frame]) -> dict[str, object]:
-    """All that was said of each token, and the end."""
+def summary(frames: list[Frame]) -> dict[str, object]:
+    """Tokens, text, log-probabilities and finish reason of an answer."""
     each: dict[str, list[object]] = defaultdict(list)
     for frame in frames:
         each["tokens"] += frame.tokens
@@ -49,7 +49,7 @@ def test_the_lowest_priority_then_the_most_served_tenant_then_the_youngest_loses
 
 
 def test_echoes_likelihoods_and_penalties_are_told_once_and_the_same(make_engine: MakeEngine) -> None:
-    asked = SamplingParameters(
+    parameters = SamplingParameters(
         repetition_penalty=1.3,
         frequency_penalty=0.5,
         presence_penalty=0.5,
@@ -59,25 +59,25 @@ def test_echoes_likelihoods_and_penalties_are_told_once_and_the_same(make_engine
         logprobs=2,
         echo=True,
     )
-    wanted = [replace(each, asked=asked) for each in requests(8)]
+    wanted = [replace(each, parameters=parameters) for each in requests(8)]
     alone = make_engine(VOCABULARY)
-    plain = {each.id: told(run(alone, [each])[each.id]) for each in wanted}
+    plain = {each.id: summary(run(alone, [each])[each.id]) for each in wanted}
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], pages=PAGES, prefill_rows=7)
-    assert {name: told(frames) for name, frames in run(engine, wanted).items()} == plain
+    assert {name: summary(frames) for name, frames in run(engine, wanted).items()} == plain
     assert engine.scheduler.preempted
 
 
 def test_a_prompt_that_is_preempted_half_way_goes_on_and_does_not_pass_for_cached(make_engine: MakeEngine) -> None:
     scored = SamplingParameters(echo=True, logprobs=1)
-    wanted = [request("low", 60, 8, priority=-1, asked=scored), request("high", 8, 32)]
+    wanted = [request("low", 60, 8, priority=-1, parameters=scored), request("high", 8, 32)]
     alone = make_engine(VOCABULARY)
-    plain = {each.id: told(run(alone, [each])[each.id]) for each in wanted}
+    plain = {each.id: summary(run(alone, [each])[each.id]) for each in wanted}
     engine = make_engine(VOCABULARY, pages=11, rows=65, prefill_rows=2)
     lost = preemptions(engine)
     frames = run(engine, wanted)
     assert lost[0][0] == "low"
     assert not frames["low"][0].likelihoods or frames["low"][0].first_index == -60
-    assert {name: told(each) for name, each in frames.items()} == plain
+    assert {name: summary(each) for name, each in frames.items()} == plain
     usage = frames["low"][-1].usage
     assert usage is not None
     assert usage.cached_tokens == 0
@@ -86,7 +86,7 @@ def test_a_prompt_that_is_preempted_half_way_goes_on_and_does_not_pass_for_cache
 def test_whoever_loses_its_pages_to_a_prompt_does_not_run_in_that_step(make_engine: MakeEngine) -> None:
     young, long = [request(f"low{index}", 8, 48, priority=-1) for index in range(2)], request("high", 60, 8)
     alone = make_engine(VOCABULARY)
-    plain = {each.id: told(run(alone, [each])[each.id]) for each in [*young, long]}
+    plain = {each.id: summary(run(alone, [each])[each.id]) for each in [*young, long]}
     engine = make_engine(VOCABULARY, pages=14, rows=65, prefill_rows=2)
     lost = preemptions(engine)
     frames: dict[str, list[Frame]] = defaultdict(list)
@@ -98,12 +98,12 @@ def test_whoever_loses_its_pages_to_a_prompt_does_not_run_in_that_step(make_engi
     for name, more in run(engine, [long]).items():
         frames[name] += more
     assert lost
-    assert {name: told(each) for name, each in frames.items()} == plain
+    assert {name: summary(each) for name, each in frames.items()} == plain
 
 
 @pytest.fixture
 def pool(make_engine: MakeEngine) -> dict[str, tuple[Request, list[int]]]:
-    """Requests that fit into few pages, with what they say when they are alone."""
+    """Requests that fit into few pages, and the answer of each when it runs alone."""
     engine = make_engine(VOCABULARY)
     lengths = [(3, 9), (30, 20), (17, 40), (60, 30), (8, 8), (1, 60)]
     asked = [request(f"q{index}", *each, tenant=f"t{index % 3}") for index, each in enumerate(lengths)]

@@ -14,31 +14,31 @@ from tests.verifier.engines import VOCABULARY, MakeEngine, Rows, request, reques
 
 
 def counts(rows: Rows) -> tuple[int, int]:
-    """Rows of prompts, and all."""
+    """Number of rows of prompts, and of all rows."""
     return sum(count for count, prompt in rows.values() if prompt), sum(count for count, _ in rows.values())
 
 
 def test_no_step_is_longer_than_its_limit_and_none_shorter_while_a_prompt_waits(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], rows=40, running=8, prefill_rows=64)
-    seen = watch(engine)
+    steps = watch(engine)
     wanted = requests(24)
     alone = make_engine(VOCABULARY)
     assert said(engine, wanted) == {each.id: said(alone, [each])[each.id] for each in wanted}
-    assert max(counts(rows)[1] for rows in seen) == 40
-    for rows, following in pairwise(seen):
+    assert max(counts(rows)[1] for rows in steps) == 40
+    for rows, following in pairwise(steps):
         if any(prompt and following.get(name, (0, False))[1] for name, (_, prompt) in rows.items()):
             assert counts(rows)[1] == 40, "a prompt has more to compute in the next step"
 
 
 def test_everyone_decodes_and_a_prompt_moves_in_every_step_however_much_is_guessed(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], rows=20, running=8)
-    seen = watch(engine)
+    steps = watch(engine)
     for index in range(4):
         engine.submit(request(f"short{index}", answer=60))
     engine.step()
     engine.submit(request("long", prompt=200, answer=1))
     run(engine, [])
-    steps = [rows for rows in seen if rows.get("long", (0, False))[1]]
+    steps = [rows for rows in steps if rows.get("long", (0, False))[1]]
     for rows in steps[:-1]:
         assert {f"short{index}" for index in range(4)} <= rows.keys()
         assert rows["long"][0] == 8, "half of the 16 rows that are left"
@@ -48,12 +48,12 @@ def test_everyone_decodes_and_a_prompt_moves_in_every_step_however_much_is_guess
 
 def test_rows_that_nobody_guesses_with_go_to_prompts(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, rows=20, running=8)
-    seen = watch(engine)
+    steps = watch(engine)
     engine.submit(request("short", answer=60))
     engine.step()
     engine.submit(request("long", prompt=200, answer=1))
     run(engine, [])
-    assert [rows["long"][0] for rows in seen if rows.get("long", (0, False))[1]] == [19] * 10 + [10]
+    assert [rows["long"][0] for rows in steps if rows.get("long", (0, False))[1]] == [19] * 10 + [10]
 
 
 def test_a_limit_of_rows_that_leaves_none_for_prompts_is_an_error() -> None:
@@ -63,7 +63,7 @@ def test_a_limit_of_rows_that_leaves_none_for_prompts_is_an_error() -> None:
 
 def test_prompts_go_by_priority_then_by_what_tenants_were_served(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, running=2, prefill_rows=8)
-    seen = watch(engine)
+    steps = watch(engine)
     wanted = [
         request("a1", 20, 4, "a"),
         request("a2", 20, 4, "a"),
@@ -72,7 +72,7 @@ def test_prompts_go_by_priority_then_by_what_tenants_were_served(make_engine: Ma
     ]
     assert [engine.submit(each).ahead for each in wanted] == [0, 1, 0, 0]
     run(engine, [])
-    first = list(dict.fromkeys(name for rows in seen for name in rows))
+    first = list(dict.fromkeys(name for rows in steps for name in rows))
     assert first == ["high", "b1", "a1", "a2"]
 
 
@@ -120,11 +120,11 @@ def test_static_batches_are_joined_by_nobody(make_engine: MakeEngine) -> None:
     wanted = [replace(each, max_tokens=1 + index % 7) for index, each in enumerate(requests(10))]
     alone = make_engine(VOCABULARY)
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], running=4, static=True)
-    seen = watch(engine)
+    steps = watch(engine)
     assert said(engine, wanted) == {each.id: said(alone, [each])[each.id] for each in wanted}
     batches = [{f"r{index}" for index in range(start, min(start + 4, 10))} for start in (0, 4, 8)]
-    assert all(any(rows.keys() <= batch for batch in batches) for rows in seen)
-    assert len(seen) < sum(each.max_tokens for each in wanted)
+    assert all(any(rows.keys() <= batch for batch in batches) for rows in steps)
+    assert len(steps) < sum(each.max_tokens for each in wanted)
 
 
 def test_static_batches_survive_a_lack_of_pages(make_engine: MakeEngine) -> None:
@@ -137,7 +137,7 @@ def test_static_batches_survive_a_lack_of_pages(make_engine: MakeEngine) -> None
 
 def test_a_request_that_can_never_fit_is_refused_and_one_that_just_fits_is_not(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, pages=4)
-    with pytest.raises(NeverFits, match=r"20 tokens of prompt and up to 14 of answer .* 32 tokens .* at most 13"):
+    with pytest.raises(NeverFits, match=r"prompt of 20 .* up to 14 tokens .* of 32 tokens; .* at most 13"):
         engine.submit(request("r", prompt=20, answer=14))
     assert (engine.load, engine.busy) == (0, False)
     assert len(said(engine, [request("r", prompt=20, answer=13)])["r"]) == 13

@@ -1,4 +1,4 @@
-"""Slots and places in the queue where one tenant asks for more than there is, on a real engine."""
+"""Slots and places in the queue when one tenant asks for more than there are, on a real engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def running(engine: Engine) -> list[str]:
 
 
 def flooded(make_engine: MakeEngine, slots: int = 4, **more: float) -> Engine:
-    """An engine all of whose slots one tenant has taken for long, and more of whose requests wait."""
+    """An engine in which one tenant holds all slots with long answers, and has more requests in the queue."""
     engine = make_engine(VOCABULARY, running=slots)
     for index in range(2 * slots):
         engine.submit(request(f"flood{index}", answer=60, tenant="flood", **more))
@@ -30,11 +30,11 @@ def test_a_tenant_below_its_share_waits_for_no_answer_of_one_above_it(make_engin
         engine.submit(request(f"polite{index}", answer=60, tenant="polite"))
     engine.step()
     assert running(engine) == ["flood0", "flood1", "flood2", "polite0"], "at once, and then what it was served counts"
-    seen = preemptions(engine)
+    preempted = preemptions(engine)
     for _ in range(20):
         engine.step()
     assert running(engine) == ["flood0", "flood1", "polite0", "polite1"]
-    assert [name for name, _ in seen] == ["flood2"], "nothing goes to and fro between tenants with their shares"
+    assert [name for name, _ in preempted] == ["flood2"], "nothing goes to and fro between tenants with their shares"
 
 
 def test_who_lost_a_slot_says_the_same_in_the_end(make_engine: MakeEngine) -> None:
@@ -68,16 +68,16 @@ def test_shares_are_by_weight_and_a_slot_each_at_least(make_engine: MakeEngine) 
 
 def test_neither_a_lower_priority_nor_a_tenant_that_was_served_more_takes_a_slot(make_engine: MakeEngine) -> None:
     engine = flooded(make_engine)
-    seen = preemptions(engine)
+    preempted = preemptions(engine)
     engine.submit(request("low", answer=60, tenant="polite", priority=-1))
     engine.step()
     engine.scheduler.counters.charge_output("much", 10_000, 1.0)
     engine.submit(request("much", answer=60, tenant="much"))
     engine.step()
-    assert seen == []
+    assert preempted == []
     engine.submit(request("due", answer=60, tenant="polite"))
     engine.step()
-    assert [name for name, _ in seen] == ["flood3"]
+    assert [name for name, _ in preempted] == ["flood3"]
 
 
 def test_a_full_queue_is_full_for_who_has_a_share_of_it(make_engine: MakeEngine) -> None:

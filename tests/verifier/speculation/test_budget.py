@@ -1,4 +1,4 @@
-"""What a step buys, and what it learns about guesses."""
+"""The guesses that a step buys, and what is learnt from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator may choose of drafters and rules, and what is refused at start."""
+"""Drafters and rules that an operator may choose, and settings that are refused at start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
 @pytest.mark.parametrize(
     ("drafters", "options", "why"),
     [
-        (["ngram"], {"medusa": {"children": 2}}, "options names medusa, which drafters does not"),
+        (["ngram"], {"medusa": {"children": 2}}, "options has settings for medusa, which drafters does not list"),
         (["nobody"], {}, "no 'nobody' among outrider.drafters"),
         (["medusa"], {}, "needs heads"),
         (["medusa"], {"medusa": {"model": 3}}, "options.medusa.model must be a directory"),

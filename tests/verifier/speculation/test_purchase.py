@@ -1,4 +1,4 @@
-"""What a step buys of the trees of its sequences."""
+"""The guesses that a step buys from the trees of its sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.models.speculation import DraftTree, MergedTree, merge
 from outrider.verifier.speculation.budget import EDGES, Calibrator, CostCurve
-from outrider.verifier.speculation.purchase import Prospect, Purchase, Terms
+from outrider.verifier.speculation.purchase import BuyingSequence, BuyTerms, Purchase
 
 TOKENS = st.integers(0, 2)
 CONFIDENCES = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0, EDGES[0], EDGES[9]])
@@ -29,50 +29,52 @@ def trees(draw: st.DrawFn, length: int) -> DraftTree:
 
 
 @st.composite
-def prospects(draw: st.DrawFn) -> Prospect:
+def sequences(draw: st.DrawFn) -> BuyingSequence:
     tokens = draw(st.lists(TOKENS, min_size=1, max_size=3))
     given = draw(st.lists(trees(len(tokens)), max_size=3))
-    ready = None
+    merged = None
     if draw(st.integers(0, 3)) == 0:
-        given, ready = [], merge([draw(trees(0))], 9, lambda _: Calibrator())
+        given, merged = [], merge([draw(trees(0))], 9, lambda _: Calibrator())
     depth, cap = draw(st.integers(0, 6)), draw(st.integers(0, 9))
-    return Prospect(tokens, given, depth, cap, draw(st.booleans()), draw(st.sampled_from(["", "red"])), ready)
+    return BuyingSequence(tokens, given, depth, cap, draw(st.booleans()), draw(st.sampled_from(["", "red"])), merged)
 
 
 LEAST = st.sampled_from([0.0, Calibrator()(0.0), Calibrator()(0.5)]) | st.floats(0, 0.3)
-TERMS = st.builds(Terms, st.integers(1, 9), st.integers(-1, 20), LEAST, CURVES, st.floats(0.5, 1.5), st.integers(0, 6))
+TERMS = st.builds(
+    BuyTerms, st.integers(1, 9), st.integers(-1, 20), LEAST, CURVES, st.floats(0.5, 1.5), st.integers(0, 6)
+)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(prospects(), min_size=1, max_size=4), TERMS)
-def test_what_is_bought_keeps_within_every_cap(given_prospects: list[Prospect], terms: Terms) -> None:
-    bought = Purchase(defaultdict(Calibrator))(given_prospects, terms).trees
+@given(st.lists(sequences(), min_size=1, max_size=4), TERMS)
+def test_what_is_bought_keeps_within_every_cap(buyers: list[BuyingSequence], terms: BuyTerms) -> None:
+    bought = Purchase(defaultdict(Calibrator))(buyers, terms).trees
     assert sum(map(len, bought)) <= max(terms.limit, 0)
     spent: Counter[str] = Counter()
-    for prospect, tree in zip(given_prospects, bought, strict=True):
-        assert len(tree) <= prospect.cap
-        spent[prospect.tenant] += len(tree)
+    for buyer, tree in zip(buyers, bought, strict=True):
+        assert len(tree) <= buyer.cap
+        spent[buyer.tenant] += len(tree)
     assert not terms.tenant_cap or max(spent.values()) <= terms.tenant_cap
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(prospects(), min_size=1, max_size=4), TERMS)
-def test_what_is_bought_goes_on_from_what_was_decided(given_prospects: list[Prospect], terms: Terms) -> None:
-    found = Purchase(defaultdict(Calibrator))(given_prospects, terms)
-    for owner, (prospect, tree) in enumerate(zip(given_prospects, found.trees, strict=True)):
-        if prospect.ready is not None:
-            assert _paths(tree.tokens, tree.parents) <= _paths(prospect.ready.tokens, prospect.ready.parents)
+@given(st.lists(sequences(), min_size=1, max_size=4), TERMS)
+def test_what_is_bought_goes_on_from_what_was_decided(buyers: list[BuyingSequence], terms: BuyTerms) -> None:
+    bought = Purchase(defaultdict(Calibrator))(buyers, terms)
+    for owner, (buyer, tree) in enumerate(zip(buyers, bought.trees, strict=True)):
+        if buyer.merged is not None:
+            assert _paths(tree.tokens, tree.parents) <= _paths(buyer.merged.tokens, buyer.merged.parents)
             continue
-        known = {path for each in prospect.trees for path in _paths(each.tokens, each.parents, each.length)}
-        for path in _paths(tree.tokens, tree.parents, len(prospect.tokens)):
-            assert any((start, (*prospect.tokens[start:], *path[1])) in known for start in range(path[0] + 1))
-        assert all(depth <= prospect.depth for depth in tree.depths)
+        offered_paths = {path for each in buyer.trees for path in _paths(each.tokens, each.parents, each.length)}
+        for path in _paths(tree.tokens, tree.parents, len(buyer.tokens)):
+            assert any((start, (*buyer.tokens[start:], *path[1])) in offered_paths for start in range(path[0] + 1))
+        assert all(depth <= buyer.depth for depth in tree.depths)
         assert all(value >= terms.least for value in tree.values)
-        assert all(any(each is dead for each in prospect.trees) for at, dead in found.dead if at == owner)
+        assert all(any(each is outdated for each in buyer.trees) for at, outdated in bought.outdated if at == owner)
 
 
 def _paths(tokens: Sequence[int], parents: Sequence[int], length: int = 0) -> set[tuple[int, tuple[int, ...]]]:
-    """What a tree says from its root down to each node, with the length of the sequence that it hangs from."""
+    """The tokens from a tree's root to each node, with the length of the sequence before the tree."""
     paths: list[tuple[int, ...]] = []
     for token, parent in zip(tokens, parents, strict=True):
         paths.append((*(paths[parent] if parent >= 0 else ()), token))
@@ -83,20 +85,20 @@ def test_a_tree_that_hangs_from_an_earlier_end_counts_as_far_as_it_agrees() -> N
     calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
     agrees = DraftTree(2, [7, 8, 9, 5], [-1, 0, 1, -1], [0.99] * 4, "a")
     differs = DraftTree(2, [6, 5], [-1, 0], [0.99] * 2, "b")
-    terms = Terms(1, 8, 0.0, CostCurve([1, 9], [1.0, 1.1]))
+    terms = BuyTerms(1, 8, 0.0, CostCurve([1, 9], [1.0, 1.1]))
     purchase = Purchase(calibrators)
-    bought, drafted, dead = purchase([Prospect([1, 2, 7], [agrees, differs], 5, 8, True)], terms)
+    bought, drafted, outdated = purchase([BuyingSequence([1, 2, 7], [agrees, differs], 5, 8, True)], terms)
     assert [(tree.tokens, tree.parents, tree.depths, tree.drafters) for tree in bought] == [
         ([8, 9], [-1, 0], [1, 2], ["a", "a"])
     ]
     assert dict(drafted) == {("a", 1): 1, ("a", 2): 1}
-    assert dead == [(0, differs)]
+    assert outdated == [(0, differs)]
 
 
 def test_what_is_ready_is_bought_as_it_stands() -> None:
     calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
-    ready = MergedTree([4, 4, 6], [-1, -1, 1], [0.9, 0.9, 0.8], [1, 1, 2], [0.9, 0.9, 0.9], ["r"] * 3)
-    terms = Terms(1, 8, 0.0, CostCurve([1, 9], [1.0, 1.1]))
+    merged = MergedTree([4, 4, 6], [-1, -1, 1], [0.9, 0.9, 0.8], [1, 1, 2], [0.9, 0.9, 0.9], ["r"] * 3)
+    terms = BuyTerms(1, 8, 0.0, CostCurve([1, 9], [1.0, 1.1]))
     purchase = Purchase(calibrators)
     drafted = {("r", 1): 2, ("r", 2): 1}
-    assert purchase([Prospect([1], [], 5, 8, False, ready=ready)], terms) == ([ready], drafted, [])
+    assert purchase([BuyingSequence([1], [], 5, 8, False, merged=merged)], terms) == ([merged], drafted, [])

@@ -1,4 +1,4 @@
-"""What the choice of drafters loses beside the best fixed one, on a made-up machine whose speed drifts and jumps."""
+"""What `DrafterPolicy` loses against the best fixed choice, on a simulated machine whose speed drifts and jumps."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 import pytest
 from outrider.verifier.speculation.budget import Pace
-from outrider.verifier.speculation.worth import Prices, Worth, Yield
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy, DrafterStep, StepPrices
 
 _GUESSES = 3
 _PAYS = 0.4
-"""Of three guesses, how many have to come true so that they are worth their rows; others are not bought."""
+"""Mean accepted guesses of three above which they pay for their rows; a step buys no others."""
 
 
 @dataclass(frozen=True)
 class Guesser:
-    """Of each sequence's guesses, how many come true on average, and seconds of drafting, where a plain step is 1."""
+    """Mean number of accepted guesses of a sequence, and seconds of drafting; a plain step takes 1 second."""
 
     right: float
     drafting: float
 
 
 class Machine:
-    """Steps of so many sequences, twice as slow at times, and one in fifty held up for long."""
+    """Steps of ``sequences`` sequences: at times twice as slow, and one in fifty five times as slow."""
 
     def __init__(self, sequences: int, seed: int) -> None:
         self.sequences, self.clock = sequences, 0.0
@@ -35,7 +35,7 @@ class Machine:
         return drift * self._dice.uniform(0.9, 1.1) * (5 if self._dice.random() < 0.02 else 1)
 
     def right(self, mean: float) -> int:
-        """Guesses that come true over all sequences, a chain of up to three for each."""
+        """Number of accepted guesses over all sequences, each with a chain of up to three."""
         chance = mean / (1 + mean)
         return sum(
             next((hit for hit in range(_GUESSES) if self._dice.random() > chance), _GUESSES)
@@ -44,17 +44,17 @@ class Machine:
 
 
 def seconds(guessers: dict[str, Guesser], asked: set[str], guesses: int) -> tuple[float, float]:
-    """A step on a machine at rest, and the drafting in it: guesses take more than the curve says."""
+    """Seconds of a step on an idle machine, and of its drafting; guesses take more than the curve says."""
     drafting = sum(guessers[name].drafting for name in asked)
     return (1.2 * (1 + 0.1 * guesses) if guesses else 1.0), drafting
 
 
 def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, steps: int = 20_000) -> float:
-    """Tokens for a second at rest, of the drafters ``asked``, or of those that `Worth` has asked where that is None."""
-    machine, worth, pace = Machine(sequences, seed=7), Worth(), Pace()
+    """Tokens for a second at rest, of the drafters ``asked``, or of those that `DrafterPolicy` chooses if None."""
+    machine, policy, pace = Machine(sequences, seed=7), DrafterPolicy(), Pace()
     size, tokens, total = sequences.bit_length(), 0, 0.0
     for _ in range(steps):
-        chosen = guessers.keys() - worth.quiet(size, guessers.keys()) if asked is None else asked
+        chosen = guessers.keys() - policy.paused(size, guessers.keys()) if asked is None else asked
         bought = [name for name in sorted(chosen) if guessers[name].right > _PAYS]
         rights = {name: machine.right(guessers[name].right) for name in bought}
         guesses = _GUESSES * len(bought)
@@ -63,13 +63,13 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
         machine.clock += (alone + drafting) * slow
         tokens, total = tokens + sequences + sum(rights.values()), total + alone + drafting
         curve = 1 + 0.1 * guesses
-        if guesses or worth.is_plain(size, set()):
+        if guesses or policy.is_plain(size, set()):
             pace.learn(size, guesses > 0, curve, alone * slow)
         plain, real = pace(size, False), curve * pace(size, guesses > 0)
-        prices = Prices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
+        prices = StepPrices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
         waits = {name: guessers[name].drafting * slow for name in chosen}
-        done = {name: Yield(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
-        worth.step(size, done, prices, others=False)
+        done = {name: DrafterStep(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
+        policy.step(size, done, prices, others=False)
     return tokens / total
 
 

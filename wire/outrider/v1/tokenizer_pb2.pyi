@@ -66,22 +66,6 @@ class DecodeResponse(_message.Message):
     texts: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class DecodeStreamRequest(_message.Message):
-    __slots__ = ("ids", "keep_special", "flush")
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    KEEP_SPECIAL_FIELD_NUMBER: _ClassVar[int]
-    FLUSH_FIELD_NUMBER: _ClassVar[int]
-    ids: bytes
-    keep_special: bool
-    flush: bool
-    def __init__(self, ids: _Optional[bytes] = ..., keep_special: _Optional[bool] = ..., flush: _Optional[bool] = ...) -> None: ...
-
-class DecodeStreamResponse(_message.Message):
-    __slots__ = ("text",)
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    text: str
-    def __init__(self, text: _Optional[str] = ...) -> None: ...
-
 class DescribeTokenizerRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

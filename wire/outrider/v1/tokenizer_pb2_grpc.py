@@ -44,11 +44,6 @@ class TokenizerStub:
                 request_serializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeResponse.FromString,
                 _registered_method=True)
-        self.DecodeStream = channel.stream_stream(
-                '/outrider.v1.Tokenizer/DecodeStream',
-                request_serializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamRequest.SerializeToString,
-                response_deserializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamResponse.FromString,
-                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/outrider.v1.Tokenizer/Describe',
                 request_serializer=outrider_dot_v1_dot_tokenizer__pb2.DescribeTokenizerRequest.SerializeToString,
@@ -73,13 +68,6 @@ class TokenizerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DecodeStream(self, request_iterator, context):
-        """Incremental: each response holds the text that the ids so far make final; half a character waits.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Describe(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -98,11 +86,6 @@ def add_TokenizerServicer_to_server(servicer, server):
                     servicer.Decode,
                     request_deserializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeResponse.SerializeToString,
-            ),
-            'DecodeStream': grpc.stream_stream_rpc_method_handler(
-                    servicer.DecodeStream,
-                    request_deserializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamRequest.FromString,
-                    response_serializer=outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamResponse.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -164,33 +147,6 @@ class Tokenizer:
             '/outrider.v1.Tokenizer/Decode',
             outrider_dot_v1_dot_tokenizer__pb2.DecodeRequest.SerializeToString,
             outrider_dot_v1_dot_tokenizer__pb2.DecodeResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DecodeStream(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/outrider.v1.Tokenizer/DecodeStream',
-            outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamRequest.SerializeToString,
-            outrider_dot_v1_dot_tokenizer__pb2.DecodeStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -14,7 +14,7 @@ WITH_PROPOSERS = "ngram,suffix"
 """The verifier's local drafters when proposers run the draft model."""
 INSIDE = "auto,model"
 """The verifier's local drafters when it runs a given draft model; ``auto`` alone means none on a GPU."""
-NO_DRAFT = "No draft model guesses: this target needs one of its own (--draft)."
+NO_DRAFT = "No draft model guesses: name one for this target with --draft."
 SHARED = (
     "The draft model runs inside the verifier: both would share the CPU's cores; --proposers 1 gives it a process "
     "of its own."
@@ -89,10 +89,10 @@ def _why_proposers(known: Known) -> str:
     if not _takes_models(verifier):
         return "The draft model runs in a proposer: verifier.drafters names neither auto nor model."
     if "vocabulary_map" in proposer["options"].value:
-        return "The draft model runs in a proposer: its vocabulary is another; --proposers 0 has the verifier run it."
+        return "The draft model runs in a proposer: its vocabulary differs; --proposers 0 runs it in the verifier."
     if devices != ["cpu", "cpu"]:
         where = f"the verifier on {devices[0]}, the proposer on {devices[1]}"
-        return f"The draft model runs in a proposer: {where}; --proposers 0 has the verifier run it."
+        return f"The draft model runs in a proposer: {where}; --proposers 0 runs it in the verifier."
     return ""
 
 

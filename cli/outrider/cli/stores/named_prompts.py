@@ -49,7 +49,7 @@ class Shelf:
         )
         data = msgspec.json.encode(prompt)
         if not text or len(data) > MOST_BYTES:
-            raise ConfigError(f"the prompt takes {len(data)} bytes: it has to hold something, and at most {MOST_BYTES}")
+            raise ConfigError(f"the prompt takes {len(data)} bytes; it must not be empty, and at most {MOST_BYTES}")
         entry, others = prompt_entry(tenant, name), prompt_entry(tenant, "")
         if await self._bucket.put_below_limit(entry, data, others, MOST_PROMPTS) is None:
             raise ConfigError(f"{tenant} has {MOST_PROMPTS} prompts already, the most that it may keep: evict one")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from outrider.models.speculation.acceptance import AcceptanceError, VerifiedTree
 
 
-class Accepted(NamedTuple):
+class AcceptedPath(NamedTuple):
     """The accepted rows and decided tokens of a verified tree.
 
     Attributes:
@@ -38,7 +38,7 @@ class Race:
         return verified.drawn
 
 
-def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -> Accepted:
+def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -> AcceptedPath:
     """Follows the decided tokens from the sequence's end as far as the tree guessed them.
 
     Row 0 of a verified tree is the sequence's last token; row ``i + 1`` is guess ``i``. Where the target's draws
@@ -55,4 +55,4 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
             at = node
             rows.append(node + 1)
             tokens.append(drawn[node + 1])
-    return Accepted(rows, tokens)
+    return AcceptedPath(rows, tokens)

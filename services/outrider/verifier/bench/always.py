@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from outrider.mesh.service import run
 from outrider.verifier.service import VerifierService
-from outrider.verifier.speculation.worth import Always
+from outrider.verifier.speculation.drafter_policy import AskAlways
 from outrider.verifier.target import Parts
 
 
 class AlwaysAsking(VerifierService):
     """Asks every drafter at every step, for every sequence."""
 
-    parts: ClassVar[Parts] = Parts(worth=Always)
+    parts: ClassVar[Parts] = Parts(policy=AskAlways)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from outrider.verifier.logits.likelihood import Score
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Alternative, Draft, Finish, Frame, Likelihood, Usage
 
-_ECHOED = 256
+_MOST_ECHOED = 256
 """Most tokens of a prompt in one frame: a long prompt with log-probabilities may exceed the broker's message size."""
 
 
@@ -31,7 +31,7 @@ class Answer:
 
     def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
         self._request, self._tokenizer = request, tokenizer
-        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.asked.stop)
+        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.parameters.stop)
         self._prompt_decoder = IncrementalDecoder(tokenizer)
         self._count = 0
         self._stopped = False
@@ -54,7 +54,7 @@ class Answer:
             if token in self._request.stop_ids:
                 return [*texts, ""], Finish.STOP
             text = self._decoder.push(token)
-            if index >= self._request.asked.min_tokens:
+            if index >= self._request.parameters.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped:
@@ -64,17 +64,19 @@ class Answer:
     def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Frame]:
         """Frames of the prompt's tokens ``start`` to ``end``; ``scores`` belong to the tokens from ``first`` on."""
         prompt = self._request.prompt
-        for begin in range(start, end, _ECHOED):
-            places = range(begin, min(begin + _ECHOED, end))
+        for begin in range(start, end, _MOST_ECHOED):
+            places = range(begin, min(begin + _MOST_ECHOED, end))
             tokens = [prompt[place] for place in places]
             texts = [self._prompt_decoder.push(token) for token in tokens]
             if places[-1] == len(prompt) - 1:
                 texts[-1] += self._prompt_decoder.flush()
-            likely = None
-            if self._request.asked.logprobs is not None:
-                known = [scores[place - first] if place else None for place in places]
-                likely = self._likelihoods(tokens, known)
-            yield Frame(self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likely)
+            likelihoods = None
+            if self._request.parameters.logprobs is not None:
+                place_scores = [scores[place - first] if place else None for place in places]
+                likelihoods = self._likelihoods(tokens, place_scores)
+            yield Frame(
+                self._request.id, begin - len(prompt), tokens, texts, [""] * len(tokens), likelihoods=likelihoods
+            )
 
     def frame(
         self,
@@ -86,13 +88,13 @@ class Answer:
     ) -> Frame:
         """The frame of ``tokens``, which follow the tokens of the previous frame."""
         first, self._count = self._count, self._count + len(tokens)
-        likely = None if scores is None else self._likelihoods(tokens, scores)
-        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likely, drafts=drafts)
+        likelihoods = None if scores is None else self._likelihoods(tokens, scores)
+        return Frame(self._request.id, first, tokens, texts, guessed_by, likelihoods=likelihoods, drafts=drafts)
 
     def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
         """The guesses that a step verified, for the next frame; None unless the request has ``return_drafts``.
 
-        The step accepted the guesses on ``rows`` (`Accepted`); the next frame holds ``tokens`` of its tokens.
+        The step accepted the guesses on ``rows`` (`AcceptedPath`); the next frame holds ``tokens`` of its tokens.
         """
         if not self._request.speculation.return_drafts:
             return None

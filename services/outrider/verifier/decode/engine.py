@@ -9,11 +9,11 @@ from time import perf_counter
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree, MergedTree
 from outrider.verifier.decode.answer import Answers
-from outrider.verifier.decode.commits import Commits
-from outrider.verifier.decode.outcome import Outcome, Queued, Tally
+from outrider.verifier.decode.committer import Committer
+from outrider.verifier.decode.outcome import Outcome, QueuePlace, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
 from outrider.verifier.decode.roster import Roster
-from outrider.verifier.decode.runner import BrokenLogits, Drawn, Runner, Work
+from outrider.verifier.decode.runner import BrokenLogits, DrawnRows, Runner, Work
 from outrider.verifier.decode.step_meter import StepMeter
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.estimate import Estimate, TooLate
@@ -29,7 +29,7 @@ _LATE = {False: "the first token did not come in time", True: "the answer did no
 class Engine:
     """All running sequences and the target that decides their tokens. Called from one thread.
 
-    Drafting and verifying only return values; only `Commits` changes a sequence's tokens.
+    Drafting and verifying only return values; only `Committer` changes a sequence's tokens.
 
     Args:
         runner: runs the target.
@@ -55,7 +55,7 @@ class Engine:
         self._cache: PageCache = cache or NoCache()
         self._answers, self._roster, self._faults = answers, Roster(), 0
         self._meter = StepMeter(guessing, estimate, clock)
-        self._commits = Commits(runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally)
+        self._committer = Committer(runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally)
 
     @property
     def tally(self) -> Tally:
@@ -70,12 +70,12 @@ class Engine:
     @property
     def has_frames(self) -> bool:
         """Whether there are frames for readers since the last step."""
-        return bool(self._commits.outcome.frames)
+        return bool(self._committer.outcome.frames)
 
     @property
     def has_news(self) -> bool:
         """Whether there is anything to deliver since the last step."""
-        outcome = self._commits.outcome
+        outcome = self._committer.outcome
         return bool(outcome.frames or outcome.opened or outcome.committed or outcome.closed)
 
     @property
@@ -96,11 +96,11 @@ class Engine:
         """The sequence of a request; None for an unknown one."""
         return self._roster.find(request_id)
 
-    def tell(self) -> Outcome:
+    def take_outcome(self) -> Outcome:
         """Returns the outcome since the last call, for delivery."""
-        return self._commits.take()
+        return self._committer.take()
 
-    def submit(self, request: Request) -> Queued:
+    def submit(self, request: Request) -> QueuePlace:
         """Takes a request and returns its place in the queue. Raises `QueueFull`, `NeverFits` or `TooLate`."""
         sequence = Sequence.start(request, self._roster.next_number(), self.runner.dice(request.sampling))
         sequence.lossy = self.runner.rule.lossy and request.speculates and not request.sampling.greedy
@@ -108,17 +108,17 @@ class Engine:
         self._roster.enter(sequence, answer)
         finish = answer.replay(request.emitted)
         if finish is not None:
-            self._commits.end(sequence, finish, answer.frame([], [], []))
+            self._committer.end(sequence, finish, answer.frame([], [], []))
         elif request.speculates:
-            self._commits.open(sequence)
+            self._committer.open(sequence)
         if finish is None and self._cache.seek(sequence):
             self.scheduler.park(sequence)
         return queued
 
-    def _queue(self, sequence: Sequence) -> Queued:
+    def _queue(self, sequence: Sequence) -> QueuePlace:
         ahead = self.scheduler.submit(sequence)
         try:
-            return Queued(ahead, self.estimate.check(self.scheduler, sequence, self.scheduler.now()))
+            return QueuePlace(ahead, self.estimate.check(self.scheduler, sequence, self.scheduler.now()))
         except TooLate:
             self.scheduler.remove(sequence)
             raise
@@ -128,7 +128,7 @@ class Engine:
         sequence = self._roster.find(request_id)
         if sequence is None:
             return False
-        self._commits.stop(sequence, Finish.CANCELLED, reason)
+        self._committer.stop(sequence, Finish.CANCELLED, reason)
         return True
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
@@ -147,18 +147,18 @@ class Engine:
         works = self._works(plan, trees)
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
         for work, drawn in self._run(works):
-            self._commits.commit(work, drawn)
+            self._committer.commit(work, drawn)
         self._meter.end(plan, works, self.busy)
-        return self.tell()
+        return self.take_outcome()
 
     def _expire(self) -> None:
         """Ends sequences whose deadline has passed, before they cost another step."""
         now = self.scheduler.now()
         for sequence in self._roster.overdue(now):
             self.tally.expired += 1
-            self._commits.stop(sequence, Finish.TIMEOUT, _late(sequence, now))
+            self._committer.stop(sequence, Finish.TIMEOUT, _late(sequence, now))
 
-    def _run(self, works: list[Work]) -> Iterator[tuple[Work, Drawn]]:
+    def _run(self, works: list[Work]) -> Iterator[tuple[Work, DrawnRows]]:
         """Each of ``works`` and what it drew, to be committed at once.
 
         If a step fails, its sequences run one by one, and those that fail alone end. After `_MOST_FAULTS` failures in a
@@ -192,7 +192,7 @@ class Engine:
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
-        self._commits.stop(sequence, Finish.ERROR, why)
+        self._committer.stop(sequence, Finish.ERROR, why)
 
 
 def _late(sequence: Sequence, now: float) -> str:

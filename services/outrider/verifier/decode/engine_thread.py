@@ -32,12 +32,12 @@ class EngineThread(Worker):
     def after_action(self) -> None:
         """Delivers the frames that an action caused."""
         if self._engine.has_frames:
-            self._deliver(self._engine.tell())
+            self._deliver(self._engine.take_outcome())
 
     def turn(self) -> bool:
         """Runs one step if the engine is busy; whether it was."""
         if self._engine.has_news:  # a proposer reads the prompt while the target does
-            self._deliver(self._engine.tell())
+            self._deliver(self._engine.take_outcome())
         if not self._engine.busy:
             return False
         self._deliver(self._engine.step())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from outrider.models.speculation import Opening
@@ -12,7 +11,7 @@ from outrider.wire.frames import Frame
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSequence:
     """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all."""
 
     number: int
@@ -21,7 +20,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedTokens:
     """Tokens that the target decided behind ``length`` others."""
 
     number: int
@@ -30,7 +29,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuePlace:
     """Place of a new request: sequences ahead of it, and expected seconds until its first token."""
 
     ahead: int
@@ -39,13 +38,13 @@ class Queued:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did: frames for readers, the rest for remote drafters. ``quiet`` names the paused drafters."""
+    """What a step did: frames for readers, the rest for remote drafters. ``paused`` names the paused drafters."""
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
-    opened: list[Opened] = field(default_factory=list)
-    committed: list[Committed] = field(default_factory=list)
+    opened: list[OpenedSequence] = field(default_factory=list)
+    committed: list[CommittedTokens] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
-    quiet: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -69,20 +68,3 @@ class Tally:
         self.crowded_sequences += sequences
         self.crowded_tokens += tokens
         self.crowded_seconds += seconds
-
-    @property
-    def guessed(self) -> Counter[str]:
-        """Guesses verified, by drafter."""
-        return _by_drafter(self.guesses.bought)
-
-    @property
-    def accepted(self) -> Counter[str]:
-        """Guesses accepted, by drafter."""
-        return _by_drafter(self.guesses.accepted)
-
-
-def _by_drafter(counts: Counter[tuple[str, int]]) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for (drafter, _), count in counts.items():
-        sums[drafter] += count
-    return sums

@@ -20,7 +20,7 @@ class Roster:
         self._sequences: dict[int, Sequence] = {}
         self._answers: dict[int, Answer] = {}
         self._numbers: dict[str, int] = {}
-        self._dated: dict[int, Sequence] = {}
+        self._with_deadline: dict[int, Sequence] = {}
         self._next_number = 1
 
     @property
@@ -45,13 +45,13 @@ class Roster:
         self._sequences[number], self._answers[number] = sequence, answer
         self._numbers[sequence.request.id] = number
         if sequence.due < inf:
-            self._dated[number] = sequence
+            self._with_deadline[number] = sequence
 
     def leave(self, sequence: Sequence) -> Answer:
         """Removes a sequence and returns its answer."""
         number = sequence.number
         del self._sequences[number], self._numbers[sequence.request.id]
-        self._dated.pop(number, None)
+        self._with_deadline.pop(number, None)
         return self._answers.pop(number)
 
     def find(self, request_id: str) -> Sequence | None:
@@ -65,4 +65,4 @@ class Roster:
 
     def overdue(self, now: float) -> list[Sequence]:
         """The sequences whose deadline has passed."""
-        return [sequence for sequence in self._dated.values() if sequence.due <= now]
+        return [sequence for sequence in self._with_deadline.values() if sequence.due <= now]

@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 @dataclass(slots=True)
-class Drawn:
+class DrawnRows:
     """What one sequence's rows drew.
 
     Attributes:
@@ -77,40 +77,40 @@ class Runner:
         """A sequence's dice; None for greedy sampling."""
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
-    def run(self, works: Seq[Work]) -> list[Drawn]:
+    def run(self, works: Seq[Work]) -> list[DrawnRows]:
         """Runs one forward pass over all rows; returns what each of ``works`` drew."""
         batch = self._batch([self._rows(work) for work in works])
         ids = np.array([token for work in works for token in work.tokens])
         hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
         self._last = works, hidden
-        results = [Drawn(prompt=prompt) for prompt in self._score(hidden, works)]
+        results = [DrawnRows(prompt=prompt) for prompt in self._score(hidden, works)]
         counts = [_draw_count(work) for work in works]
         if any(counts):
-            logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_wanted(works, counts)])
+            logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_drawing_rows(works, counts)])
             _fill(results, works, counts, logits, self._draw(works, logits))
         return results
 
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]."""
         edits = _edits(works, logits.shape[-1])
-        raced = None if edits else _raced(works, logits)
+        raced = None if edits else _race_draws(works, logits)
         if raced is not None and isinstance(self.rule, Race):
             return raced
-        return self._judged(works, logits, edits, raced)
+        return self._draw_edited(works, logits, edits, raced)
 
     @torch.inference_mode()
-    def _judged(self, works: Seq[Work], logits: Tensor, edits: EditBatch, raced: list[int] | None) -> list[int]:
+    def _draw_edited(self, works: Seq[Work], logits: Tensor, edits: EditBatch, raced: list[int] | None) -> list[int]:
         """`_draw` for logits that need edits or truncation (``raced`` is None), or another rule than `Race`."""
         if raced is not None:
-            return self._ruled(works, logits, raced)
+            return self._apply_rule(works, logits, raced)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         parameters = draws(_positions(works), logits.device, *changes)
         drawn = draw(logits, parameters).tokens.tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
-        return self._ruled(works, edited_logits(logits, parameters), drawn)
+        return self._apply_rule(works, edited_logits(logits, parameters), drawn)
 
-    def _ruled(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
+    def _apply_rule(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
         """The tokens that the rule decides, given those ``drawn`` from logits [n, V]."""
         if isinstance(self.rule, Race):
             return drawn
@@ -143,7 +143,7 @@ class Runner:
             behind = request.prompt[first : first + len(work.tokens)] if work.sequence.scoring else []
             if behind:
                 logits = self.model.logits(hidden[start : start + len(behind)])
-                yield score(logits, behind, request.asked.logprobs or 0)
+                yield score(logits, behind, request.parameters.logprobs or 0)
             else:
                 yield []
             start += len(work.tokens)
@@ -193,7 +193,7 @@ class Runner:
         return time.perf_counter() - start
 
 
-def _raced(works: Seq[Work], logits: Tensor) -> list[int] | None:
+def _race_draws(works: Seq[Work], logits: Tensor) -> list[int] | None:
     """The tokens of the fused draw; None if a request truncates, or if a logit is not a number."""
     seeds: list[int] = []
     temperatures: list[float] = []
@@ -212,7 +212,7 @@ def _draw_count(work: Work) -> int:
     return 0 if not work.draws else len(work.tokens) if work.guesses is not None else 1
 
 
-def _wanted(works: Seq[Work], counts: Seq[int]) -> list[int]:
+def _drawing_rows(works: Seq[Work], counts: Seq[int]) -> list[int]:
     """The step's rows that draw; ``counts`` is their number in each work."""
     ends = accumulate(len(work.tokens) for work in works)
     return [row for end, count in zip(ends, counts, strict=True) for row in range(end - count, end)]
@@ -243,11 +243,11 @@ def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
     return batch
 
 
-def _fill(results: Seq[Drawn], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:
+def _fill(results: Seq[DrawnRows], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:
     row = 0
     for work, result, count in zip(works, results, counts, strict=True):
         end = row + count
         result.tokens = drawn[row:end]
-        if work.sequence.request.asked.logprobs is not None:
+        if work.sequence.request.parameters.logprobs is not None:
             result.logits = logits[row:end]
         row = end

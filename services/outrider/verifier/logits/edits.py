@@ -21,14 +21,18 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 
-def penalizes(asked: SamplingParameters) -> bool:
+def penalizes(parameters: SamplingParameters) -> bool:
     """Whether earlier occurrences of a token are penalized (Keskar et al. 2019, arXiv 1909.05858)."""
-    return asked.repetition_penalty != 1.0 or asked.frequency_penalty != 0.0 or asked.presence_penalty != 0.0
+    return (
+        parameters.repetition_penalty != 1.0
+        or parameters.frequency_penalty != 0.0
+        or parameters.presence_penalty != 0.0
+    )
 
 
-def edits(asked: SamplingParameters) -> bool:
+def edits(parameters: SamplingParameters) -> bool:
     """Whether `History` changes anything."""
-    return penalizes(asked) or bool(asked.logit_bias or asked.bad_words or asked.min_tokens)
+    return penalizes(parameters) or bool(parameters.logit_bias or parameters.bad_words or parameters.min_tokens)
 
 
 class EditBatch:
@@ -40,11 +44,11 @@ class EditBatch:
         self._values: list[Floats] = []
         self._banned: list[int] = []
         self._allowed: dict[int, bytes] = {}
-        self._hopeless: list[int] = []
+        self._dead_ends: list[int] = []
 
     def __bool__(self) -> bool:
         """Whether any row has edits."""
-        return bool(self._places or self._banned or self._allowed or self._hopeless)
+        return bool(self._places or self._banned or self._allowed or self._dead_ends)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
         """Adds a penalty factor and a bias, ``values`` [2, m, k], for each of ``rows`` [m] and ``ids`` [k].
@@ -61,7 +65,7 @@ class EditBatch:
     def allow(self, row: int, bits: bytes | None) -> None:
         """Restricts ``row`` to the tokens set in ``bits``, lowest bit of each byte first; None bans every token."""
         if bits is None:
-            self._hopeless.append(row)
+            self._dead_ends.append(row)
         else:
             self._allowed[row] = bits
 
@@ -86,10 +90,10 @@ class EditBatch:
 
     def allowed(self, rows: int, device: torch.device) -> Tensor | None:
         """Tokens allowed at each of the step's ``rows``, as in `Draws`; None if no row is restricted."""
-        if not self._allowed and not self._hopeless:
+        if not self._allowed and not self._dead_ends:
             return None
         words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
-        words[self._hopeless] = 0
+        words[self._dead_ends] = 0
         for row, bits in self._allowed.items():
             words[row] = np.frombuffer(bits, dtype=np.int32)[: words.shape[1]]
         return torch.from_numpy(words).to(device)
@@ -106,21 +110,23 @@ class History:
     """The `Rule` of a request's edits, from the sequence's tokens so far.
 
     Args:
-        asked: penalties, biases, bad words and ``min_tokens``, applied in that order.
+        parameters: penalties, biases, bad words and ``min_tokens``, applied in that order.
         tokens: prompt and answer; read only, and extended by the sequence.
         prompt: number of leading tokens that are the prompt.
         stop_ids: ids that end the answer.
     """
 
-    def __init__(self, asked: SamplingParameters, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> None:
-        self._asked, self._tokens, self._prompt, self._stops = asked, tokens, prompt, sorted(stop_ids)
-        self._penalizes = penalizes(asked)
-        self._table = _Table(asked.logit_bias)
-        if asked.repetition_penalty != 1.0:
+    def __init__(
+        self, parameters: SamplingParameters, tokens: list[int], prompt: int, stop_ids: frozenset[int]
+    ) -> None:
+        self._parameters, self._tokens, self._prompt, self._stops = parameters, tokens, prompt, sorted(stop_ids)
+        self._penalizes = penalizes(parameters)
+        self._table = _Table(parameters.logit_bias)
+        if parameters.repetition_penalty != 1.0:
             self._table.see(tokens[:prompt])
         self._counted = prompt
         self._bans: dict[tuple[int, ...], list[int]] = {}
-        for *before, last in asked.bad_words:
+        for *before, last in parameters.bad_words:
             self._bans.setdefault(tuple(before), []).append(last)
         self._lengths = sorted({len(before) for before in self._bans})
 
@@ -129,15 +135,15 @@ class History:
         if self._penalizes:
             self._table.count(self._tokens[self._counted :])
             self._counted = len(self._tokens)
-        if self._penalizes or self._asked.logit_bias:
+        if self._penalizes or self._parameters.logit_bias:
             self._change(batch, row, guesses)
-        if self._bans or self._asked.min_tokens:
+        if self._bans or self._parameters.min_tokens:
             for node, path in enumerate(paths(guesses)):
                 batch.ban(row + node, self._banned(path))
 
     def _change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         size = len(self._table.ids)
-        self._table.see_also(guesses.tokens if self._penalizes else [])
+        self._table.add_places(guesses.tokens if self._penalizes else [])
         ids, counts, seen = self._table.ids, self._table.counts, self._table.seen
         rows = 1 + len(guesses)
         counts, seen = np.tile(counts, (rows, 1)), np.tile(seen, (rows, 1))
@@ -150,14 +156,15 @@ class History:
         self._table.forget(size)
 
     def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
-        asked = self._asked
-        factors = np.where(seen, np.float32(asked.repetition_penalty), np.float32(1))
-        less = np.float32(asked.frequency_penalty) * counts + np.float32(asked.presence_penalty) * (counts > 0)
+        parameters = self._parameters
+        factors = np.where(seen, np.float32(parameters.repetition_penalty), np.float32(1))
+        frequency, presence = np.float32(parameters.frequency_penalty), np.float32(parameters.presence_penalty)
+        less = frequency * counts + presence * (counts > 0)
         return np.stack([factors, self._table.bias - less]).astype(np.float32)
 
     def _banned(self, path: list[int]) -> list[int]:
         banned = []
-        if len(self._tokens) - self._prompt + len(path) < self._asked.min_tokens:
+        if len(self._tokens) - self._prompt + len(path) < self._parameters.min_tokens:
             banned.extend(self._stops)
         for length in self._lengths:
             banned.extend(self._bans.get(self._tail(path, length), ()))
@@ -189,7 +196,7 @@ class _Table:
         self.seen: NDArray[np.bool_] = np.zeros(len(self.ids), dtype=np.bool_)
         self.place = {token: index for index, token in enumerate(biases)}
 
-    def see_also(self, tokens: Sequence[int]) -> None:
+    def add_places(self, tokens: Sequence[int]) -> None:
         """Adds a place for each of ``tokens``, without counting it."""
         new = [token for token in dict.fromkeys(tokens) if token not in self.place]
         if new:
@@ -208,7 +215,7 @@ class _Table:
 
     def see(self, tokens: Sequence[int]) -> None:
         """Notes that the prompt or the answer holds ``tokens``."""
-        self.see_also(tokens)
+        self.add_places(tokens)
         self.seen[[self.place[token] for token in tokens]] = True
 
     def count(self, tokens: Sequence[int]) -> None:

@@ -29,7 +29,7 @@ from outrider.verifier.logits.grammar_definitions import (
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-_KEPT = 64
+_MOST_CACHED = 64
 _STEP_S = 0.02
 """CPU seconds that the masks of one sequence's guesses may take in a step."""
 _SHARE = 0.125
@@ -59,7 +59,7 @@ class Grammars:
         self._compiled: OrderedDict[bytes, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def known(self, message: pb.Grammar) -> Grammar | None:
+    def find(self, message: pb.Grammar) -> Grammar | None:
         """The compiled grammar of ``message`` from the cache; None if it is not there or has failed."""
         key = _key(message)
         with self._lock:
@@ -69,17 +69,17 @@ class Grammars:
             self._compiled.move_to_end(key)
             return grammar
 
-    def compile(self, message: pb.Grammar, read: str | None = None) -> Grammar:
+    def compile(self, message: pb.Grammar, llg_definition: str | None = None) -> Grammar:
         """The compiled grammar of ``message``; `InvalidRequest` if it, or any grammar, cannot be compiled here.
 
-        ``read`` is the result of `definition`, if another process has called it.
+        ``llg_definition`` is the result of `definition`, if another process has called it.
         """
-        if (cached := self.known(message)) is not None:
+        if (cached := self.find(message)) is not None:
             return cached
-        grammar = self._compile(message, read)
+        grammar = self._compile(message, llg_definition)
         with self._lock:
             self._compiled[_key(message)] = grammar
-            while len(self._compiled) > _KEPT:
+            while len(self._compiled) > _MOST_CACHED:
                 self._compiled.popitem(last=False)
         return grammar
 
@@ -95,11 +95,11 @@ class Grammars:
         except ImportError:
             raise refusal("needs llguidance, which is not installed with this verifier") from None
 
-    def _compile(self, message: pb.Grammar, read: str | None) -> Grammar:
+    def _compile(self, message: pb.Grammar, llg_definition: str | None) -> Grammar:
         self.check(message)
         tokenizer = self._load()
         try:
-            matcher = make_matcher(tokenizer, read or definition(*kind_and_text(message)))
+            matcher = make_matcher(tokenizer, llg_definition or definition(*kind_and_text(message)))
         except ValueError as error:
             raise refusal(f"cannot be compiled: {brief(error)}") from None
         matcher.deep_copy().compute_bitmask()  # the first mask is the most expensive one, and copies share it

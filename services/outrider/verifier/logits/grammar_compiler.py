@@ -36,13 +36,13 @@ class Compiler:
 
         `InvalidRequest` if it cannot be compiled or takes too much time or memory, `Unavailable` if it cannot be tried.
         """
-        if (grammar := self._known(message)) is not None:
+        if (grammar := self._find(message)) is not None:
             return grammar
         self._grammars.check(message)
         own = self._tenants.setdefault(tenant, asyncio.Lock())
         async with own:
             await self._turn.acquire()
-            if (grammar := self._known_in_turn(message)) is not None:
+            if (grammar := self._find_in_turn(message)) is not None:
                 return grammar
             compiling = asyncio.create_task(self._compile(message))
             compiling.add_done_callback(self._done)
@@ -52,16 +52,16 @@ class Compiler:
         """Ends the process that tries definitions."""
         self._trial.kill()
 
-    def _known(self, message: pb.Grammar) -> Grammar | None:
+    def _find(self, message: pb.Grammar) -> Grammar | None:
         if (why := self._refused.get(_digest(message))) is not None:
             raise InvalidRequest(why.message, param=why.param)
-        return self._grammars.known(message)
+        return self._grammars.find(message)
 
-    def _known_in_turn(self, message: pb.Grammar) -> Grammar | None:
-        """As `_known`; keeps the turn only if the grammar has to be compiled."""
+    def _find_in_turn(self, message: pb.Grammar) -> Grammar | None:
+        """As `_find`; keeps the turn only if the grammar has to be compiled."""
         grammar = None
         try:
-            grammar = self._known(message)
+            grammar = self._find(message)
         except InvalidRequest:
             self._turn.release()
             raise

@@ -62,7 +62,7 @@ def definition(kind: str, text: str) -> str:
         raise ValueError("it is nested too deeply") from None
 
 
-def make_matcher(tokenizer: LLTokenizer, read: str) -> LLMatcher:
+def make_matcher(tokenizer: LLTokenizer, llg_definition: str) -> LLMatcher:
     """A matcher at the beginning of a `definition`; `ValueError` if the definition cannot be compiled."""
     from llguidance import LLMatcher, LLParserLimits
 
@@ -75,7 +75,7 @@ def make_matcher(tokenizer: LLTokenizer, read: str) -> LLMatcher:
         max_grammar_size=_SYMBOLS,
         verbose_errors=False,
     )
-    matcher = LLMatcher(tokenizer, read, log_level=0, limits=limits)
+    matcher = LLMatcher(tokenizer, llg_definition, log_level=0, limits=limits)
     if matcher.is_error():
         raise ValueError(error_of(matcher))
     return matcher

@@ -71,11 +71,11 @@ def _tried(work: Callable[[], str]) -> dict[str, str]:
 
 
 def _try(tokenizer: LLTokenizer, kind: str, text: str) -> str:
-    read = definition(kind, text)
-    matcher = make_matcher(tokenizer, read)
+    llg_definition = definition(kind, text)
+    matcher = make_matcher(tokenizer, llg_definition)
     for seed in range(_WALKS):
         _walk(matcher.deep_copy(), random.Random(seed))
-    return read
+    return llg_definition
 
 
 def _walk(matcher: LLMatcher, dice: random.Random) -> None:

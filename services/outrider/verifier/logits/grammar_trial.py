@@ -21,8 +21,8 @@ from outrider.verifier.logits.grammar_process import CPU_S, MEMORY_BYTES
 PROGRAM = (sys.executable, "-m", "outrider.verifier.logits.grammar_process")
 _START_S = _ANSWER_S = 60.0
 _MOST_ANSWER = 16 << 20
-_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-_DIED = {
+_OUTSIDE_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_DEATH_CAUSES = {
     signal.SIGPROF: f"takes more than {CPU_S:g} s to compile",
     signal.SIGABRT: f"takes more than {MEMORY_BYTES >> 20} MB of memory to compile",
     signal.SIGSEGV: "is nested too deeply",
@@ -59,8 +59,8 @@ class Trial:
         self._command = [str(tokenizer), str(vocabulary), msgspec.json.encode(list(eos_ids)).decode()]
         self._program, self._answer_s = program, answer_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._line: Connection[bytes, bytes] | None = None
-        self._unable: str | None = None
+        self._connection: Connection[bytes, bytes] | None = None
+        self._start_refusal: str | None = None
 
     @property
     def pid(self) -> int | None:
@@ -73,10 +73,10 @@ class Trial:
         `InvalidRequest` if that failed or killed the process, `Unavailable` if the process does not start, does not
         answer in time or is killed from outside.
         """
-        line = self._line or self._start()
-        answer = self._ask(line, {"kind": kind, "text": text}, self._answer_s)
+        connection = self._connection or self._start()
+        answer = self._ask(connection, {"kind": kind, "text": text}, self._answer_s)
         if answer is None:
-            raise self._dead()
+            raise self._death_error()
         if not answer.definition:
             raise refusal(f"cannot be compiled: {answer.refused}")
         return answer.definition
@@ -88,51 +88,53 @@ class Trial:
             child.wait()
 
     def _stop(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._connection is not None:
+            self._connection.close()
         if self._child is not None:
             self._child.kill()
             self._child.wait()
-        self._line = self._child = None
+        self._connection = self._child = None
 
     def _start(self) -> Connection[bytes, bytes]:
-        if self._unable is not None:
-            raise refusal(self._unable)
+        if self._start_refusal is not None:
+            raise refusal(self._start_refusal)
         self._stop()
         try:
-            self._line, theirs = Pipe()
+            self._connection, theirs = Pipe()
             with theirs:
                 command = [*self._program, str(theirs.fileno()), *self._command]
                 self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-            answer = self._ask(self._line, None, _START_S)
+            answer = self._ask(self._connection, None, _START_S)
         except OSError as error:
             _log.error("the process that tries grammars does not start", why=str(error))
             answer = None
-        if answer is None or self._line is None:
+        if answer is None or self._connection is None:
             self._stop()
             raise _unavailable("does not start")
         if answer.refused:
             self._stop()
-            self._unable = f"needs another kind of tokenizer than this model's: {answer.refused}"
-            raise refusal(self._unable)
-        return self._line
+            self._start_refusal = f"needs another kind of tokenizer than this model's: {answer.refused}"
+            raise refusal(self._start_refusal)
+        return self._connection
 
-    def _ask(self, line: Connection[bytes, bytes], message: dict[str, str] | None, seconds: float) -> _Answer | None:
+    def _ask(
+        self, connection: Connection[bytes, bytes], message: dict[str, str] | None, seconds: float
+    ) -> _Answer | None:
         """The next answer; None if the process is gone, does not answer in time or sends a malformed answer."""
         child = self._child
         assert child is not None
-        late = threading.Timer(seconds, child.kill)
-        late.start()
+        timeout = threading.Timer(seconds, child.kill)
+        timeout.start()
         try:
             if message is not None:
-                line.send_bytes(msgspec.json.encode(message))
-            return msgspec.json.decode(line.recv_bytes(_MOST_ANSWER), type=_Answer)
+                connection.send_bytes(msgspec.json.encode(message))
+            return msgspec.json.decode(connection.recv_bytes(_MOST_ANSWER), type=_Answer)
         except (EOFError, OSError, msgspec.MsgspecError):
             return None
         finally:
-            late.cancel()
+            timeout.cancel()
 
-    def _dead(self) -> InvalidRequest | Unavailable:
+    def _death_error(self) -> InvalidRequest | Unavailable:
         """The error for a process that gave no answer; ends the process."""
         child = self._child
         assert child is not None
@@ -140,11 +142,11 @@ class Trial:
             child.wait(1.0)
         code = child.poll()
         self._stop()
-        if code is None or code >= 0 or -code in _FROM_OUTSIDE:
+        if code is None or code >= 0 or -code in _OUTSIDE_SIGNALS:
             _log.warning("the process that tries grammars gave no answer", code=code)
             return _unavailable("gave no answer")
         _log.warning("a grammar killed the process that tries grammars", signal=-code)
-        return refusal(_DIED.get(signal.Signals(-code), "makes the compiler fail"))
+        return refusal(_DEATH_CAUSES.get(signal.Signals(-code), "makes the compiler fail"))
 
 
 def _unavailable(why: str) -> Unavailable:

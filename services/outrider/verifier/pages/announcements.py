@@ -18,7 +18,7 @@ from outrider.wire.page_news import NAME_BYTES, PageNews, encode_news, join_name
 LISTENED_S = 60.0
 """Seconds for which news are published after the last question for pages."""
 _EVERY_S = 0.05
-_MOST = 16384
+_MOST_PAGES = 16384
 """Most pages in one message."""
 
 _CHANGES = counter("verifier_page_news", "Changes of pages that were published, by kind.", ["change"])
@@ -40,7 +40,7 @@ class PageAnnouncer:
         self._until = 0.0
         self.epoch, self.number = "", 0
 
-    async def tell(self, epoch: str) -> pb.PagesResponse:
+    async def list_pages(self, epoch: str) -> pb.PagesResponse:
         """All pages, or none if the caller follows the current ``epoch``; news are published from now on."""
         self._until = time.monotonic() + LISTENED_S
         if not self.epoch:
@@ -75,7 +75,7 @@ class PageAnnouncer:
 
     def _publish(self, changes: deque[tuple[bytes, bool]]) -> None:
         last: dict[bytes, bool] = {}
-        while changes and len(last) < _MOST:
+        while changes and len(last) < _MOST_PAGES:
             name, present = changes.popleft()
             last[name[:NAME_BYTES]] = present
         stored = [name for name, present in last.items() if present]

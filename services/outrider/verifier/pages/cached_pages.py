@@ -34,26 +34,26 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPages:
     """Pages that a sequence lacks.
 
     Attributes:
         number: number of the sequence.
         tenant: tenant of the request.
         hashes: chain hashes of the sequence's full pages.
-        here: number of leading pages that are here and not fetched.
+        present: number of leading pages in the pool, which are not fetched.
         prompt: the prompt for a hand-over; None if no other verifier may compute the pages.
     """
 
     number: int
     tenant: str
     hashes: list[bytes]
-    here: int
+    present: int
     prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedPages:
     """Copies of the pages at ``indices`` of a chain, made by `copy_pages`."""
 
     tenant: str
@@ -65,7 +65,7 @@ class Offered:
 class Link(Protocol):
     """The connection to KV caches. Called in the engine's thread; never waits."""
 
-    def fetch(self, wanted: Wanted) -> bool:
+    def fetch(self, wanted: WantedPages) -> bool:
         """Starts a fetch; if it returns True, `CachedPages.ended` follows."""
 
     def leave(self, number: int) -> None:
@@ -74,7 +74,7 @@ class Link(Protocol):
     def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
         """Indices of a chain's pages from ``first`` on that the link takes now; the caller must offer them."""
 
-    def offer(self, offered: Offered) -> None:
+    def offer(self, offered: OfferedPages) -> None:
         """Takes pages to store; may drop them."""
 
 
@@ -83,7 +83,7 @@ Price = Callable[[Sequence, int], float]
 
 
 @dataclass(slots=True)
-class _Sought:
+class _PendingFetch:
     """A sequence that waits for pages, and the number of pages that have not arrived."""
 
     sequence: Sequence
@@ -103,32 +103,32 @@ class CachedPages:
         self._pool, self._scheduler, self._link, self._price = pool, scheduler, link, price
         self._pages: PageTable = scheduler.pages
         self._offered: dict[int, int] = {}
-        self._sought: dict[int, _Sought] = {}
+        self._pending: dict[int, _PendingFetch] = {}
 
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""
-        hashes, here = self._scheduler.chain(sequence)
-        room = self._pages.available - sum(sought.lacking for sought in self._sought.values())
-        lacking = min(len(hashes) - here, room)
+        hashes, present = self._scheduler.chain(sequence)
+        room = self._pages.available - sum(pending.lacking for pending in self._pending.values())
+        lacking = min(len(hashes) - present, room)
         if lacking <= 0:
             return False
-        hashes, prompt = hashes[: here + lacking], self._prompt(sequence, here, lacking)
-        if not self._link.fetch(Wanted(sequence.number, sequence.request.tenant, hashes, here, prompt)):
+        hashes, prompt = hashes[: present + lacking], self._prompt(sequence, present, lacking)
+        if not self._link.fetch(WantedPages(sequence.number, sequence.request.tenant, hashes, present, prompt)):
             return False
-        self._sought[sequence.number] = _Sought(sequence, lacking)
+        self._pending[sequence.number] = _PendingFetch(sequence, lacking)
         return True
 
-    def _prompt(self, sequence: Sequence, here: int, lacking: int) -> Prompt | None:
+    def _prompt(self, sequence: Sequence, present: int, lacking: int) -> Prompt | None:
         request, size = sequence.request, self._pool.page_size
-        if request.handed:
+        if request.for_handover:
             return None
-        tokens = sequence.tokens[: (here + lacking) * size + 1]
+        tokens = sequence.tokens[: (present + lacking) * size + 1]
         return Prompt(tokens, request.priority, request.weight, self._price(sequence, lacking * size))
 
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._offered.pop(sequence.number, None)
-        if self._sought.pop(sequence.number, None) is not None:
+        if self._pending.pop(sequence.number, None) is not None:
             self._link.leave(sequence.number)
 
     def offer(self, sequence: Sequence) -> None:
@@ -140,25 +140,25 @@ class CachedPages:
         hashes = sequence.hashes[:now]
         if indices := self._link.wants(sequence.request.tenant, hashes, before):
             copies = copy_pages(self._pool, [sequence.pages[index] for index in indices])
-            self._link.offer(Offered(sequence.request.tenant, hashes, indices, copies))
+            self._link.offer(OfferedPages(sequence.request.tenant, hashes, indices, copies))
 
-    def arrive(self, wanted: Wanted, pages: Seq[bytes]) -> None:
-        """Publishes fetched pages, behind the ``wanted.here`` leading ones, as far as pages are free."""
-        if (sought := self._sought.get(wanted.number)) is not None:
-            sought.lacking -= len(pages)
-        held = self._pages.match(wanted.hashes[: wanted.here])
-        if len(held) == wanted.here:
-            for digest, data in zip(wanted.hashes[wanted.here :], pages, strict=False):
+    def arrive(self, wanted: WantedPages, pages: Seq[bytes]) -> None:
+        """Publishes fetched pages, behind the ``wanted.present`` leading ones, as far as pages are free."""
+        if (pending := self._pending.get(wanted.number)) is not None:
+            pending.lacking -= len(pages)
+        held = self._pages.match(wanted.hashes[: wanted.present])
+        if len(held) == wanted.present:
+            for digest, data in zip(wanted.hashes[wanted.present :], pages, strict=False):
                 page_ids = self._pages.match([digest])
                 if not page_ids and not self._pages.available:
                     break
                 held.append(page_ids[0] if page_ids else self._write(digest, data, held))
         self._pages.release(held)
 
-    def ended(self, wanted: Wanted) -> None:
+    def ended(self, wanted: WantedPages) -> None:
         """Resumes the sequence; no more pages will arrive."""
-        if (sought := self._sought.pop(wanted.number, None)) is not None:
-            self._scheduler.resume(sought.sequence)
+        if (pending := self._pending.pop(wanted.number, None)) is not None:
+            self._scheduler.resume(pending.sequence)
 
     def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
         page = self._pages.allocate(before[-1] if before else None, "fetched")

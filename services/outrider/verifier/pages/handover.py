@@ -15,10 +15,10 @@ from typing import Literal
 import grpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.v1 import kvcache_pb2 as pb
-from outrider.verifier.pages.cached_pages import Prompt, Wanted
+from outrider.verifier.pages.cached_pages import Prompt, WantedPages
 from outrider.verifier.pages.metrics import GIVERS, HANDOVER_SECONDS, HANDOVERS
 from outrider.verifier.pages.peers import Peer, reach
-from outrider.verifier.pages.receiver import Bad, Landing, Receiver
+from outrider.verifier.pages.receiver import BadPage, PageArrivals, Receiver
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_key
@@ -29,7 +29,7 @@ _RANKS: dict[str, int] = {"decode": 0, "both": 1, "prefill": 2}
 
 
 def trade(one: str, other: str) -> bool:
-    """Whether verifiers of these two roles hand pages over, in the direction that `gives` says."""
+    """Whether one of two verifiers of these roles hands pages to the other; `gives` says which one."""
     return one in _RANKS and other in _RANKS and one != other
 
 
@@ -38,31 +38,31 @@ def gives(role: str, taker: str) -> bool:
     return trade(role, taker) and _RANKS[role] > _RANKS[taker]
 
 
-class Givers:
+class PrefillPeers:
     """The verifiers in the registry that may be asked for pages. Only in the event loop.
 
     Args:
         registry: registry of verifiers.
         role: this verifier's role.
         sockets: whether Unix sockets are used.
-        met: called when there is a verifier to give pages to or take pages from.
+        found: called when there is a verifier to give pages to or take pages from.
     """
 
-    def __init__(self, registry: Registry, role: str, sockets: bool, met: Callable[[], None]) -> None:
-        self._registry, self._role, self._sockets, self._met = registry, role, sockets, met
+    def __init__(self, registry: Registry, role: str, sockets: bool, found: Callable[[], None]) -> None:
+        self._registry, self._role, self._sockets, self._found = registry, role, sockets, found
         self._peers: dict[str, Peer] = {}
-        self._asked: Counter[str] = Counter()
+        self._prompts: Counter[str] = Counter()
         self._pages = ""
 
     def start(self) -> None:
         """Starts to follow the registry."""
-        self._registry.on_change("verifier", self._meet)
-        self._meet(self._registry.members("verifier"))
+        self._registry.on_change("verifier", self._on_members)
+        self._on_members(self._registry.members("verifier"))
 
     def open(self, fingerprint: bytes) -> None:
         """Takes only pages of this fingerprint."""
         self._pages = fingerprint.hex()
-        self._meet(self._registry.members("verifier"))
+        self._on_members(self._registry.members("verifier"))
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -70,24 +70,24 @@ class Givers:
     def choose(self) -> Peer | None:
         """The verifier with the least load that may be asked now, among equals the fastest; None if there is none."""
         now = time.monotonic()
-        able = [peer for peer in self._peers.values() if peer.rests_until <= now]
-        return min(able, key=lambda peer: self._load(peer.member), default=None)
+        available = [peer for peer in self._peers.values() if peer.paused_until <= now]
+        return min(available, key=lambda peer: self._load(peer.member), default=None)
 
     def ask(self, peer: Peer, prompts: int) -> None:
         """Adds ``prompts`` (negative to subtract) to the prompts that ``peer`` computes for this verifier."""
-        self._asked[peer.member.instance] += prompts
+        self._prompts[peer.member.instance] += prompts
 
     def _load(self, member: Member) -> tuple[int, float]:
-        load = max(int(member.status.get("load", 0)), self._asked[member.instance])
+        load = max(int(member.status.get("load", 0)), self._prompts[member.instance])
         return load, -_speed(member)
 
-    def _meet(self, members: list[Member]) -> None:
+    def _on_members(self, members: list[Member]) -> None:
         if any(trade(self._role, str(member.status.get("role"))) for member in members):
-            self._met()
-        able = {member.instance: member for member in members if self._may_be_asked(member)}
-        peers = {name: peer for name, peer in self._peers.items() if name in able}
-        peers = {name: peer for name, peer in peers.items() if peer.member.address == able[name].address}
-        for name, member in able.items():
+            self._found()
+        available = {member.instance: member for member in members if self._may_be_asked(member)}
+        peers = {name: peer for name, peer in self._peers.items() if name in available}
+        peers = {name: peer for name, peer in peers.items() if peer.member.address == available[name].address}
+        for name, member in available.items():
             if name in peers:
                 peers[name].member = member
             else:
@@ -125,67 +125,67 @@ class HandoverTerms:
 class Handover:
     """Asks other verifiers to compute pages. Only in the event loop, except `useful`."""
 
-    def __init__(self, givers: Givers, receiver: Receiver, terms: HandoverTerms) -> None:
-        self._givers, self._receiver, self._terms = givers, receiver, terms
+    def __init__(self, prefill_peers: PrefillPeers, receiver: Receiver, terms: HandoverTerms) -> None:
+        self._prefill_peers, self._receiver, self._terms = prefill_peers, receiver, terms
         self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
         self._fingerprint = b""
 
     def open(self, fingerprint: bytes) -> None:
         """Starts to ask, for pages of this fingerprint."""
         self._fingerprint = fingerprint
-        self._givers.open(fingerprint)
+        self._prefill_peers.open(fingerprint)
 
-    def useful(self, wanted: Wanted) -> bool:
+    def useful(self, wanted: WantedPages) -> bool:
         """Whether there may be a verifier to ask."""
-        return self._terms.mode != "off" and wanted.prompt is not None and len(self._givers) > 0
+        return self._terms.mode != "off" and wanted.prompt is not None and len(self._prefill_peers) > 0
 
-    async def run(self, wanted: Wanted, landing: Landing) -> None:
-        """Fetches the pages that ``landing`` still lacks from another verifier, if that pays."""
-        prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.here - landing.pages
-        if prompt is None or not lacking or not self.useful(wanted) or (peer := self._givers.choose()) is None:
+    async def run(self, wanted: WantedPages, arrivals: PageArrivals) -> None:
+        """Fetches the pages that ``arrivals`` still lacks from another verifier, if that pays."""
+        prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.present - arrivals.pages
+        if prompt is None or not lacking or not self.useful(wanted) or (peer := self._prefill_peers.choose()) is None:
             return
-        prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + landing.pages))
+        prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + arrivals.pages))
         began, outcome = time.monotonic(), "cancelled"
-        self._givers.ask(peer, 1)
+        self._prefill_peers.ask(peer, 1)
         try:
             async with asyncio.timeout(self._terms.patience(prompt)):
-                outcome = await self._ask(peer, wanted, prompt, landing)
+                outcome = await self._ask(peer, wanted, prompt, arrivals)
         except TimeoutError:
             peer.delay()
             outcome = "late"
         finally:
-            self._givers.ask(peer, -1)
+            self._prefill_peers.ask(peer, -1)
             HANDOVERS.labels(outcome).inc()
             HANDOVER_SECONDS.inc(time.monotonic() - began)
 
-    async def _ask(self, peer: Peer, wanted: Wanted, prompt: Prompt, landing: Landing) -> str:
-        first = wanted.here + landing.pages
+    async def _ask(self, peer: Peer, wanted: WantedPages, prompt: Prompt, arrivals: PageArrivals) -> str:
+        first = wanted.present + arrivals.pages
         if not self._pays(peer, prompt, len(wanted.hashes) - first):
             return "slower"
-        request, before, began = self._request(wanted, prompt, first), landing.pages, time.monotonic()
-        first_at = [began]
+        request, before, began = self._request(wanted, prompt, first), arrivals.pages, time.monotonic()
+        arrived_at = [began]
 
-        def land(pages: list[bytes]) -> None:
-            if landing.pages == before:
-                first_at[0] = time.monotonic()
-            landing.land(pages)
+        def add(pages: list[bytes]) -> None:
+            if arrivals.pages == before:
+                arrived_at[0] = time.monotonic()
+            arrivals.add(pages)
 
         try:
-            await self._receiver.receive(peer, request, land)
+            await self._receiver.receive(peer, request, add)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return "busy"
             peer.fail(error.code().name)
             return "failed"
-        except Bad as error:
+        except BadPage as error:
             peer.fail(str(error))
             return "failed"
         peer.answered()
-        if size := (landing.pages - before) * self._terms.page_bytes:
-            self._transfer[peer.member.instance].measured(size, first_at[0] - began, time.monotonic() - first_at[0])
+        if size := (arrivals.pages - before) * self._terms.page_bytes:
+            self._transfer[peer.member.instance].measured(size, arrived_at[0] - began, time.monotonic() - arrived_at[0])
         return "hit"
 
-    def _request(self, wanted: Wanted, prompt: Prompt, first: int) -> pb.FetchRequest:
+    def _request(self, wanted: WantedPages, prompt: Prompt, first: int) -> pb.FetchRequest:
         within_ms = max(round(self._terms.patience(prompt) * 1e3), 1)
         prefill = pb.Prefill(
             tenant=wanted.tenant,

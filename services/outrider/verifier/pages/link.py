@@ -16,12 +16,12 @@ from typing import Literal
 import grpc
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as pb
-from outrider.verifier.pages.cached_pages import Offered, Wanted
+from outrider.verifier.pages.cached_pages import OfferedPages, WantedPages
 from outrider.verifier.pages.handover import Handover
 from outrider.verifier.pages.metrics import FETCH_SECONDS, FETCHES, FETCHING, SAVED_SECONDS
-from outrider.verifier.pages.offers import Offers
+from outrider.verifier.pages.page_sender import PageSender
 from outrider.verifier.pages.peers import Peer, Peers
-from outrider.verifier.pages.receiver import Arrived, Bad, Landing, Receiver
+from outrider.verifier.pages.receiver import BadPage, OnArrival, PageArrivals, Receiver
 from outrider.verifier.pages.shards import instances_of
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.pages import page_key
@@ -30,7 +30,7 @@ Mode = Literal["auto", "always", "off"]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FetchTerms:
     """Terms of fetching.
 
     Attributes:
@@ -65,7 +65,7 @@ class CacheLink:
         receiver: reads streams of pages.
         tasks: runs the fetches.
         terms: terms of fetching.
-        arrived: called in the event loop with arriving pages, and with the `Wanted` that begins at them.
+        arrived: called in the event loop with arriving pages, and with the `WantedPages` that begins at them.
         ended: called in the event loop when no more pages will arrive.
     """
 
@@ -75,9 +75,9 @@ class CacheLink:
         handover: Handover,
         receiver: Receiver,
         tasks: Tasks,
-        terms: Terms,
-        arrived: Arrived,
-        ended: Callable[[Wanted], None],
+        terms: FetchTerms,
+        arrived: OnArrival,
+        ended: Callable[[WantedPages], None],
     ) -> None:
         self._peers, self._spawn, self._terms = peers, tasks.spawn, terms
         self._handover, self._receiver = handover, receiver
@@ -86,20 +86,20 @@ class CacheLink:
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
         self._fingerprint = b""
-        self.offers = Offers(peers, tasks, terms.page_size, terms.token_s)
+        self.sender = PageSender(peers, tasks, terms.page_size, terms.token_s)
 
     def open(self, fingerprint: bytes) -> None:
         """Starts to fetch and to offer, under the fingerprint of the pages."""
         self._fingerprint = fingerprint
         self._handover.open(fingerprint)
-        self.offers.start(fingerprint)
+        self.sender.start(fingerprint)
 
     @property
     def instances(self) -> list[str]:
         """Names of the KV caches in use; empty before `open`."""
         return self._peers.instances if self._fingerprint else []
 
-    def fetch(self, wanted: Wanted) -> bool:
+    def fetch(self, wanted: WantedPages) -> bool:
         """See `Link`."""
         useful = bool(self.instances) or self._handover.useful(wanted)
         if useful:
@@ -112,13 +112,13 @@ class CacheLink:
 
     def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
         """See `Link`."""
-        return self.offers.wants(tenant, hashes, first) if self.instances else []
+        return self.sender.wants(tenant, hashes, first) if self.instances else []
 
-    def offer(self, offered: Offered) -> None:
+    def offer(self, offered: OfferedPages) -> None:
         """See `Link`."""
-        self._loop.call_soon_threadsafe(self.offers.take, offered)
+        self._loop.call_soon_threadsafe(self.sender.take, offered)
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _begin(self, wanted: WantedPages) -> None:
         task = self._fetches[wanted.number] = self._spawn(self._run(wanted), f"pages of {wanted.number}")
         task.add_done_callback(lambda _: self._end(wanted))
         FETCHING.set(len(self._fetches))
@@ -127,51 +127,51 @@ class CacheLink:
         if (task := self._fetches.get(number)) is not None:
             task.cancel()
 
-    async def _run(self, wanted: Wanted) -> None:
-        landing = Landing(wanted, self._arrived)
+    async def _run(self, wanted: WantedPages) -> None:
+        arrivals = PageArrivals(wanted, self._arrived)
         try:
             if self.instances:
-                await self._from_caches(wanted, landing)
-            await self._handover.run(wanted, landing)
+                await self._from_caches(wanted, arrivals)
+            await self._handover.run(wanted, arrivals)
         finally:
             self._ended(wanted)
 
-    async def _from_caches(self, wanted: Wanted, landing: Landing) -> None:
+    async def _from_caches(self, wanted: WantedPages, arrivals: PageArrivals) -> None:
         began, outcome = time.monotonic(), "cancelled"
         try:
-            async with asyncio.timeout(self._terms.patience(len(wanted.hashes) - wanted.here)):
-                outcome = await self._fetch(wanted, landing)
+            async with asyncio.timeout(self._terms.patience(len(wanted.hashes) - wanted.present)):
+                outcome = await self._fetch(wanted, arrivals)
         except TimeoutError:
             outcome = "late"
         finally:
             FETCHES.labels(outcome).inc()
             FETCH_SECONDS.inc(time.monotonic() - began)
-            SAVED_SECONDS.inc(self._terms.recompute(landing.pages))
-            self.offers.note(wanted.tenant, wanted.hashes[: wanted.here + landing.pages])
+            SAVED_SECONDS.inc(self._terms.recompute(arrivals.pages))
+            self.sender.note(wanted.tenant, wanted.hashes[: wanted.present + arrivals.pages])
 
-    def _end(self, wanted: Wanted) -> None:
+    def _end(self, wanted: WantedPages) -> None:
         del self._fetches[wanted.number]
         FETCHING.set(len(self._fetches))
 
-    async def _fetch(self, wanted: Wanted, landing: Landing) -> str:
+    async def _fetch(self, wanted: WantedPages, arrivals: PageArrivals) -> str:
         """Fetches the leading wanted pages that KV caches hold, one instance after another; returns the outcome."""
         if not self._peers.instances:
             return "failed"
         keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes]
         owners = instances_of(keys, self._peers.instances)
-        outcome, start = "miss", wanted.here
+        outcome, start = "miss", wanted.present
         while start < len(keys):
             end = next((at for at in range(start, len(keys)) if owners[at] != owners[start]), len(keys))
-            peer = self._peers.able(owners[start])
+            peer = self._peers.available(owners[start])
             if peer is None:
-                return "hit" if landing.pages else "failed"
-            outcome = await self._ask(peer, keys[start:end], landing)
-            if outcome != "hit" or landing.pages < end - wanted.here:
+                return "hit" if arrivals.pages else "failed"
+            outcome = await self._ask(peer, keys[start:end], arrivals)
+            if outcome != "hit" or arrivals.pages < end - wanted.present:
                 break
             start = end
-        return "hit" if landing.pages else outcome
+        return "hit" if arrivals.pages else outcome
 
-    async def _ask(self, peer: Peer, keys: list[bytes], landing: Landing) -> str:
+    async def _ask(self, peer: Peer, keys: list[bytes], arrivals: PageArrivals) -> str:
         """Fetches the leading pages of ``keys`` that ``peer`` holds; returns the outcome."""
         began = time.monotonic()
         try:
@@ -182,16 +182,16 @@ class CacheLink:
                 return "miss"
             if not self._pays(peer, leading):
                 return "slower"
-            count = landing.pages
+            count = arrivals.pages
             request = pb.FetchRequest(keys=keys[:leading], shared=peer.arena is not None)
-            await self._receiver.receive(peer, request, landing.land)
-            size = (landing.pages - count) * self._terms.page_bytes
+            await self._receiver.receive(peer, request, arrivals.add)
+            size = (arrivals.pages - count) * self._terms.page_bytes
             if size:
                 self._transfer[peer.member.instance].measured(size, looked_up - began, time.monotonic() - looked_up)
         except grpc.aio.AioRpcError as error:
             peer.fail(error.code().name)
             return "failed"
-        except Bad as error:
+        except BadPage as error:
             peer.fail(str(error))
             return "failed"
         except asyncio.CancelledError:

@@ -32,7 +32,7 @@ class NamedPrompts:
     is computed again later.
 
     Args:
-        bus: has the store.
+        bus: connection to the store.
         target: the model, its tokenizer and its scheduler.
         inbox: inbox of the engine's thread.
         run: runs a request to its end.
@@ -52,12 +52,12 @@ class NamedPrompts:
         self._wanted: dict[str, tuple[NamedPrompt, list[int], list[bytes]]] = {}
 
     @property
-    def kept(self) -> list[str]:
+    def pinned(self) -> list[str]:
         """Marks of the prompts that are pinned."""
         return self._pins.names
 
     async def follow(self) -> None:
-        """Keeps prompts computed until cancelled; while the store is away, the prompts read last."""
+        """Keeps prompts computed until cancelled; the prompts read last while the store is unavailable."""
         while True:
             try:
                 state = await self._bucket.state()
@@ -82,7 +82,7 @@ class NamedPrompts:
         self._wanted = {}
         for mark, prompt in sorted(prompts.items(), key=lambda item: item[1].created):
             self._want(mark, prompt)
-        for mark in set(self.kept) - self._wanted.keys():
+        for mark in set(self.pinned) - self._wanted.keys():
             await asyncio.wrap_future(self._inbox.call(partial(self._pins.drop, mark)))
 
     def _want(self, mark: str, prompt: NamedPrompt) -> None:
@@ -105,7 +105,7 @@ class NamedPrompts:
 
     async def _warm(self) -> None:
         for mark, (prompt, ids, hashes) in list(self._wanted.items()):
-            if mark not in self.kept and not await self._hold(mark, hashes):
+            if mark not in self.pinned and not await self._hold(mark, hashes):
                 sampling, alone = Sampling(0.0, seed=0), Speculation(off=True)
                 await self._run(Request(f"prompt-{mark}", prompt.tenant, ids, sampling, 0, speculation=alone))
                 await self._hold(mark, hashes)

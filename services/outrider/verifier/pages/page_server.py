@@ -35,39 +35,39 @@ _MESSAGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class PageBatch:
     """Copies of consecutive pages, made by `copy_pages`, and their chain hashes."""
 
     hashes: list[bytes]
     copies: list[Tensor]
 
 
-Deliver = Callable[[Handed | None], None]
+Deliver = Callable[[PageBatch | None], None]
 """Takes pages as they are computed, and None at the end."""
 
 
 @dataclass(slots=True)
-class _Taker:
+class _Recipient:
     """Receives a sequence's pages from ``next`` on."""
 
     next: int
     deliver: Deliver
 
 
-class HandedPages:
+class DeliveringCache:
     """Wraps a `PageCache`, and also delivers the pages of requests that `expect` names. In the engine's thread."""
 
     def __init__(self, inner: PageCache, pool: KvPool) -> None:
         self._inner, self._pool = inner, pool
-        self._takers: dict[str, _Taker] = {}
+        self._recipients: dict[str, _Recipient] = {}
 
     def expect(self, request: str, first: int, deliver: Deliver) -> None:
         """Calls ``deliver`` with a request's pages from ``first`` on, in order, until the request ends or `forget`."""
-        self._takers[request] = _Taker(first, deliver)
+        self._recipients[request] = _Recipient(first, deliver)
 
     def forget(self, request: str) -> None:
         """Ends `expect`."""
-        self._takers.pop(request, None)
+        self._recipients.pop(request, None)
 
     def seek(self, sequence: Sequence) -> bool:
         """See `PageCache`."""
@@ -76,22 +76,22 @@ class HandedPages:
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._inner.leave(sequence)
-        if (taker := self._takers.pop(sequence.request.id, None)) is not None:
-            self._hand(sequence, taker)
-            taker.deliver(None)
+        if (recipient := self._recipients.pop(sequence.request.id, None)) is not None:
+            self._deliver(sequence, recipient)
+            recipient.deliver(None)
 
     def offer(self, sequence: Sequence) -> None:
         """See `PageCache`."""
         self._inner.offer(sequence)
-        if (taker := self._takers.get(sequence.request.id)) is not None:
-            self._hand(sequence, taker)
+        if (recipient := self._recipients.get(sequence.request.id)) is not None:
+            self._deliver(sequence, recipient)
 
-    def _hand(self, sequence: Sequence, taker: _Taker) -> None:
+    def _deliver(self, sequence: Sequence, recipient: _Recipient) -> None:
         end = sequence.published
-        if end > taker.next:
-            copies = copy_pages(self._pool, sequence.pages[taker.next : end])
-            taker.deliver(Handed(sequence.hashes[taker.next : end], copies))
-            taker.next = end
+        if end > recipient.next:
+            copies = copy_pages(self._pool, sequence.pages[recipient.next : end])
+            recipient.deliver(PageBatch(sequence.hashes[recipient.next : end], copies))
+            recipient.next = end
 
 
 class PageServer(pb_grpc.KvCacheServicer):
@@ -107,8 +107,8 @@ class PageServer(pb_grpc.KvCacheServicer):
         fingerprint: fingerprint of the pages; empty until `open`.
     """
 
-    def __init__(self, pages: HandedPages, target: Target, inbox: Inbox, engine: Engine) -> None:
-        self._pages, self._inbox, self._engine, self._served = pages, inbox, engine, target.served
+    def __init__(self, pages: DeliveringCache, target: Target, inbox: Inbox, engine: Engine) -> None:
+        self._pages, self._inbox, self._engine, self._limits = pages, inbox, engine, target.model_limits
         pool = target.runner.pool
         self._page_size, self._page_bytes = pool.page_size, page_bytes(pool)
         self._token_s = target.token_s
@@ -128,10 +128,10 @@ class PageServer(pb_grpc.KvCacheServicer):
     ) -> AsyncIterator[pb.FetchResponse]:
         """Streams pages as they are computed; the request ends when the caller leaves."""
         request = self._request(message)
-        loop, handed = asyncio.get_running_loop(), asyncio.Queue[Handed | None]()
+        loop, batches = asyncio.get_running_loop(), asyncio.Queue[PageBatch | None]()
 
-        def deliver(pages: Handed | None) -> None:
-            loop.call_soon_threadsafe(handed.put_nowait, pages)
+        def deliver(pages: PageBatch | None) -> None:
+            loop.call_soon_threadsafe(batches.put_nowait, pages)
 
         def submit() -> None:
             self._engine.submit(request)
@@ -139,11 +139,11 @@ class PageServer(pb_grpc.KvCacheServicer):
 
         try:
             await queued(self._inbox.call(submit))
-            while (pages := await handed.get()) is not None:
+            while (pages := await batches.get()) is not None:
                 for batch in self._batches(pages):
                     yield await asyncio.to_thread(self._pack, request.tenant, batch)
         finally:
-            self._inbox.post(lambda: self._give_up(request.id))
+            self._inbox.post(lambda: self._abandon(request.id))
 
     def _request(self, message: pb.FetchRequest) -> Request:
         prefill, size = message.prefill, self._page_size
@@ -165,21 +165,21 @@ class PageServer(pb_grpc.KvCacheServicer):
             weight=prefill.weight if prefill.HasField("weight") else None,
             ttft_ms=prefill.within_ms,
         )
-        return replace(request_from_proto(submission, self._served, self._engine.scheduler.now()), handed=True)
+        return replace(request_from_proto(submission, self._limits, self._engine.scheduler.now()), for_handover=True)
 
-    def _batches(self, pages: Handed) -> Iterator[Handed]:
+    def _batches(self, pages: PageBatch) -> Iterator[PageBatch]:
         """Splits pages into batches that fit into a message."""
         step = max(_MESSAGE_BYTES // self._page_bytes, 1)
         for start in range(0, len(pages.hashes), step):
             end = start + step
-            yield Handed(pages.hashes[start:end], [part[:, start:end] for part in pages.copies])
+            yield PageBatch(pages.hashes[start:end], [part[:, start:end] for part in pages.copies])
 
-    def _pack(self, tenant: str, handed: Handed) -> pb.FetchResponse:
-        HANDED.inc(len(handed.hashes) * self._page_size)
-        return pb.FetchResponse(pages=[self._page(tenant, handed, place) for place in range(len(handed.hashes))])
+    def _pack(self, tenant: str, batch: PageBatch) -> pb.FetchResponse:
+        HANDED.inc(len(batch.hashes) * self._page_size)
+        return pb.FetchResponse(pages=[self._page(tenant, batch, place) for place in range(len(batch.hashes))])
 
-    def _page(self, tenant: str, handed: Handed, place: int) -> pb.Page:
-        key, data = page_key(self.fingerprint, tenant, handed.hashes[place]), to_bytes(handed.copies, place)
+    def _page(self, tenant: str, batch: PageBatch, place: int) -> pb.Page:
+        key, data = page_key(self.fingerprint, tenant, batch.hashes[place]), to_bytes(batch.copies, place)
         seconds = self._page_size * self._token_s
         return pb.Page(
             key=key,
@@ -191,6 +191,6 @@ class PageServer(pb_grpc.KvCacheServicer):
             tier=TIER,
         )
 
-    def _give_up(self, request: str) -> None:
+    def _abandon(self, request: str) -> None:
         self._pages.forget(request)
         self._engine.cancel(request)

@@ -13,7 +13,7 @@ from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.kvcache_pb2_grpc import KvCacheStub
 
-_REST_S = 2.0
+_PAUSE_S = 2.0
 """Seconds for which a failed instance is not asked: longer than the registry takes to notice that it is gone."""
 
 _MOST_LATE = 3
@@ -51,7 +51,7 @@ class Peer:
     stub: KvCacheStub
     arena: Arena | None
     transport: str
-    rests_until: float = 0.0
+    paused_until: float = 0.0
     late: int = 0
 
     def answered(self) -> None:
@@ -65,9 +65,9 @@ class Peer:
             self.fail("it does not answer in time")
 
     def fail(self, why: str) -> None:
-        """Pauses the instance for `_REST_S` seconds."""
+        """Pauses the instance for `_PAUSE_S` seconds."""
         self.late = 0
-        self.rests_until = time.monotonic() + _REST_S
+        self.paused_until = time.monotonic() + _PAUSE_S
         fields = {self.member.kind: self.member.instance}
         _log.warning("no pages are fetched from an instance for a while", why=why, **fields)
 
@@ -97,20 +97,20 @@ class Peers:
 
     def start(self) -> None:
         """Starts to follow the registry."""
-        self._registry.on_change("kvcache", self._meet)
-        self._meet(self._registry.members("kvcache"))
+        self._registry.on_change("kvcache", self._on_members)
+        self._on_members(self._registry.members("kvcache"))
 
     @property
     def instances(self) -> list[str]:
         """Shard names of all ready KV caches. Paused ones are included: they keep their share of the pages."""
         return list(self._peers)
 
-    def able(self, instance: str) -> Peer | None:
+    def available(self, instance: str) -> Peer | None:
         """The KV cache of a shard; None if it is unknown or paused."""
         peer = self._peers.get(instance)
-        return None if peer is None or peer.rests_until > time.monotonic() else peer
+        return None if peer is None or peer.paused_until > time.monotonic() else peer
 
-    def _meet(self, members: list[Member]) -> None:
+    def _on_members(self, members: list[Member]) -> None:
         ready = _by_shard(member for member in members if member.state is State.READY)
         gone = [name for name, peer in self._peers.items() if not _same(peer.member, ready.get(name))]
         for name in gone:

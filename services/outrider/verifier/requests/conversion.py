@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ModelLimits:
     """The limits that requests are checked against.
 
     Attributes:
@@ -36,13 +36,13 @@ class Served:
     drafters: AbstractSet[str]
 
     def require_known(self, ids: Collection[int], param: str) -> None:
-        """`InvalidRequest` for an id outside the vocabulary."""
+        """Raises `InvalidRequest` for an id outside the vocabulary."""
         inside = not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
         check(inside, param, f"holds an id outside the vocabulary of {self.vocabulary_size}")
 
 
 def check(holds: object, param: str, why: str) -> None:
-    """`InvalidRequest` about ``param`` unless something ``holds``."""
+    """Raises `InvalidRequest` about ``param`` unless the condition ``holds``."""
     if not holds:
         raise InvalidRequest(f"{param} {why}", param=param)
 
@@ -59,36 +59,36 @@ def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
     )
 
 
-def request_from_proto(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
+def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: float) -> Request:
     """The request in ``message``, without its grammar; ``now`` is its arrival on the scheduler's clock, in seconds.
 
     `InvalidRequest` names the wrong field and what the field may hold.
     """
     try:
-        return _request(message, served, now)
+        return _request(message, limits, now)
     except OutOfBounds as error:
         raise InvalidRequest(str(error), param=error.param) from None
 
 
-def _request(message: verifier_pb2.SubmitRequest, served: Served, now: float) -> Request:
+def _request(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: float) -> Request:
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
-    prompt, emitted = _tokens(message, served)
-    asked = SamplingParameters.from_proto(message.sampling, temperature=0.0)
+    prompt, emitted = _tokens(message, limits)
+    parameters = SamplingParameters.from_proto(message.sampling, temperature=0.0)
     speculation = Speculation.from_proto(message.speculation)
-    max_tokens = min(asked.max_tokens or 0, served.context_length - len(prompt))
-    _check_ends(asked, max_tokens)
-    _check_ids(asked, served)
-    _check_drafters(speculation, served)
+    max_tokens = min(parameters.max_tokens or 0, limits.context_length - len(prompt))
+    _check_ends(parameters, max_tokens)
+    _check_ids(parameters, limits)
+    _check_drafters(speculation, limits)
     return Request(
         id=message.request_id,
         tenant=message.tenant,
         prompt=prompt,
-        sampling=_draws(asked),
+        sampling=_sampling(parameters),
         max_tokens=max_tokens,
         emitted=emitted,
-        stop_ids=frozenset(asked.stop_token_ids) | (frozenset() if asked.ignore_eos else served.eos_ids),
-        asked=asked,
+        stop_ids=frozenset(parameters.stop_token_ids) | (frozenset() if parameters.ignore_eos else limits.eos_ids),
+        parameters=parameters,
         speculation=speculation,
         priority=checked("priority", message.priority, Priority),
         weight=checked("weight", message.weight, Weight) if message.HasField("weight") else 1.0,
@@ -103,50 +103,50 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
     return message.lease_ms / 1e3
 
 
-def _tokens(message: verifier_pb2.SubmitRequest, served: Served) -> tuple[list[int], list[int]]:
+def _tokens(message: verifier_pb2.SubmitRequest, limits: ModelLimits) -> tuple[list[int], list[int]]:
     """Prompt and emitted tokens, which leave room for an answer."""
     prompt, emitted = ids_of(message.prompt, "prompt"), ids_of(message.emitted, "emitted")
-    served.require_known(prompt, "prompt")
-    served.require_known(emitted, "emitted")
+    limits.require_known(prompt, "prompt")
+    limits.require_known(emitted, "emitted")
     check(prompt, "prompt", "must hold at least one token")
     check(
-        len(prompt) + len(emitted) < served.context_length or emitted,
+        len(prompt) + len(emitted) < limits.context_length or emitted,
         "prompt",
-        f"has {len(prompt)} tokens; the model's context of {served.context_length} must leave room for an answer",
+        f"has {len(prompt)} tokens; the model's context of {limits.context_length} must leave room for an answer",
     )
     return prompt, emitted
 
 
-def _draws(asked: SamplingParameters) -> Sampling:
-    cold = math.isclose(asked.temperature, 0.0, abs_tol=1e-5)
-    truncation = Truncation(asked.top_k, 1.0 if asked.top_p is None else asked.top_p, asked.min_p)
-    return Sampling(0.0 if cold else asked.temperature, truncation, asked.seed & UNSIGNED)
+def _sampling(parameters: SamplingParameters) -> Sampling:
+    cold = math.isclose(parameters.temperature, 0.0, abs_tol=1e-5)
+    truncation = Truncation(parameters.top_k, 1.0 if parameters.top_p is None else parameters.top_p, parameters.min_p)
+    return Sampling(0.0 if cold else parameters.temperature, truncation, parameters.seed & UNSIGNED)
 
 
-def _check_ends(asked: SamplingParameters, max_tokens: int) -> None:
+def _check_ends(parameters: SamplingParameters, max_tokens: int) -> None:
     """Checks how short and how long the answer may be; ``max_tokens`` is what the context has room for."""
-    check(asked.max_tokens or asked.echo, "max_tokens", "must be at least 1, not 0")
+    check(parameters.max_tokens or parameters.echo, "max_tokens", "must be at least 1, not 0")
     check(
-        asked.min_tokens <= max_tokens,
+        parameters.min_tokens <= max_tokens,
         "min_tokens",
-        f"must be at most the {max_tokens} tokens that the answer may have, not {asked.min_tokens}",
+        f"must be at most the {max_tokens} tokens that the answer may have, not {parameters.min_tokens}",
     )
-    if asked.grammar is not None:
+    if parameters.grammar is not None:
         why = "may not be given with a grammar, which says itself where the answer may end"
-        check(not asked.ignore_eos, "ignore_eos", why)
-        check(not asked.min_tokens, "min_tokens", why)
+        check(not parameters.ignore_eos, "ignore_eos", why)
+        check(not parameters.min_tokens, "min_tokens", why)
 
 
-def _check_ids(asked: SamplingParameters, served: Served) -> None:
-    served.require_known(asked.stop_token_ids, "stop_token_ids")
-    served.require_known(asked.logit_bias, "logit_bias")
-    for word in asked.bad_words:
-        served.require_known(word, "bad_words")
+def _check_ids(parameters: SamplingParameters, limits: ModelLimits) -> None:
+    limits.require_known(parameters.stop_token_ids, "stop_token_ids")
+    limits.require_known(parameters.logit_bias, "logit_bias")
+    for word in parameters.bad_words:
+        limits.require_known(word, "bad_words")
 
 
-def _check_drafters(speculation: Speculation, served: Served) -> None:
-    unknown = [] if speculation.off else sorted(set(speculation.drafters) - set(served.drafters))
-    there = ", ".join(sorted(served.drafters)) or "none"
+def _check_drafters(speculation: Speculation, limits: ModelLimits) -> None:
+    unknown = [] if speculation.off else sorted(set(speculation.drafters) - set(limits.drafters))
+    there = ", ".join(sorted(limits.drafters)) or "none"
     check(not unknown, "speculation.drafters", f"names {', '.join(unknown)}; there are: {there}")
 
 

@@ -22,15 +22,15 @@ class Request:
         emitted: tokens that another verifier has already generated.
         max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
         stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
-        asked: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar`` are
-            made of them and of the model, and hold where they differ.
+        parameters: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar``
+            are made of them and of the model, and hold where they differ.
         speculation: drafters that may guess, how much, and whether frames hold the verified guesses.
         grammar: grammar of the answer.
         priority: higher priorities run before lower ones.
         weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
         first_by: deadline of the first token, in seconds on the scheduler's clock.
         end_by: deadline of the last token, in seconds on the scheduler's clock.
-        handed: whether another verifier wants only the pages of the prompt (a hand-over).
+        for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
     """
 
     id: str
@@ -40,14 +40,14 @@ class Request:
     max_tokens: int
     emitted: list[int] = field(default_factory=list)
     stop_ids: frozenset[int] = frozenset()
-    asked: SamplingParameters = field(default_factory=SamplingParameters)
+    parameters: SamplingParameters = field(default_factory=SamplingParameters)
     speculation: Speculation = field(default_factory=Speculation)
     grammar: Grammar | None = None
     priority: int = 0
     weight: float = 1.0
     first_by: float = inf
     end_by: float = inf
-    handed: bool = False
+    for_handover: bool = False
 
     @property
     def speculates(self) -> bool:
@@ -111,9 +111,9 @@ class Sequence:
         """The sequence of a new request, behind its prompt and emitted tokens, with the rules that edit its logits."""
         tokens, length = request.prompt + request.emitted, len(request.prompt)
         sequence = cls(request, number, tokens, dice, level=request.priority)
-        sequence.echoed = 0 if request.asked.echo and not request.emitted else length
-        if edits(request.asked):
-            sequence.rules.append(History(request.asked, tokens, length, request.stop_ids))
+        sequence.echoed = 0 if request.parameters.echo and not request.emitted else length
+        if edits(request.parameters):
+            sequence.rules.append(History(request.parameters, tokens, length, request.stop_ids))
         if request.grammar is not None:
             sequence.guide = request.grammar.guide(tokens, length, request.stop_ids)
             sequence.rules.append(sequence.guide)
@@ -122,7 +122,7 @@ class Sequence:
     @property
     def scoring(self) -> bool:
         """Whether frames still need log-probabilities of the prompt, so that every token of the prompt must run."""
-        return self.request.asked.logprobs is not None and self.echoed < len(self.request.prompt)
+        return self.request.parameters.logprobs is not None and self.echoed < len(self.request.prompt)
 
     @property
     def generated(self) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from outrider.v1 import verifier_pb2
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """A request of a tenant's stream, as stored for gateways: ``data`` is a serialized `RecalledRequest`."""
 
     tenant: str
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     data: bytes
 
     @classmethod
-    def of(cls, message: verifier_pb2.SubmitRequest) -> Entry:
+    def of(cls, message: verifier_pb2.SubmitRequest) -> StreamEntry:
         """The entry of a submitted request."""
         recalled = verifier_pb2.RecalledRequest(
             request_id=message.request_id,
@@ -34,13 +34,13 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Log:
-    entry: Entry | None = None
+    entry: StreamEntry | None = None
     recorded: bool = False
     frames: list[bytes] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     size: int = 0
     done_at: float | None = None
-    gone: bool = False
+    discarded: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -70,9 +70,9 @@ class FrameLog:
         self._drop(request)
         self._logs[request] = _Log()
 
-    def enter(self, request: str, entry: Entry) -> None:
+    def add_entry(self, request: str, entry: StreamEntry) -> None:
         """Adds the entry of a request; does nothing for a request without a log."""
-        self.unenter(request)
+        self.drop_entry(request)
         log = self._logs.get(request)
         if log is None:
             return
@@ -90,7 +90,7 @@ class FrameLog:
             if self._held.pop(request, None) is not None:
                 self._finish(request, log)
 
-    def unenter(self, request: str) -> None:
+    def drop_entry(self, request: str) -> None:
         """Drops the entry of a request, if any."""
         log = self._logs.get(request)
         if log is None or log.entry is None:
@@ -128,7 +128,7 @@ class FrameLog:
         if self.running(request):
             log = self._logs[request]
             self._drop(request)
-            log.gone = True
+            log.discarded = True
             log.news.set()
 
     def _finish(self, request: str, log: _Log) -> None:
@@ -150,7 +150,7 @@ class FrameLog:
         return [(self._done, self._keep_s), (self._held, self._hold_s)]
 
     def _drop(self, request: str) -> None:
-        self.unenter(request)
+        self.drop_entry(request)
         log = self._logs.pop(request, None)
         self._done.pop(request, None)
         self._held.pop(request, None)
@@ -188,7 +188,7 @@ class FrameLog:
                 place += 1
             if log.done_at is not None and place == len(log.frames):
                 return
-            if log.gone:
+            if log.discarded:
                 raise KeyError(request)
             try:
                 async with asyncio.timeout(silence_s):

@@ -13,7 +13,7 @@ from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
-from outrider.verifier.rpc.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.submissions import Submissions
 from outrider.verifier.target import Target
@@ -62,11 +62,11 @@ class Methods(pb_grpc.VerifierServicer):
         if self._draining:
             raise Unavailable("this verifier is draining")
         now = self._target.scheduler.now()
-        request, lease_s = request_from_proto(message, self._target.served, now), lease_seconds(message)
+        request, lease_s = request_from_proto(message, self._target.model_limits, now), lease_seconds(message)
         if message.sampling.HasField("grammar"):
             grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
             request = replace(request, grammar=grammar)
-        entry = Entry.of(message) if message.stream_id else None
+        entry = StreamEntry.of(message) if message.stream_id else None
         place = await self._submissions.submit(request, lease_s, entry)
         expected_ms = min(round(place.first_s * 1e3), _INT32)
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._instance, expected_ttft_ms=expected_ms)
@@ -74,7 +74,7 @@ class Methods(pb_grpc.VerifierServicer):
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802
         """Cancels a request."""
         if message.forget:
-            self._log.unenter(message.request_id)
+            self._log.drop_entry(message.request_id)
         return pb.CancelResponse(cancelled=await self._submissions.cancel(message.request_id, message.reason or None))
 
     async def Renew(self, message: pb.RenewRequest, context: grpc.aio.ServicerContext) -> pb.RenewResponse:  # noqa: N802
@@ -118,7 +118,7 @@ class Methods(pb_grpc.VerifierServicer):
 
     async def Pages(self, message: pb.PagesRequest, context: grpc.aio.ServicerContext) -> pb.PagesResponse:  # noqa: N802
         """The verifier's pages."""
-        return await self._pages.tell(message.epoch)
+        return await self._pages.list_pages(message.epoch)
 
     async def Describe(self, message: pb.DescribeRequest, context: grpc.aio.ServicerContext) -> pb.DescribeResponse:  # noqa: N802
         """The model and its limits."""

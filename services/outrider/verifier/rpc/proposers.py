@@ -20,14 +20,14 @@ from outrider.mesh.telemetry import get_logger, timeline
 from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
-from outrider.verifier.decode.outcome import Committed, Opened, Outcome
+from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome
 from outrider.verifier.requests.conversion import sampling_to_proto
 from outrider.wire.ids import pack_ids, unpack_floats, unpack_ids
 
 Offer = Callable[[list[tuple[int, DraftTree]], str], None]
 
 _RETRY_S = 0.5
-_MOST_BEHIND = 4000
+_MOST_UNSENT = 4000
 
 _log = get_logger("drafting")
 
@@ -36,7 +36,7 @@ _log = get_logger("drafting")
 class _Session:
     """A sequence at proposers; ``resting`` maps each paused drafter to the number of tokens sent to it."""
 
-    opened: Opened
+    opened: OpenedSequence
     tokens: list[int]
     links: dict[str, Link] = field(default_factory=dict)
     resting: dict[str, int] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class _Session:
 
 @dataclass(eq=False)
 class Link:
-    """One stream to one proposer, with numbers of ``sessions``, ``resting`` ones, and unsent commits (``behind``)."""
+    """One stream to one proposer: its numbers of ``sessions``, of ``resting`` sessions and of ``unsent`` commits."""
 
     member: Member
     drafter: str = ""
     sessions: int = 0
     resting: int = 0
-    behind: int = 0
+    unsent: int = 0
     call: grpc.aio.StreamStreamCall | None = None
     outgoing: pb.DraftRequest = field(default_factory=pb.DraftRequest)
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +62,7 @@ class Link:
 
     def take(self) -> pb.DraftRequest:
         """Returns everything to send, as one message."""
-        message, self.outgoing, self.behind = self.outgoing, pb.DraftRequest(), 0
+        message, self.outgoing, self.unsent = self.outgoing, pb.DraftRequest(), 0
         self.news.clear()
         return message
 
@@ -76,7 +76,7 @@ class RemoteDrafting:
         registry: registry of proposers.
         tasks: runs the links.
         offer: called in the event loop with the trees of one message and the name of their source.
-        met: called in the event loop with the drafter's name when a proposer joins.
+        joined: called in the event loop with the drafter's name when a proposer joins.
         working: called in the event loop with True when a first proposer guesses, with False when the last one stops.
     """
 
@@ -87,21 +87,21 @@ class RemoteDrafting:
         registry: Registry,
         tasks: Tasks,
         offer: Offer,
-        met: Callable[[str], None] = lambda drafter: None,
+        joined: Callable[[str], None] = lambda drafter: None,
         working: Callable[[bool], None] = lambda works: None,
     ) -> None:
         self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
-        self._spawn, self._offer, self._met = tasks.spawn, offer, met
-        self._working, self._worked = working, False
+        self._spawn, self._offer, self._joined = tasks.spawn, offer, joined
+        self._working, self._has_worked = working, False
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
-        self._quiet: frozenset[str] = frozenset()
+        self._paused: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Starts to follow the registry and to link to proposers."""
-        self._registry.on_change("proposer", self._meet)
-        self._meet(self._registry.members("proposer"))
+        self._registry.on_change("proposer", self._on_members)
+        self._on_members(self._registry.members("proposer"))
 
     async def stop(self) -> None:
         """Closes all links."""
@@ -114,9 +114,9 @@ class RemoteDrafting:
         """Names of the drafters with a ready link."""
         return {link.drafter for link in self._links.values() if link.ready}
 
-    def tell(self, outcome: Outcome) -> None:
+    def send(self, outcome: Outcome) -> None:
         """Sends the outcome of a step to proposers."""
-        self._hush(outcome.quiet)
+        self._pause(outcome.paused)
         for opened in outcome.opened:
             self._sessions[opened.number] = session = _Session(opened, list(opened.opening.tokens))
             self._place(session)
@@ -125,71 +125,71 @@ class RemoteDrafting:
         for number in outcome.closed:
             if (closed := self._sessions.pop(number, None)) is not None:
                 for drafter, link in closed.links.items():
-                    self._leave(number, link, drafter in closed.resting)
+                    self._close(number, link, drafter in closed.resting)
         self._note_work()
 
     def _note_work(self) -> None:
         works = any(link.sessions > link.resting for link in self._links.values())
-        if works != self._worked:
-            self._worked = works
+        if works != self._has_worked:
+            self._has_worked = works
             self._working(works)
 
-    def _hush(self, quiet: frozenset[str]) -> None:
-        """Pauses the sessions of ``quiet`` drafters, and resumes the sessions of all others.
+    def _pause(self, paused: frozenset[str]) -> None:
+        """Pauses the sessions of ``paused`` drafters, and resumes the sessions of all others.
 
         A paused session keeps the keys and values of its prompt, which are expensive to compute again.
         """
-        if quiet == self._quiet:
+        if paused == self._paused:
             return
-        self._quiet = quiet
+        self._paused = paused
         for number, session in self._sessions.items():
-            for drafter in quiet & session.links.keys() - session.resting.keys():
-                self._rest(number, session, session.links[drafter])
-            for drafter in session.resting.keys() - quiet:
-                self._go_on(number, session, session.links[drafter])
+            for drafter in paused & session.links.keys() - session.resting.keys():
+                self._pause_session(number, session, session.links[drafter])
+            for drafter in session.resting.keys() - paused:
+                self._resume(number, session, session.links[drafter])
             self._place(session)
 
-    def _rest(self, number: int, session: _Session, link: Link) -> None:
+    def _pause_session(self, number: int, session: _Session, link: Link) -> None:
         session.resting[link.drafter] = len(session.tokens)
         link.resting += 1
         link.outgoing.rests.append(number)
         link.news.set()
 
-    def _go_on(self, number: int, session: _Session, link: Link) -> None:
+    def _resume(self, number: int, session: _Session, link: Link) -> None:
         """Sends the tokens decided during a session's pause. If there are none, the next commit ends the pause."""
         length = session.resting.pop(link.drafter)
         link.resting -= 1
         if number in link.outgoing.rests:
             link.outgoing.rests.remove(number)
         if length < len(session.tokens):
-            self._tell(link, number, length, session.tokens[length:])
+            self._send_tokens(link, number, length, session.tokens[length:])
 
-    def _leave(self, number: int, link: Link, resting: bool) -> None:
+    def _close(self, number: int, link: Link, resting: bool) -> None:
         link.sessions -= 1
         link.resting -= resting
         link.outgoing.closes.append(number)
         link.news.set()
 
-    def _commit(self, committed: Committed) -> None:
+    def _commit(self, committed: CommittedTokens) -> None:
         session = self._sessions.get(committed.number)
         if session is None:
             return
         session.tokens.extend(committed.tokens)
         for drafter, link in session.links.items():
             if drafter not in session.resting:
-                self._tell(link, committed.number, committed.length, committed.tokens)
+                self._send_tokens(link, committed.number, committed.length, committed.tokens)
 
-    def _tell(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
+    def _send_tokens(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
         link.outgoing.commits.add(session=number, length=length, tokens=pack_ids(tokens))
-        link.behind += 1
+        link.unsent += 1
         link.news.set()
-        if link.behind > _MOST_BEHIND and link.call is not None:
+        if link.unsent > _MOST_UNSENT and link.call is not None:
             link.call.cancel()
 
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that the session lacks."""
         admitted = session.opened.drafters
-        for drafter in self.drafters - session.links.keys() - self._quiet:
+        for drafter in self.drafters - session.links.keys() - self._paused:
             if admitted is None or drafter in admitted:
                 links = [link for link in self._links.values() if link.drafter == drafter]
                 self._open(session, min(links, key=lambda link: link.sessions))
@@ -210,7 +210,7 @@ class RemoteDrafting:
         )
         link.news.set()
 
-    def _meet(self, members: list[Member]) -> None:
+    def _on_members(self, members: list[Member]) -> None:
         for member in members:
             fits = member.status.get("vocabulary") == self._vocabulary and member.state is State.READY
             if fits and member.instance not in self._tasks:
@@ -234,7 +234,7 @@ class RemoteDrafting:
         writer = asyncio.create_task(self._write(link, call))
         try:
             async for response in call:
-                self._hear(link, response)
+                self._receive(link, response)
         except grpc.aio.AioRpcError as error:
             _log.warning("proposer lost", proposer=member.instance, reason=error.code().name)
         except asyncio.CancelledError:
@@ -244,7 +244,7 @@ class RemoteDrafting:
         finally:
             writer.cancel()
             call.cancel()
-            self._lose(link)
+            self._drop_link(link)
 
     async def _write(self, link: Link, call: grpc.aio.StreamStreamCall) -> None:
         hello = pb.VerifierHello(instance=self._instance, vocabulary=self._vocabulary)
@@ -255,14 +255,14 @@ class RemoteDrafting:
                 message = link.take()
                 if (events := timeline()) is not None:
                     events.message("opens", False, [(item.session, len(item.tokens) // 4) for item in message.opens])
-                    events.message("commits", False, [_reached(commit) for commit in message.commits])
+                    events.message("commits", False, [_end_of(commit) for commit in message.commits])
                 await call.write(message)
 
-    def _hear(self, link: Link, response: pb.DraftResponse) -> None:
+    def _receive(self, link: Link, response: pb.DraftResponse) -> None:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
             self._links[link.member.instance] = link
-            self._met(link.drafter)
+            self._joined(link.drafter)
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 self._place(session)
@@ -270,7 +270,7 @@ class RemoteDrafting:
             events.message("trees", True, [(tree.session, tree.length) for tree in response.trees])
         self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
 
-    def _lose(self, link: Link) -> None:
+    def _drop_link(self, link: Link) -> None:
         if self._links.get(link.member.instance) is link:
             del self._links[link.member.instance]
         for session in self._sessions.values():
@@ -280,7 +280,7 @@ class RemoteDrafting:
                 self._place(session)
 
 
-def _reached(commit: pb.CommitTokens) -> tuple[int, int]:
+def _end_of(commit: pb.CommitTokens) -> tuple[int, int]:
     return commit.session, commit.length + len(commit.tokens) // 4
 
 

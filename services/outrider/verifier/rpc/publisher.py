@@ -51,10 +51,10 @@ class Publisher:
 
     def publish(self, outcome: Outcome) -> None:
         """Sends frames to readers, and the rest to proposers."""
-        self._drafting.tell(outcome)
+        self._drafting.send(outcome)
         ended = False
         for request, frame in outcome.frames:
-            if not request.handed:
+            if not request.for_handover:
                 ended |= frame.finish is not None
                 self._send(request, frame)
         self.update_metrics(at_once=ended)

@@ -7,10 +7,10 @@ import asyncio
 from outrider.mesh.errors import AlreadyExists, DeadlineUnmeetable
 from outrider.mesh.worker import Inbox
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.outcome import Queued
+from outrider.verifier.decode.outcome import QueuePlace
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.rpc.frame_log import Entry, FrameLog
+from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.scheduling.refusals import queued
 
@@ -30,7 +30,7 @@ class Submissions:
         self._engine, self._inbox, self._log, self._leases, self._metrics = engine, inbox, log, leases, metrics
         self._loop = asyncio.get_running_loop()
 
-    async def submit(self, request: Request, lease_s: float = 0.0, entry: Entry | None = None) -> Queued:
+    async def submit(self, request: Request, lease_s: float = 0.0, entry: StreamEntry | None = None) -> QueuePlace:
         """Queues a request and returns its place in the queue.
 
         The engine's thread opens the log and grants the lease if and only if the engine takes the request. So a caller
@@ -41,7 +41,7 @@ class Submissions:
             DeadlineUnmeetable, Overloaded, InvalidRequest: see `queued`.
         """
 
-        def take() -> Queued:
+        def take() -> QueuePlace:
             if self._engine.holds(request.id):
                 raise AlreadyExists(f"request {request.id} is being served", param="request_id")
             place = self._engine.submit(request)
@@ -68,10 +68,10 @@ class Submissions:
         """Whether the engine holds the request; on return the log has the frames of all earlier steps."""
         return await asyncio.wrap_future(self._inbox.call(lambda: self._engine.holds(request_id)))
 
-    def _on_taken(self, request_id: str, lease_s: float, entry: Entry | None) -> None:
+    def _on_taken(self, request_id: str, lease_s: float, entry: StreamEntry | None) -> None:
         """Opens the log and the lease, before the first frame is published and before the caller gets its answer."""
         self._log.open(request_id)
         if entry is not None:
-            self._log.enter(request_id, entry)
+            self._log.add_entry(request_id, entry)
         if lease_s:
             self._leases.grant(request_id, lease_s)

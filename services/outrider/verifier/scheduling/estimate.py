@@ -10,7 +10,7 @@ from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Scheduler
 
-_STEPS, _ANSWERS = 0.98, 0.9
+_STEP_FADE, _ANSWER_FADE = 0.98, 0.9
 """Factors on the weight of earlier steps and of earlier answers when one is added; one slow step changes little."""
 _ROWS = 64
 
@@ -50,9 +50,9 @@ class Estimate:
     """
 
     def __init__(self, cost: CostCurve) -> None:
-        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0, _STEPS)
-        self._token = _Mean(cost(1), 1.0, _STEPS)
-        self._length = _Mean(0.0, 0.0, _ANSWERS)
+        self._row = _Mean(cost(_ROWS) / _ROWS, 1.0, _STEP_FADE)
+        self._token = _Mean(cost(1), 1.0, _STEP_FADE)
+        self._length = _Mean(0.0, 0.0, _ANSWER_FADE)
 
     @property
     def row_s(self) -> float:
@@ -79,7 +79,7 @@ class Estimate:
         """Seconds until the first token of ``sequence``, which waits in the scheduler's queue."""
         before = scheduler.waiting.before(sequence, now)
         pending = sum(other.pending for other in (*scheduler.running, *before))
-        slot = self._slot(scheduler, before) if before or scheduler.yields_to(sequence) is None else 0.0
+        slot = self._slot(scheduler, before) if before or scheduler.slot_giver(sequence) is None else 0.0
         return max(slot, pending * self.row_s) + self.alone(sequence)
 
     def queue(self, scheduler: Scheduler) -> float:
@@ -92,7 +92,7 @@ class Estimate:
         """Seconds until the first token of ``sequence`` in an idle verifier."""
         return len(sequence.tokens) * self.row_s + self.token_s
 
-    def held_up(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:
+    def added_delay(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:
         """Seconds, summed over all sequences, that computing ``tokens`` of a waiting ``sequence`` costs.
 
         The sequence waits for the prompts before it, and each generating sequence waits for its rows.
@@ -131,10 +131,10 @@ class Estimate:
         """Tokens that ``sequence`` is expected to generate from now on."""
         if _certain(sequence.request) or not self._length.weight:
             return float(sequence.left)
-        usual = max(self._length.value, sequence.request.asked.min_tokens)
+        usual = max(self._length.value, sequence.request.parameters.min_tokens)
         return min(float(sequence.left), max(usual - sequence.generated, 1.0))
 
 
 def _certain(request: Request) -> bool:
     """Whether only the limit on its length can end the answer."""
-    return not (request.stop_ids or request.asked.stop or request.grammar)
+    return not (request.stop_ids or request.parameters.stop or request.grammar)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-_INPUT, _OUTPUT = 1.0, 2.0
+_INPUT_WEIGHT, _OUTPUT_WEIGHT = 1.0, 2.0
 """Weights of an input and an output token: an output token costs a run of the target, input goes in chunks."""
 
 
@@ -57,11 +57,11 @@ class TokenCounters:
 
     def charge_input(self, tenant: str, tokens: int, weight: float) -> None:
         """Charges tokens of a prompt that were not computed before."""
-        self._served[tenant] = self.of(tenant) + _INPUT * tokens / weight
+        self._served[tenant] = self.of(tenant) + _INPUT_WEIGHT * tokens / weight
 
     def charge_output(self, tenant: str, tokens: int, weight: float) -> None:
         """Charges generated tokens."""
-        self._served[tenant] = self.of(tenant) + _OUTPUT * tokens / weight
+        self._served[tenant] = self.of(tenant) + _OUTPUT_WEIGHT * tokens / weight
 
     def _forget(self) -> None:
         """Drops the lower half of the idle counters if there are too many: a return would lift them anyway."""

@@ -11,9 +11,9 @@ from sys import maxsize
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.fairness import TokenCounters
-from outrider.verifier.scheduling.holdings import Holdings
 from outrider.verifier.scheduling.pins import Pins
-from outrider.verifier.scheduling.waiting import Rank, Waiting, who_yields
+from outrider.verifier.scheduling.sequence_pages import SequencePages
+from outrider.verifier.scheduling.waiting_queue import Rank, WaitingQueue, slot_giver
 
 
 class QueueFull(Exception):
@@ -83,11 +83,11 @@ class Scheduler:
     """Shares slots, rows and pages among the sequences.
 
     One order decides which sequence is admitted, prefills first and keeps its pages: priority, then the tenant served
-    least, then arrival (`Waiting`). If the first sequence in the order finds no pages, all sequences behind it wait,
-    even smaller ones; otherwise long requests would never run.
+    least, then arrival (`WaitingQueue`). If the first sequence in the order finds no pages, all sequences behind it
+    wait, even smaller ones; otherwise long requests would never run.
 
     Slots: if all slots are taken, a tenant with less than its share preempts a sequence of a tenant with more
-    (`who_yields`).
+    (`slot_giver`).
 
     Rows: every decoding sequence has a row in every step. Prompts get the first half of the remaining rows and guesses
     may buy the rest, so that prompts move in every step for any number of guesses. Rows that guesses do not buy go to
@@ -101,7 +101,7 @@ class Scheduler:
 
     Attributes:
         pins: pages that stay without a sequence.
-        found: number of prompt tokens that were found in pages.
+        reused: number of prompt tokens that were found in pages.
         preempted: number of preemptions.
     """
 
@@ -110,12 +110,12 @@ class Scheduler:
     ) -> None:
         self.limits, self.pages = limits, pages
         self._clock = clock
-        self._holdings = Holdings(pages, limits.page_size, salt)
+        self._sequence_pages = SequencePages(pages, limits.page_size, salt)
         self.counters = TokenCounters()
-        self.waiting = Waiting(self.counters, limits.aging_s)
+        self.waiting = WaitingQueue(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
         self.pins = Pins(pages, limits.pinned)
-        self.preempted = self.found = 0
+        self.preempted = self.reused = 0
         self._parked: set[Sequence] = set()
 
     def now(self) -> float:
@@ -144,16 +144,16 @@ class Scheduler:
     def _check_size(self, sequence: Sequence) -> None:
         prompt, answer = len(sequence.request.prompt), sequence.request.max_tokens
         tokens = min(prompt + max(answer - 1, 0), self.limits.context_length)
-        if self._holdings.needed(tokens) > self.pages.total:
+        if self._sequence_pages.needed(tokens) > self.pages.total:
             room = self.pages.total * self.limits.page_size
             raise NeverFits(
-                f"{prompt} tokens of prompt and up to {answer} of answer do not fit into the pages for {room} tokens "
-                f"that this verifier has: at most {max(room - prompt + 1, 0)} of answer do"
+                f"a prompt of {prompt} tokens and an answer of up to {answer} tokens exceed the verifier's memory of "
+                f"{room} tokens; after this prompt the answer may have at most {max(room - prompt + 1, 0)} tokens"
             )
 
     def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
         """Hashes of the full pages that ``sequence`` could reuse, and how many leading ones are in the table."""
-        return self._holdings.chain(sequence)
+        return self._sequence_pages.chain(sequence)
 
     def park(self, sequence: Sequence) -> None:
         """Takes a queued sequence out of the queue until `resume`."""
@@ -173,7 +173,7 @@ class Scheduler:
         elif not self.waiting.remove(sequence):
             self.running.remove(sequence)
         self.counters.leave(sequence.request.tenant)
-        self._holdings.drop(sequence)
+        self._sequence_pages.drop(sequence)
 
     def plan(self) -> Plan:
         """Admits the sequences that fit and plans their rows, except those that guesses may buy."""
@@ -202,27 +202,27 @@ class Scheduler:
 
     def room_for_guesses(self, sequence: Sequence, wanted: int) -> int:
         """How many of ``wanted`` guess rows find a place; takes free pages, but none of other sequences."""
-        return self._holdings.stretch(sequence, 1, wanted, "guesses")
+        return self._sequence_pages.stretch(sequence, 1, wanted, "guesses")
 
     def fill(self, plan: Plan, guesses: int) -> None:
         """Gives prompts the rows that ``guesses`` leave, as far as pages are free."""
         if len(plan.decoding) == len(self.running):
             return
         left = min(self.limits.prefill_rows - plan.prompt_rows, self.limits.rows - plan.rows - guesses)
-        given = {id(sequence): rows for sequence, rows in plan.prefilling}
+        planned = {id(sequence): rows for sequence, rows in plan.prefilling}
         plan.prefilling = []
         for sequence in sorted((s for s in self.running if s.pending > 1), key=self._rank):
-            rows = given.get(id(sequence), 0)
-            more = self._holdings.stretch(sequence, rows, min(sequence.pending - rows, left))
+            rows = planned.get(id(sequence), 0)
+            more = self._sequence_pages.stretch(sequence, rows, min(sequence.pending - rows, left))
             left -= more
             if rows + more:
                 plan.prefilling.append((sequence, rows + more))
 
     def commit(self, sequence: Sequence, cached: int) -> None:
         """Notes that the leading ``cached`` tokens are in their pages, and publishes full pages."""
-        self._holdings.settle(sequence, cached)
+        self._sequence_pages.settle(sequence, cached)
 
-    def served(self, sequence: Sequence, tokens: int) -> None:
+    def charge_output(self, sequence: Sequence, tokens: int) -> None:
         """Charges the tenant for generated tokens, but not for guesses, which the tenant did not ask for."""
         self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
 
@@ -231,32 +231,32 @@ class Scheduler:
             return
         now = self._clock()
         while (sequence := self.waiting.first(now)) is not None and self._has_slot(sequence):
-            self._holdings.reuse(sequence)
+            self._sequence_pages.reuse(sequence)
             if self.running and not self._fits(sequence):
-                self._holdings.drop(sequence)
+                self._sequence_pages.drop(sequence)
                 return
             self.waiting.take(sequence, now)
             self.running.append(sequence)
-            self._charge(sequence)
+            self._charge_input(sequence)
 
     def _has_slot(self, sequence: Sequence) -> bool:
         """Whether there is a slot for ``sequence``; preempts another sequence if that gives one."""
         if len(self.running) < self.limits.running:
             return True
-        if (other := self.yields_to(sequence)) is None:
+        if (other := self.slot_giver(sequence)) is None:
             return False
         self._preempt(other)
         return True
 
-    def yields_to(self, sequence: Sequence) -> Sequence | None:
+    def slot_giver(self, sequence: Sequence) -> Sequence | None:
         """The running sequence that gives its slot to ``sequence`` if no slot is free."""
-        return None if self.limits.static else who_yields(sequence, self.running, self.counters, self._rank)
+        return None if self.limits.static else slot_giver(sequence, self.running, self.counters, self._rank)
 
     def _fits(self, sequence: Sequence) -> bool:
-        owed = sum(map(self._holdings.owed, [*self.running, sequence]))
+        owed = sum(map(self._sequence_pages.owed, [*self.running, sequence]))
         return owed + len(self.running) <= self.pages.available
 
-    def _charge(self, sequence: Sequence) -> None:
+    def _charge_input(self, sequence: Sequence) -> None:
         """Charges the tenant once for the tokens of a new sequence that the target has to compute.
 
         Cached tokens are free, and so are tokens computed again after a preemption.
@@ -265,7 +265,7 @@ class Scheduler:
             sequence.admitted, request = True, sequence.request
             sequence.reused = min(sequence.cached, len(request.prompt))
             self.pages.use(sequence.pages)
-            self.found += sequence.reused
+            self.reused += sequence.reused
             self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
     def _rank(self, sequence: Sequence) -> Rank:
@@ -273,11 +273,11 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence, rows: int) -> bool:
         """Allocates pages for ``rows`` rows, preempting the last in the order; False if that is ``sequence``."""
-        if self._holdings.room(sequence) >= rows:
+        if self._sequence_pages.room(sequence) >= rows:
             return True
         while sequence in self.running:
             try:
-                self._holdings.grow(sequence, sequence.cached + rows)
+                self._sequence_pages.grow(sequence, sequence.cached + rows)
                 return True
             except OutOfPages:
                 if self.running != [sequence] or not self.pins.yield_one():
@@ -287,7 +287,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.preempted += 1
         self.running.remove(sequence)
-        self._holdings.drop(sequence)
+        self._sequence_pages.drop(sequence)
         self.waiting.add(sequence, self._clock())
 
     def check(self, others: Iterable[Sequence] = ()) -> None:
@@ -297,7 +297,7 @@ class Scheduler:
         """
         held = [*self.running, *others]
         self.pages.check([*(sequence.pages for sequence in held), *self.pins.held])
-        spare = [s.number for s in held if len(s.pages) > self._holdings.needed(len(s.tokens))]
+        spare = [s.number for s in held if len(s.pages) > self._sequence_pages.needed(len(s.tokens))]
         spare += [s.number for s in self.waiting if s.pages or s.cached]
         if spare:
             raise AssertionError(f"sequences {spare[:8]} hold pages that they do not need")

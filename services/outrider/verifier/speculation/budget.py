@@ -25,28 +25,29 @@ class _Track:
 
     level: float = 0.0
     surcharge: float = 0.0
-    variance: float = 4.0
-    shared: float = 0.0
-    doubt: float = 0.04
-    seen: int = 0
+    level_variance: float = 4.0
+    covariance: float = 0.0
+    surcharge_variance: float = 0.04
+    last_step: int = 0
 
     def age(self, now: int) -> None:
-        """Widens the variances: the machine's speed drifts with every step, what guesses add hardly does."""
-        steps, self.seen = min(now - self.seen, _LONG), now
-        self.variance += _DRIFT * steps
-        self.doubt += _WANDER * steps
+        """Widens the variances: the machine's speed drifts with every step, the surcharge of guesses hardly drifts."""
+        steps, self.last_step = min(now - self.last_step, _MOST_AGED_STEPS), now
+        self.level_variance += _LEVEL_DRIFT * steps
+        self.surcharge_variance += _SURCHARGE_DRIFT * steps
 
-    def learn(self, guessing: bool, seen: float) -> None:
+    def learn(self, guessing: bool, measured: float) -> None:
         """Updates the estimate with a factor's logarithm; an outlier is clipped to the edge of what is likely."""
-        level, surcharge = self.variance + guessing * self.shared, self.shared + guessing * self.doubt
+        level = self.level_variance + guessing * self.covariance
+        surcharge = self.covariance + guessing * self.surcharge_variance
         spread = level + guessing * surcharge + _NOISE
-        edge = _LIKELY * math.sqrt(spread)
-        error = min(max(seen - self.level - guessing * self.surcharge, -edge), edge) / spread
+        edge = _CLIP * math.sqrt(spread)
+        error = min(max(measured - self.level - guessing * self.surcharge, -edge), edge) / spread
         self.level += level * error
         self.surcharge += surcharge * error
-        self.variance -= level * level / spread
-        self.shared -= level * surcharge / spread
-        self.doubt -= surcharge * surcharge / spread
+        self.level_variance -= level * level / spread
+        self.covariance -= level * surcharge / spread
+        self.surcharge_variance -= surcharge * surcharge / spread
 
 
 class Pace:
@@ -74,9 +75,9 @@ class Pace:
     def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
         """Learns from a step that took ``seconds`` where the curve says ``expected``; outliers are clipped."""
         self._steps += 1
-        track = self._tracks.setdefault(kind, _Track(seen=self._steps))
+        track = self._tracks.setdefault(kind, _Track(last_step=self._steps))
         track.age(self._steps)
-        track.learn(guessing, math.log(max(seconds / expected, _LEAST_SEEN)))
+        track.learn(guessing, math.log(max(seconds / expected, _LEAST_FACTOR)))
 
     def fade(self, kind: Hashable) -> None:
         """Lowers the surcharge after a step that bought no guesses, so that guesses are tried again after a while."""
@@ -84,9 +85,9 @@ class Pace:
             track.surcharge *= 1 - _FADE
 
 
-_NOISE, _DRIFT, _WANDER = 0.02, 1e-4, 1e-6
-_LONG, _LIKELY, _LEAST_SEEN, _FADE = 400, 2.0, 1e-6, 0.01
-_PRIOR, _KEEP = 8.0, 0.995
+_NOISE, _LEVEL_DRIFT, _SURCHARGE_DRIFT = 0.02, 1e-4, 1e-6
+_MOST_AGED_STEPS, _CLIP, _LEAST_FACTOR, _FADE = 400, 2.0, 1e-6, 0.01
+_PRIOR, _MEMORY = 8.0, 0.995
 EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
 """Confidences between bins."""
 _CENTRES = [1 / (1 + math.exp(-odds - 0.5)) for odds in range(-8, 8)]
@@ -111,8 +112,8 @@ class Calibrator:
     def learn(self, confidence: float, right: bool) -> None:
         """Learns whether a guess was right whose parent was right."""
         index = bisect_left(EDGES, confidence)
-        self._hits[index] = hits = self._hits[index] * _KEEP + right
-        self._trials[index] = trials = self._trials[index] * _KEEP + 1
+        self._hits[index] = hits = self._hits[index] * _MEMORY + right
+        self._trials[index] = trials = self._trials[index] * _MEMORY + 1
         self._rates[index] = hits / trials
 
 

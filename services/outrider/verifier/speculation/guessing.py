@@ -11,21 +11,21 @@ from time import perf_counter
 from outrider.mesh.telemetry import timeline
 from outrider.mesh.telemetry.timeline import TreeOffer, TreeSize
 from outrider.models.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening
-from outrider.verifier.acceptance.accept import Accepted
+from outrider.verifier.acceptance.accept import AcceptedPath
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Plan, Scheduler
-from outrider.verifier.speculation.asking import Ready
+from outrider.verifier.speculation.accounting import Accounting
 from outrider.verifier.speculation.counts import Counts
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy
+from outrider.verifier.speculation.guess_buyer import GuessBuyer
 from outrider.verifier.speculation.local_drafter import LocalDrafter
-from outrider.verifier.speculation.market import Market
 from outrider.verifier.speculation.remote_drafters import RemoteDrafters
-from outrider.verifier.speculation.returns import Returns
-from outrider.verifier.speculation.worth import Worth
+from outrider.verifier.speculation.sequence_choice import StepForecast
 from outrider.wire.sampling import MOST_NODES
 from torch import Tensor
 
-_READ = 64
+_READ_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Guessing:
         scheduler: limits guesses and holds pages for them.
         cost: seconds of a step by rows.
         drafters: the local drafters.
-        worth: decides which drafters are asked.
+        policy: decides which drafters are asked.
         clock: seconds, to measure how long steps wait for drafters.
 
     Attributes:
-        quiet: names of the paused drafters.
+        paused: names of the paused drafters.
         waited: seconds for which the last step waited for local drafters.
     """
 
@@ -65,33 +65,33 @@ class Guessing:
         scheduler: Scheduler,
         cost: CostCurve,
         drafters: Seq[Drafter],
-        worth: Worth,
+        policy: DrafterPolicy,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._target, self._scheduler, self._cost, self._worth, self._clock = target, scheduler, cost, worth, clock
-        local = [LocalDrafter(drafter, worth.asking(cost(_READ) / _READ)) for drafter in drafters]
+        self._target, self._scheduler, self._cost, self._policy, self._clock = target, scheduler, cost, policy, clock
+        local = [LocalDrafter(drafter, policy.sequence_choice(cost(_READ_ROWS) / _READ_ROWS)) for drafter in drafters]
         self._local = {drafter.name: drafter for drafter in sorted(local, key=attrgetter("priced"))}
-        self._admitted: dict[int, list[LocalDrafter]] = {}
+        self._drafters: dict[int, list[LocalDrafter]] = {}
         self._remote = RemoteDrafters(clock)
-        self._market = Market(target.rule, scheduler, cost, self._usual_wait)
-        self._returns = Returns(cost, worth, self._local, drafters)
+        self._buyer = GuessBuyer(target.rule, scheduler, cost, self._usual_wait)
+        self._accounting = Accounting(cost, policy, self._local, drafters)
         self._size, self._offered, self.waited = 0, False, 0.0
-        self.quiet: frozenset[str] = frozenset()
+        self.paused: frozenset[str] = frozenset()
 
     @property
     def counts(self) -> Counts:
         """Counters of guesses since start."""
-        return self._returns.counts
+        return self._accounting.counts
 
     def open(self, sequence: Sequence) -> Opening:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
         request = sequence.request
         most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
-        tokens, proposes = list(sequence.tokens), self._market.weighs(sequence)
-        twins = proposes and self._target.rule.replacement
-        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, twins)
+        tokens, proposes = list(sequence.tokens), self._buyer.needs_proposals(sequence)
+        replacement = proposes and self._target.rule.replacement
+        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, replacement)
         admitted = [drafter for drafter in self._local.values() if request.admits(drafter.name)]
-        self._admitted[sequence.number] = admitted
+        self._drafters[sequence.number] = admitted
         for drafter in admitted:
             drafter.open(sequence.number, opening)
         return opening
@@ -102,23 +102,23 @@ class Guessing:
         The newest token is at ``row`` of the last step. Trees are cut only when guesses are bought: most are replaced
         before that.
         """
-        for drafter in self._admitted[sequence.number]:
+        for drafter in self._drafters[sequence.number]:
             drafter.follow(sequence.number, length, tokens)
-            if drafter.seeing is not None:
-                drafter.seeing.see(sequence.number, self._target.hidden(sequence, row))
+            if drafter.hidden_drafter is not None:
+                drafter.hidden_drafter.see(sequence.number, self._target.hidden(sequence, row))
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence at its local drafters."""
-        for drafter in self._admitted.pop(sequence.number, ()):
+        for drafter in self._drafters.pop(sequence.number, ()):
             drafter.close(sequence)
 
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         remote = tree.drafter not in self._local
         if remote:
-            self._remote.hear(tree.drafter)
+            self._remote.note_tree(tree.drafter)
         behind = len(sequence.tokens) - tree.length
-        if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.quiet:
+        if behind < 0 or not sequence.request.admits(tree.drafter) or tree.drafter in self.paused:
             return
         if tree.tokens and not self._usable(sequence, tree):
             self.counts.unusable[tree.drafter] += 1
@@ -127,7 +127,7 @@ class Guessing:
         if agrees:
             sequence.trees[source] = tree
         if remote:
-            _note_taken(sequence, tree, source, behind, agrees)
+            _note_offer(sequence, tree, source, behind, agrees)
 
     def draft(self, plan: Plan, sequences: Mapping[int, Sequence]) -> None:
         """Asks the local drafters that pay in a step like ``plan``; ``sequences`` are by number."""
@@ -135,77 +135,79 @@ class Guessing:
         self._choose_drafters(plan)
         for drafter in self._local.values():
             drafter.skip()
-            if not drafter.able or not (wanted := self._wanted(drafter, plan, sequences)):
+            if not drafter.available or not (wanted := self._wanted(drafter, plan, sequences)):
                 continue
             began = self._clock()
             for number, tree in drafter.draft(sequences, wanted):
                 if (sequence := sequences.get(number)) is not None:
                     self.offer(sequence, tree, drafter.source)
             waited = self._clock() - began
-            drafter.wait(waited, bool(plan.prefilling))
+            drafter.time_wait(waited, bool(plan.prefilling))
             self.waited += waited
             self.counts.exposed[drafter.name] += waited
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
-        bought = self._market.buy(plan, self._returns.pace.surcharge(self._size))
+        bought = self._buyer.buy(plan, self._accounting.pace.surcharge(self._size))
         self._offered = any(sequence.trees for sequence in plan.decoding)
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
-        return [self._market.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
+        return [self._buyer.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
 
-    def learn(self, sequence: Sequence, guesses: MergedTree, accepted: Accepted) -> None:
+    def learn(self, sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath) -> None:
         """Learns which of a sequence's bought guesses were accepted."""
-        for drafter in self._admitted[sequence.number]:
-            drafter.came(sequence.number, len(accepted.rows) - 1)
-        self._returns.learn(guesses, accepted.rows)
-        self._market.learn(guesses, accepted.rows, sequence.request.sampling.greedy)
+        for drafter in self._drafters[sequence.number]:
+            drafter.learn(sequence.number, len(accepted.rows) - 1)
+        self._accounting.learn(guesses, accepted.rows)
+        self._buyer.learn(guesses, accepted.rows, sequence.request.sampling.greedy)
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
         """Learns how many seconds a step of ``rows`` rows took."""
         if plan.decoding and not plan.prefilling:
             sequences, remote = len(plan.decoding), self._remote.active(plan.decoding)
             size, guesses = self._size, rows - sequences
-            self._returns.step(size, sequences, guesses, seconds, self.waited, remote, self._offered)
+            self._accounting.step(size, sequences, guesses, seconds, self.waited, remote, self._offered)
             if any(sequence.request.speculates for sequence in plan.decoding):
-                self._returns.settle(size, sequences, guesses, seconds, self.waited, remote - self.quiet)
-        self._returns.clear()
+                self._accounting.settle(size, sequences, guesses, seconds, self.waited, remote - self.paused)
+        self._accounting.clear()
 
     def _choose_drafters(self, plan: Plan) -> None:
         """Pauses and resumes drafters for steps like ``plan``; prefilling sequences count, as they will soon decode."""
         if running := len(plan.decoding) + len(plan.prefilling):
             self._size = running.bit_length()
-            quiet = self._worth.quiet(self._size, self._local.keys() | self._remote.names)
-            if quiet != self.quiet:
-                self._pause(quiet, plan.decoding)
+            paused = self._policy.paused(self._size, self._local.keys() | self._remote.names)
+            if paused != self.paused:
+                self._pause(paused, plan.decoding)
 
-    def _pause(self, quiet: frozenset[str], sequences: Seq[Sequence]) -> None:
-        """Pauses the drafters ``quiet`` and drops their trees; resumes all others."""
-        self.quiet = quiet
+    def _pause(self, paused: frozenset[str], sequences: Seq[Sequence]) -> None:
+        """Pauses the drafters ``paused`` and drops their trees; resumes all others."""
+        self.paused = paused
         for drafter in self._local.values():
-            drafter.paused = drafter.name in quiet
+            drafter.paused = drafter.name in paused
         for sequence in sequences:
-            sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in quiet}
+            sequence.trees = {source: t for source, t in sequence.trees.items() if t.drafter not in paused}
 
     def _wanted(self, drafter: LocalDrafter, plan: Plan, sequences: Mapping[int, Sequence]) -> Set[int]:
         """The sequences that a drafter is asked for in a step like ``plan``."""
-        if (asking := drafter.asking) is None or not self._worth.chooses:
+        if (choice := drafter.choice) is None or not self._policy.chooses:
             return drafter.sequences
         if not plan.decoding:
             return frozenset()
-        trees = self._market.buy(plan, self._returns.pace.surcharge(self._size)).trees
+        trees = self._buyer.buy(plan, self._accounting.pace.surcharge(self._size)).trees
         brought = {sequence.number: sum(tree.values) for sequence, tree in zip(plan.decoding, trees, strict=True)}
         guesses = sum(map(len, trees))
         seconds = self._cost(plan.rows + guesses) - self._cost(plan.rows) + self._cost(len(plan.decoding))
-        seconds *= self._returns.pace(self._size, guesses > 0)
-        mine = {number: tokens for number, tokens in brought.items() if number in drafter.sequences}
-        unread = {number: drafter.unread(sequences[number]) for number in mine}
-        drafter.alone = seconds
-        return asking.choose(self._size, Ready(len(brought) + sum(brought.values()), seconds, mine), unread)
+        seconds *= self._accounting.pace(self._size, guesses > 0)
+        own_tokens = {number: tokens for number, tokens in brought.items() if number in drafter.sequences}
+        unread = {number: drafter.unread(sequences[number]) for number in own_tokens}
+        drafter.seconds_without = seconds
+        return choice.choose(
+            self._size, StepForecast(len(brought) + sum(brought.values()), seconds, own_tokens), unread
+        )
 
     def _usual_wait(self, name: str) -> float:
         drafter = self._local.get(name)
-        return 0.0 if drafter is None else drafter.usual
+        return 0.0 if drafter is None else drafter.usual_wait
 
     def _usable(self, sequence: Sequence, tree: DraftTree) -> bool:
         """Whether all guesses are ids of the target and were drawn as the rule of acceptance needs."""
@@ -213,10 +215,10 @@ class Guessing:
             return False
         replacement = self._target.rule.replacement
         drawn = bool(tree.proposals) and all(q.replacement == replacement for q in tree.proposals.values())
-        return drawn or not self._market.weighs(sequence)
+        return drawn or not self._buyer.needs_proposals(sequence)
 
 
-def _note_taken(sequence: Sequence, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
+def _note_offer(sequence: Sequence, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
     """Notes the offered tree in the time line."""
     if (to := timeline()) is not None:
         grown = TreeSize.of(sequence.number, tree.length, tree.parents)

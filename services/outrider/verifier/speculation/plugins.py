@@ -31,8 +31,8 @@ def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel
         ConfigError: a drafter is unknown, cannot serve this target, or has options but is not in ``drafters``.
     """
     names = _names(settings)
-    if unasked := sorted(settings.options.keys() - set(names)):
-        raise ConfigError(f"options names {', '.join(unasked)}, which drafters does not")
+    if unlisted := sorted(settings.options.keys() - set(names)):
+        raise ConfigError(f"options has settings for {', '.join(unlisted)}, which drafters does not list")
     return [_make(name, settings, vocabulary, model) for name in names]
 
 

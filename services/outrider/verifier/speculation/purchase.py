@@ -15,8 +15,8 @@ Calibrators = Mapping[tuple[str, bool], Calibrator]
 """Calibrators by the drafter's name and whether the sequence is greedy."""
 
 
-class Prospect(NamedTuple):
-    """What one decoding sequence may buy.
+class BuyingSequence(NamedTuple):
+    """A sequence that decodes, and the guesses that it may buy.
 
     Attributes:
         tokens: tokens of the sequence so far.
@@ -25,7 +25,7 @@ class Prospect(NamedTuple):
         cap: most guesses.
         greedy: whether the sequence is decided greedily.
         tenant: tenant of the request.
-        ready: a merged tree to buy from, in place of ``trees``.
+        merged: a merged tree to buy from, in place of ``trees``.
     """
 
     tokens: list[int]
@@ -34,11 +34,11 @@ class Prospect(NamedTuple):
     cap: int
     greedy: bool
     tenant: str = ""
-    ready: MergedTree | None = None
+    merged: MergedTree | None = None
 
 
-class Terms(NamedTuple):
-    """What guesses cost.
+class BuyTerms(NamedTuple):
+    """What guesses cost in a step, and how many it may buy.
 
     Attributes:
         rows: rows of the step without guesses.
@@ -57,18 +57,18 @@ class Terms(NamedTuple):
     tenant_cap: int = 0
 
 
-class Purchased(NamedTuple):
-    """What a step verifies.
+class BoughtGuesses(NamedTuple):
+    """The guesses that a step verifies.
 
     Attributes:
         trees: guesses of each sequence.
         drafted: number of guesses that could have been bought, by drafter and depth.
-        dead: trees that contradict the tokens decided since, each with the index of its sequence.
+        outdated: trees that contradict the tokens decided since, each with the index of its sequence.
     """
 
     trees: list[MergedTree]
     drafted: Mapping[tuple[str, int], int]
-    dead: list[tuple[int, DraftTree]]
+    outdated: list[tuple[int, DraftTree]]
 
 
 class Purchase:
@@ -77,31 +77,31 @@ class Purchase:
     def __init__(self, calibrators: Calibrators) -> None:
         self._calibrators = calibrators
 
-    def __call__(self, prospects: Seq[Prospect], terms: Terms) -> Purchased:
+    def __call__(self, sequences: Seq[BuyingSequence], terms: BuyTerms) -> BoughtGuesses:
         """Buys for all sequences that decode in the step."""
         drafted: Counter[tuple[str, int]] = Counter()
-        dead: list[tuple[int, DraftTree]] = []
+        outdated: list[tuple[int, DraftTree]] = []
         candidates = []
-        for owner, prospect in enumerate(prospects):
-            live = dict(_live(prospect))
-            dead += [(owner, tree) for place, tree in enumerate(prospect.trees) if place not in live]
-            if (merged := prospect.ready) is None:
-                merged = self._merge(prospect, list(live.values()), terms.least)
+        for owner, sequence in enumerate(sequences):
+            live = dict(_live(sequence))
+            outdated += [(owner, tree) for place, tree in enumerate(sequence.trees) if place not in live]
+            if (merged := sequence.merged) is None:
+                merged = self._merge(sequence, list(live.values()), terms.least)
             drafted.update(zip(merged.drafters, merged.depths, strict=True))
             candidates.append(merged)
-        caps = [prospect.cap for prospect in prospects]
-        tenants = [prospect.tenant for prospect in prospects] if terms.tenant_cap else None
+        caps = [sequence.cap for sequence in sequences]
+        tenants = [sequence.tenant for sequence in sequences] if terms.tenant_cap else None
         bought = buy(
             candidates, caps, terms.rows, terms.limit, terms.cost, terms.surcharge, tenants, terms.tenant_cap
         )  # fmt: skip
-        return Purchased(bought, drafted, dead)
+        return BoughtGuesses(bought, drafted, outdated)
 
-    def _merge(self, prospect: Prospect, trees: list[DraftTree], least: float) -> MergedTree:
-        return merge(trees, prospect.depth, lambda drafter: self._calibrators[drafter, prospect.greedy], least)
+    def _merge(self, sequence: BuyingSequence, trees: list[DraftTree], least: float) -> MergedTree:
+        return merge(trees, sequence.depth, lambda drafter: self._calibrators[drafter, sequence.greedy], least)
 
 
-def _live(prospect: Prospect) -> Iterator[tuple[int, DraftTree]]:
+def _live(sequence: BuyingSequence) -> Iterator[tuple[int, DraftTree]]:
     """The part of each tree that agrees with the tokens so far, with the index of the tree."""
-    for place, tree in enumerate(prospect.trees):
-        if (left := tree.after(prospect.tokens[tree.length :])) is not None:
+    for place, tree in enumerate(sequence.trees):
+        if (left := tree.after(sequence.tokens[tree.length :])) is not None:
             yield place, left

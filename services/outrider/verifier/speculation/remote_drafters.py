@@ -15,19 +15,19 @@ class RemoteDrafters:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._heard: dict[str, float] = {}
+        self._last_trees: dict[str, float] = {}
 
     @property
     def names(self) -> Set[str]:
         """The drafters that offered a tree since `active` last forgot silent ones."""
-        return self._heard.keys()
+        return self._last_trees.keys()
 
-    def hear(self, drafter: str) -> None:
+    def note_tree(self, drafter: str) -> None:
         """Notes that a drafter offered a tree."""
-        self._heard[drafter] = self._clock()
+        self._last_trees[drafter] = self._clock()
 
     def active(self, sequences: Seq[Sequence]) -> Set[str]:
         """The drafters that offered a tree in the last 5 seconds and that one of ``sequences`` admits."""
         now = self._clock()
-        self._heard = {name: heard for name, heard in self._heard.items() if now - heard < _REMEMBERED_S}
-        return {name for name in self._heard if any(sequence.request.admits(name) for sequence in sequences)}
+        self._last_trees = {name: last for name, last in self._last_trees.items() if now - last < _REMEMBERED_S}
+        return {name for name in self._last_trees if any(sequence.request.admits(name) for sequence in sequences)}

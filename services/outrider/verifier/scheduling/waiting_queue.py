@@ -13,7 +13,7 @@ from outrider.verifier.scheduling.fairness import TokenCounters
 Rank = tuple[int, tuple[float, int], int]
 
 
-class Waiting:
+class WaitingQueue:
     """Waiting sequences, ordered by priority, then by their tenants' counters (`TokenCounters.rank`), then by arrival.
 
     A priority ages: it gains a level for every ``aging_s`` seconds in which its requests waited and none of them was
@@ -38,7 +38,7 @@ class Waiting:
     def add(self, sequence: Sequence, now: float) -> None:
         """Queues ``sequence`` at ``now`` seconds on a monotonic clock."""
         self._since.setdefault(sequence.request.priority, now)
-        line = self._lines.setdefault(_line(sequence), [])
+        line = self._lines.setdefault(_line_key(sequence), [])
         heapq.heappush(line, (-sequence.level, sequence.number, sequence))
         self._count += 1
 
@@ -67,7 +67,7 @@ class Waiting:
 
     def remove(self, sequence: Sequence) -> bool:
         """Removes ``sequence``; False if the queue does not hold it."""
-        line = self._lines.get(_line(sequence), [])
+        line = self._lines.get(_line_key(sequence), [])
         entry = next((entry for entry in line if entry[2] is sequence), None)
         if entry is None:
             return False
@@ -75,7 +75,7 @@ class Waiting:
         heapq.heapify(line)
         self._count -= 1
         if not line:
-            del self._lines[_line(sequence)]
+            del self._lines[_line_key(sequence)]
             if all(priority != sequence.request.priority for priority, _ in self._lines):
                 del self._since[sequence.request.priority]
         return True
@@ -88,7 +88,7 @@ class Waiting:
         return -self._level(sequence, now), self._counters.rank(sequence.request.tenant), sequence.number
 
 
-def who_yields(
+def slot_giver(
     sequence: Sequence, running: Seq[Sequence], counters: TokenCounters, rank: Callable[[Sequence], Rank]
 ) -> Sequence | None:
     """The ``running`` sequence that gives its slot to ``sequence`` if no slot is free; None for none.
@@ -106,5 +106,5 @@ def who_yields(
     return last if last is not None and rank(last) > rank(sequence) else None
 
 
-def _line(sequence: Sequence) -> tuple[int, str]:
+def _line_key(sequence: Sequence) -> tuple[int, str]:
     return sequence.request.priority, sequence.request.tenant

@@ -9,7 +9,7 @@ from outrider.verifier.requests.sequence import Sequence
 from outrider.wire.prefixes import chain_hash, chain_salt
 
 
-class Holdings:
+class SequencePages:
     """Moves pages between a page table and the sequences. ``vocabulary`` and the tenant salt every chain of hashes."""
 
     def __init__(self, pages: PageTable, page_size: int, vocabulary: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The engine's thread, and calls that nobody waits for any more."""
+"""The engine's thread, and calls whose callers have left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the verifier measures its model before it serves."""
+"""The time for which the verifier measures its model at start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.toy_model import save_toy
 
 
 class Sized(LlamaModel):
-    """Notes how many rows its steps have."""
+    """Records the number of rows of each step."""
 
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         self.sizes.append(len(ids))

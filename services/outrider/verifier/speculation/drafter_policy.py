@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
-from outrider.verifier.speculation.asking import Asking
+from outrider.verifier.speculation.sequence_choice import SequenceChoice
 
 REGRET = 0.01
 """Share of the time that trials of one drafter may lose, and that a drafter may lose without being paused."""
-_GLANCE, _TRIAL, _FADE, _SURE = 6, 48, 1 - 1 / 96, 1.5
-_FIRST, _WINDOW, _SETTLING, _LEAST_SHARE = 24, 16, 4, 0.05
+_LEAST_STEPS, _TRIAL_STEPS, _FADE, _MARGIN = 6, 48, 1 - 1 / 96, 1.5
+_STEPS_BEFORE_WINDOW, _WINDOW_STEPS, _SETTLING_STEPS, _LEAST_SHARE = 24, 16, 4, 0.05
 
 
-class Yield(NamedTuple):
+class DrafterStep(NamedTuple):
     """What one drafter did in a step.
 
     Attributes:
@@ -42,7 +42,7 @@ class Yield(NamedTuple):
     opening: float = 0.0
 
 
-class Prices(NamedTuple):
+class StepPrices(NamedTuple):
     """Seconds that a step's parts cost.
 
     Attributes:
@@ -69,11 +69,12 @@ class _Account:
     usual: float = 0.0
     resumes: float = 0.0
 
-    def enter(self, done: Yield, prices: Prices) -> None:
+    def enter(self, drafter_step: DrafterStep, prices: StepPrices) -> None:
         """Adds a step. Drafting counts for at most three times the usual; anything above has another cause."""
-        drafting = min(done.drafting, 3 * self.usual) if self.usual > 0 else done.drafting
+        drafting = min(drafter_step.drafting, 3 * self.usual) if self.usual > 0 else drafter_step.drafting
         self.usual += (drafting - self.usual) / 8 if self.usual else drafting
-        brought, waited = done.accepted * prices.token - done.bought * prices.row, drafting + done.opening
+        brought = drafter_step.accepted * prices.token - drafter_step.bought * prices.row
+        waited = drafting + drafter_step.opening
         self.lost += waited - brought
         self.brought = self.brought * _FADE + brought
         self.waited = self.waited * _FADE + waited
@@ -89,15 +90,15 @@ class _Account:
     @property
     def loses(self) -> bool:
         """Whether the drafter loses more than `REGRET` of the time; a short trial needs a clear margin."""
-        if self.steps < _GLANCE:
+        if self.steps < _LEAST_STEPS:
             return False
         number = (1 - _FADE**self.steps) / (1 - _FADE)
         mean = self.brought - self.waited
-        doubt = sqrt(max(self.squares - mean**2 / number, 0.0)) if self.steps < _TRIAL else 0.0
-        return self.earned + _SURE * doubt < -REGRET * self.time
+        doubt = sqrt(max(self.squares - mean**2 / number, 0.0)) if self.steps < _TRIAL_STEPS else 0.0
+        return self.earned + _MARGIN * doubt < -REGRET * self.time
 
     def pause(self, clock: float) -> None:
-        """Ends the trial, until its loss is `REGRET` of the time."""
+        """Ends the trial, and pauses the drafter until its loss is `REGRET` of the time since."""
         self.resumes = clock + max(self.lost, -self.earned) / REGRET
         self.lost = self.brought = self.waited = self.squares = self.time = 0.0
         self.steps = 0
@@ -123,10 +124,10 @@ class _Ledger:
     def paused(self, clock: float) -> frozenset[str]:
         return frozenset(name for name, account in self.accounts.items() if account.resumes > clock)
 
-    def step(self, done: Mapping[str, Yield], prices: Prices, clock: float) -> None:
-        for name, contribution in done.items():
+    def step(self, drafter_steps: Mapping[str, DrafterStep], prices: StepPrices, clock: float) -> None:
+        for name, drafter_step in drafter_steps.items():
             account = self.accounts[name]
-            account.enter(contribution, prices)
+            account.enter(drafter_step, prices)
             if account.loses:
                 account.pause(clock)
 
@@ -139,19 +140,19 @@ class _Ledger:
                 self.window_at = clock + self.window_s * max(self._share(), _LEAST_SHARE) / REGRET
         elif others:
             self.steps += 1
-            if self.steps >= _FIRST and clock >= self.window_at:
-                self.plain, self.window_s = _WINDOW, 0.0
+            if self.steps >= _STEPS_BEFORE_WINDOW and clock >= self.window_at:
+                self.plain, self.window_s = _WINDOW_STEPS, 0.0
 
     def _share(self) -> float:
         """Share of the time of steps that all drafters together earn."""
         return sum(account.earned / account.time for account in self.accounts.values() if account.time)
 
 
-class Worth:
+class DrafterPolicy:
     """Decides which drafters are asked in steps of each size: the bit length of the number of sequences.
 
     Attributes:
-        chooses: whether `Asking` chooses the sequences that a local drafter is asked for.
+        chooses: whether `SequenceChoice` chooses the sequences that a local drafter is asked for.
     """
 
     chooses = True
@@ -160,11 +161,11 @@ class Worth:
         self._ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
         self._clock = 0.0
 
-    def asking(self, read_s: float) -> Asking:
-        """What chooses the sequences for a drafter that steps wait for; ``read_s`` as of `Asking`."""
-        return Asking(read_s)
+    def sequence_choice(self, read_s: float) -> SequenceChoice:
+        """Chooses the sequences for a drafter that steps wait for; ``read_s`` as in `SequenceChoice`."""
+        return SequenceChoice(read_s)
 
-    def quiet(self, size: int, drafters: Set[str]) -> frozenset[str]:
+    def paused(self, size: int, drafters: Set[str]) -> frozenset[str]:
         """The drafters that are not asked: all ``drafters`` in a window of plain decoding, else the paused ones."""
         if size not in self._ledgers:
             return frozenset()
@@ -175,22 +176,22 @@ class Worth:
         """Whether no remote drafter of ``others`` is asked, or was asked a few steps ago."""
         ledger = self._ledgers[size]
         if ledger.plain:
-            return ledger.plain <= _WINDOW - _SETTLING
+            return ledger.plain <= _WINDOW_STEPS - _SETTLING_STEPS
         return others <= ledger.paused(self._clock)
 
-    def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
+    def step(self, size: int, drafter_steps: Mapping[str, DrafterStep], prices: StepPrices, others: bool) -> None:
         """Learns what the drafters did in a step without prompts; ``others`` says whether a remote one was asked."""
         ledger = self._ledgers[size]
         self._clock += prices.step
         if not ledger.plain:
-            ledger.step(done, prices, self._clock)
+            ledger.step(drafter_steps, prices, self._clock)
         ledger.window(others, prices.step, self._clock)
 
 
-class Always(Worth):
+class AskAlways(DrafterPolicy):
     """Asks every drafter at every step for every sequence."""
 
     chooses = False
 
-    def step(self, size: int, done: Mapping[str, Yield], prices: Prices, others: bool) -> None:
+    def step(self, size: int, drafter_steps: Mapping[str, DrafterStep], prices: StepPrices, others: bool) -> None:
         """Learns nothing."""

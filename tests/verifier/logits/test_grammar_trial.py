@@ -1,4 +1,4 @@
-"""The process in which definitions of grammars are tried: whatever becomes of it, the verifier has an answer."""
+"""The process that tries definitions of grammars: the verifier answers however the process ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make(tokenizer: Path, tmp_path: Path) -> Iterator[Make]:
-    """Builds trials whose process is a program of the test's own, or the right one."""
+    """Builds trials that run the real program or one of the test."""
     made: list[Trial] = []
 
     def build(program: str | None = None, answer_s: float = 60.0) -> Trial:
@@ -176,14 +176,14 @@ def test_a_tokenizer_that_cannot_be_guided_is_told(tmp_path: Path) -> None:
 
 
 def chained(number: int) -> str:
-    """A JSON Schema of so many definitions, each with a property that is the next."""
+    """A JSON Schema of ``number`` definitions, each with the next one as a property."""
     below = {"type": "object", "properties": {"next": None}}
     defs = {f"d{i}": below | {"properties": {"next": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(number)}
     return json.dumps({"$ref": "#/$defs/d0", "$defs": defs | {f"d{number}": {"type": "string"}}})
 
 
 def rules(number: int) -> str:
-    """A Lark grammar of so many rules, each of which is the next."""
+    """A Lark grammar of ``number`` rules, each of which refers to the next one."""
     return "\n".join(["start: r0", *(f"r{i}: r{i + 1}" for i in range(number)), f'r{number}: "a"', ""])
 
 

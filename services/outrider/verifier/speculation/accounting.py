@@ -1,4 +1,4 @@
-"""What guesses brought and cost in each step, from which `Worth` decides which drafters are asked."""
+"""What guesses brought and cost in each step, from which `DrafterPolicy` decides which drafters are asked."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from outrider.models.speculation import Drafter, MergedTree
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.speculation.budget import Pace
 from outrider.verifier.speculation.counts import Counts
-from outrider.verifier.speculation.going_rate import GoingRate
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy, DrafterStep, StepPrices
+from outrider.verifier.speculation.guess_prices import GuessPrices
 from outrider.verifier.speculation.local_drafter import LocalDrafter
-from outrider.verifier.speculation.worth import Prices, Worth, Yield
 
 
-class Returns:
-    """Settles each step's accounts.
+class Accounting:
+    """Passes what each step's guesses brought and cost to `DrafterPolicy`, and counts them.
 
     Args:
         cost: seconds of a step by rows.
-        worth: judges drafters by what they brought and cost.
+        policy: judges drafters by what they brought and cost.
         drafters: the local drafters, by name.
-        made: the same drafters, as plug-ins.
+        plugins: the same drafters, as plug-ins.
 
     Attributes:
         pace: measured seconds of steps over those of ``cost``.
         counts: counters of guesses since start.
     """
 
-    def __init__(self, cost: CostCurve, worth: Worth, drafters: Mapping[str, LocalDrafter], made: Seq[Drafter]) -> None:
-        self._cost, self._worth, self._local = cost, worth, drafters
-        self._rate = GoingRate(made)
+    def __init__(
+        self, cost: CostCurve, policy: DrafterPolicy, drafters: Mapping[str, LocalDrafter], plugins: Seq[Drafter]
+    ) -> None:
+        self._cost, self._policy, self._local = cost, policy, drafters
+        self._prices = GuessPrices(plugins)
         self.pace, self.counts = Pace(), Counts()
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
@@ -56,7 +58,7 @@ class Returns:
         """Learns the pace from a step that computed no prompts. Called before `settle`.
 
         Args:
-            size: size of the step, as in `Worth`.
+            size: size of the step, as in `DrafterPolicy`.
             sequences: number of sequences that decoded.
             guesses: number of guesses verified.
             seconds: time of the step.
@@ -67,15 +69,15 @@ class Returns:
         expected, pace = self._cost(sequences + guesses), self.pace
         self.counts.predicted += expected * pace(size, guesses > 0) + waited
         self.counts.real += seconds
-        if guesses or self._worth.is_plain(size, remote):
+        if guesses or self._policy.is_plain(size, remote):
             pace.learn(size, guesses > 0, expected, max(seconds - waited, 0.0))
         if offered and not guesses:
             pace.fade(size)
         for drafter in self._local.values():
-            drafter.took(size, seconds)
+            drafter.time_step(size, seconds)
 
     def settle(self, size: int, sequences: int, guesses: int, seconds: float, waited: float, asked: Set[str]) -> None:
-        """Passes to `Worth` what each drafter brought and cost in the step.
+        """Passes to `DrafterPolicy` what each drafter brought and cost in the step.
 
         The remote drafters in ``asked`` share all the time by which the step was late. Other arguments as in `step`.
         """
@@ -83,17 +85,17 @@ class Returns:
         pace = self.pace(size, True) if guesses and not asked else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
         if any(drafter.priced and drafter.waited is not None for drafter in self._local.values()):
-            self._rate.learn(size, decided, seconds, next_row * pace)
+            self._prices.learn(size, decided, seconds, next_row * pace)
         plain = cost(sequences) * alone
         row = max(expected * pace - plain, 0.0) / max(guesses, 1)
-        yields = {
-            name: Yield(self._bought[name], self._accepted[name], drafter.waited, drafter.owe())
+        drafter_steps = {
+            name: DrafterStep(self._bought[name], self._accepted[name], drafter.waited, drafter.instalment())
             for name, drafter in self._local.items()
             if drafter.waited is not None
         }
-        held_up = (seconds - waited - expected * alone) / max(len(asked), 1)
-        yields |= {name: Yield(self._bought[name], self._accepted[name], held_up) for name in asked}
-        self._worth.step(size, yields, Prices(plain / sequences, row, seconds), bool(asked))
+        late_s = (seconds - waited - expected * alone) / max(len(asked), 1)
+        drafter_steps |= {name: DrafterStep(self._bought[name], self._accepted[name], late_s) for name in asked}
+        self._policy.step(size, drafter_steps, StepPrices(plain / sequences, row, seconds), bool(asked))
 
     def clear(self) -> None:
         """Ends the step: `learn` counts for the next step from now on."""

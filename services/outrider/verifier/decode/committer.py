@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from outrider.models.speculation import NO_GUESSES, MergedTree
-from outrider.verifier.acceptance.accept import Accepted, walk
-from outrider.verifier.decode.outcome import Committed, Opened, Outcome, Tally
+from outrider.verifier.acceptance.accept import AcceptedPath, walk
+from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome, Tally
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.decode.roster import Roster
-from outrider.verifier.decode.runner import NOTHING, Drawn, Runner, Work
+from outrider.verifier.decode.runner import NOTHING, DrawnRows, Runner, Work
 from outrider.verifier.logits.likelihood import Score, score
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.estimate import Estimate
@@ -18,7 +18,7 @@ from outrider.wire.frames import Finish, Frame
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
 
-class Commits:
+class Committer:
     """Applies the target's decisions to sequences, and collects the outcome for readers and drafters.
 
     Attributes:
@@ -41,16 +41,16 @@ class Commits:
 
     def take(self) -> Outcome:
         """Returns the outcome since the last call."""
-        taken, self.outcome = self.outcome, Outcome()
-        taken.quiet = self._guessing.quiet
-        return taken
+        outcome, self.outcome = self.outcome, Outcome()
+        outcome.paused = self._guessing.paused
+        return outcome
 
     def open(self, sequence: Sequence) -> None:
         """Announces a new sequence to drafters."""
         opening = self._guessing.open(sequence)
-        self.outcome.opened.append(Opened(sequence.number, opening, sequence.request.drafters))
+        self.outcome.opened.append(OpenedSequence(sequence.number, opening, sequence.request.drafters))
 
-    def commit(self, work: Work, drawn: Drawn) -> None:
+    def commit(self, work: Work, drawn: DrawnRows) -> None:
         """Applies what one sequence's rows drew."""
         sequence, guesses = work.sequence, work.guesses
         if sequence.echoed < len(sequence.request.prompt):
@@ -59,7 +59,7 @@ class Commits:
             self._scheduler.commit(sequence, sequence.cached + len(work.tokens))
             self._cache.offer(sequence)
             if work.draws:
-                self._decide(sequence, Accepted([0], drawn.tokens), NO_GUESSES, drawn)
+                self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
             return
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
         cached = sequence.cached + len(accepted.rows)
@@ -81,22 +81,22 @@ class Commits:
                 self.outcome.frames.append((sequence.request, frame))
             sequence.echoed = end
 
-    def _decide(self, sequence: Sequence, accepted: Accepted, guesses: MergedTree, drawn: Drawn) -> None:
+    def _decide(self, sequence: Sequence, accepted: AcceptedPath, guesses: MergedTree, drawn: DrawnRows) -> None:
         length, answer = len(sequence.tokens), self._roster.answer(sequence)
         drafters = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
         allowed = [token for token in accepted.tokens if token != NOTHING]
         texts, finish = answer.take(allowed)
         tokens, drafters = allowed[: len(texts)], drafters[: len(texts)]
-        finish = finish or self._spent(sequence, length + len(tokens))
+        finish = finish or self._reached_limit(sequence, length + len(tokens))
         if finish is None and len(allowed) < len(accepted.tokens):
             finish = Finish.REFUSED
         sequence.tokens.extend(tokens)
         sequence.steps += 1
-        right = len(drafters) - drafters.count("")
-        sequence.accepted += right
-        sequence.rejected += len(guesses) - right
+        guessed_right = len(drafters) - drafters.count("")
+        sequence.accepted += guessed_right
+        sequence.rejected += len(guesses) - guessed_right
         self._tally.tokens += len(tokens)
-        self._scheduler.served(sequence, len(tokens))
+        self._scheduler.charge_output(sequence, len(tokens))
         drafts = answer.drafts(guesses, accepted.rows, len(tokens))
         frame = answer.frame(tokens, texts, drafters, _scores(sequence, accepted, tokens, drawn), drafts)
         if finish is not None:
@@ -105,15 +105,15 @@ class Commits:
         self.outcome.frames.append((sequence.request, frame))
         self._follow(sequence, length, tokens, accepted.rows[-1])
 
-    def _spent(self, sequence: Sequence, length: int) -> Finish | None:
+    def _reached_limit(self, sequence: Sequence, length: int) -> Finish | None:
         full = length >= self._scheduler.limits.context_length
-        done = length - len(sequence.request.prompt) >= sequence.request.max_tokens
-        return Finish.LENGTH if full or done else None
+        complete = length - len(sequence.request.prompt) >= sequence.request.max_tokens
+        return Finish.LENGTH if full or complete else None
 
     def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
         if not sequence.request.speculates:
             return
-        self.outcome.committed.append(Committed(sequence.number, length, tokens))
+        self.outcome.committed.append(CommittedTokens(sequence.number, length, tokens))
         self._guessing.follow(sequence, length, tokens, row)
 
     def end(self, sequence: Sequence, finish: Finish, frame: Frame, error: str | None = None) -> None:
@@ -122,7 +122,7 @@ class Commits:
         self._cache.leave(sequence)
         self._scheduler.remove(sequence)
         answer = self._roster.leave(sequence)
-        counted = sequence.request.max_tokens and not sequence.request.handed
+        counted = sequence.request.max_tokens and not sequence.request.for_handover
         if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self._estimate.ended(sequence)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
@@ -137,11 +137,11 @@ class Commits:
         self.end(sequence, finish, self._roster.answer(sequence).frame([], [], []), why)
 
 
-def _scores(sequence: Sequence, accepted: Accepted, tokens: list[int], drawn: Drawn) -> list[Score] | None:
+def _scores(sequence: Sequence, accepted: AcceptedPath, tokens: list[int], drawn: DrawnRows) -> list[Score] | None:
     """The target's log-probabilities of ``tokens``; None unless the request asks for them."""
     if drawn.logits is None or not tokens:
         return None if drawn.logits is None else []
-    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.asked.logprobs or 0)
+    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.parameters.logprobs or 0)
 
 
 def _why_refused(sequence: Sequence) -> str:

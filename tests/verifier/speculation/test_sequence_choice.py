@@ -1,4 +1,4 @@
-"""A drafter that steps wait for is asked for sequences whose other guesses bring less than its own would."""
+"""A drafter that steps wait for is asked for sequences for which other drafters guess too little."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests import sequence
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.cost_curve import CostCurve
-from outrider.verifier.speculation.asking import READING, Asking, Ready
+from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 from outrider.verifier.speculation.local_drafter import LocalDrafter
-from outrider.verifier.speculation.worth import Worth
+from outrider.verifier.speculation.sequence_choice import READING, SequenceChoice, StepForecast
 from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
@@ -23,82 +23,82 @@ ONE = 1
 """Size of a step of one sequence."""
 
 
-def known(brings: int, adds: float) -> Asking:
-    """Of a drafter that is known to bring so many tokens and to add so many seconds; reading takes 0.1 s a token."""
-    asking = Asking(read_s=0.1)
+def choice_after(brings: int, adds: float) -> SequenceChoice:
+    """The choice for a drafter that brought so many tokens and added so many seconds; reading takes 0.1 s a token."""
+    choice = SequenceChoice(read_s=0.1)
     for _ in range(50):
-        asking.choose(ONE, Ready(1, 1.0, {99: 0.0}), {99: 1})
-        asking.came(99, brings)
-        asking.took(ONE, adds)
-    return asking
+        choice.choose(ONE, StepForecast(1, 1.0, {99: 0.0}), {99: 1})
+        choice.learn(99, brings)
+        choice.time_step(ONE, adds)
+    return choice
 
 
-def alone(tokens: float, seconds: float = 1.0) -> Ready:
-    """A step of sequence 0 only, whose guesses at hand bring so many ``tokens``."""
-    return Ready(1 + tokens, seconds, {0: tokens})
+def alone(tokens: float, seconds: float = 1.0) -> StepForecast:
+    """A step of sequence 0 only; its guesses at hand bring ``tokens`` tokens."""
+    return StepForecast(1 + tokens, seconds, {0: tokens})
 
 
 def test_a_drafter_is_asked_where_the_step_then_brings_more_tokens_a_second() -> None:
-    asking = known(brings=3, adds=1.0)
-    asked = {tokens: bool(asking.choose(ONE, alone(tokens), {0: 1})) for tokens in (0.0, 1.9, 2.1, 2.9, 8.0)}
+    choice = choice_after(brings=3, adds=1.0)
+    asked = {tokens: bool(choice.choose(ONE, alone(tokens), {0: 1})) for tokens in (0.0, 1.9, 2.1, 2.9, 8.0)}
     assert asked == {0.0: True, 1.9: True, 2.1: False, 2.9: False, 8.0: False}
 
 
 def test_the_rest_of_a_batch_waits_for_no_single_sequence() -> None:
-    asking = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     brought = {0: 0.0, **dict.fromkeys(range(1, 8), 6.0)}
-    ready = Ready(8 + sum(brought.values()), 1.0, brought)
-    assert not asking.choose(ONE, ready, dict.fromkeys(brought, 1))
+    ready = StepForecast(8 + sum(brought.values()), 1.0, brought)
+    assert not choice.choose(ONE, ready, dict.fromkeys(brought, 1))
     poor = dict.fromkeys(range(7), 0.0) | {7: 6.0}
-    assert asking.choose(ONE, Ready(14.0, 1.0, poor), dict.fromkeys(poor, 1)) == set(range(7))
+    assert choice.choose(ONE, StepForecast(14.0, 1.0, poor), dict.fromkeys(poor, 1)) == set(range(7))
 
 
-@pytest.mark.parametrize("asking", [Asking(0.1), known(brings=0, adds=1.0)], ids=["new", "does not pay"])
-def test_a_drafter_on_trial_is_asked_where_there_are_hardly_any_other_guesses(asking: Asking) -> None:
-    assert asking.choose(ONE, alone(0.5), {0: 1})
-    assert not asking.choose(ONE, alone(1.5), {0: 1})
+@pytest.mark.parametrize("choice", [SequenceChoice(0.1), choice_after(brings=0, adds=1.0)], ids=["new", "does not pay"])
+def test_a_drafter_on_trial_is_asked_where_there_are_hardly_any_other_guesses(choice: SequenceChoice) -> None:
+    assert choice.choose(ONE, alone(0.5), {0: 1})
+    assert not choice.choose(ONE, alone(1.5), {0: 1})
 
 
 def test_a_prompt_is_read_when_guesses_would_have_saved_as_much_as_reading_takes() -> None:
-    asking = known(brings=3, adds=1.0)
-    asked = [bool(asking.choose(ONE, alone(0.0), {0: 100})) for _ in range(5)]
+    choice = choice_after(brings=3, adds=1.0)
+    asked = [bool(choice.choose(ONE, alone(0.0), {0: 100})) for _ in range(5)]
     assert asked == [False] * 3 + [True] * 2
 
 
 def test_steps_that_have_enough_guesses_are_no_reason_to_read_a_prompt() -> None:
-    asking = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     for _ in range(100):
-        assert not asking.choose(ONE, alone(4.0), {0: 55})
-    assert not asking.choose(ONE, alone(0.0), {0: 55})
+        assert not choice.choose(ONE, alone(4.0), {0: 55})
+    assert not choice.choose(ONE, alone(0.0), {0: 55})
 
 
 def test_how_long_reading_takes_is_learnt() -> None:
-    asking = known(brings=3, adds=1.0)
+    choice = choice_after(brings=3, adds=1.0)
     for _ in range(50):
-        asking.read(100, 1.0)
-    assert asking.choose(ONE, alone(0.0), {0: 290})
-    asking.close(0)
-    assert not asking.choose(ONE, alone(0.0), {0: 310})
+        choice.time_reading(100, 1.0)
+    assert choice.choose(ONE, alone(0.0), {0: 290})
+    choice.close(0)
+    assert not choice.choose(ONE, alone(0.0), {0: 310})
 
 
 def test_something_else_that_holds_up_a_step_is_not_laid_to_the_drafter() -> None:
-    asking = known(brings=3, adds=1.0)
-    asking.took(ONE, 1000.0)
-    assert asking.choose(ONE, alone(1.5), {0: 1})
+    choice = choice_after(brings=3, adds=1.0)
+    choice.time_step(ONE, 1000.0)
+    assert choice.choose(ONE, alone(1.5), {0: 1})
 
 
 def test_what_a_drafter_brings_is_what_is_more_than_was_at_hand() -> None:
-    asking = Asking(read_s=0.1)
+    choice = SequenceChoice(read_s=0.1)
     for _ in range(50):
-        asking.choose(ONE, alone(0.9), {0: 1})
-        asking.came(0, 3)
-        asking.took(ONE, 1.0)
-    assert asking.choose(ONE, alone(1.0), {0: 1})
-    assert not asking.choose(ONE, alone(1.2), {0: 1})
+        choice.choose(ONE, alone(0.9), {0: 1})
+        choice.learn(0, 3)
+        choice.time_step(ONE, 1.0)
+    assert choice.choose(ONE, alone(1.0), {0: 1})
+    assert not choice.choose(ONE, alone(1.2), {0: 1})
 
 
 class Dear(EverythingDrafter):
-    """A drafter that steps wait for. Notes the sequences that it is told to leave out, and all that was decided."""
+    """A drafter that steps wait for. Records the sequences that it is to leave out, and all commits."""
 
     name = "dear"
 
@@ -162,7 +162,7 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
 
 def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
     dear = Dear(3, 1)
-    own = LocalDrafter(dear, Asking(0.0))
+    own = LocalDrafter(dear, SequenceChoice(0.0))
     running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(), 9), n, None) for n in (0, 1)}
     for number in running:
         own.open(number, Opening([1], Sampling(), 9))
@@ -178,7 +178,7 @@ def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
 
 
 def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
-    own = LocalDrafter(Dear(3, 1), Asking(1.0))
+    own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
     prompt = [1] * (2 * READING)
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(), 9))
@@ -203,8 +203,8 @@ class Reader(Dear):
         return [] if self.left else super().draft()
 
 
-class Learning(Asking):
-    """Notes what it is told, and learns nothing of it."""
+class Learning(SequenceChoice):
+    """Records the calls, and learns nothing from them."""
 
     def __init__(self, read_s: float) -> None:
         super().__init__(read_s)
@@ -212,17 +212,17 @@ class Learning(Asking):
 
     @property
     def added(self) -> list[float]:
-        """Seconds that the drafter is said to add to steps."""
-        return [seconds for what, seconds in self.learnt if what == "took"]
+        """Seconds that the drafter added to steps."""
+        return [seconds for what, seconds in self.learnt if what == "step"]
 
-    def read(self, tokens: int, seconds: float) -> None:
+    def time_reading(self, tokens: int, seconds: float) -> None:
         self.learnt.append((f"read {tokens}", seconds))
 
-    def took(self, size: int, seconds: float) -> None:
-        self.learnt.append(("took", seconds))
+    def time_step(self, size: int, seconds: float) -> None:
+        self.learnt.append(("step", seconds))
 
-    def came(self, number: int, accepted: int) -> None:
-        self.learnt.append(("came", accepted))
+    def learn(self, number: int, accepted: int) -> None:
+        self.learnt.append(("learn", accepted))
 
 
 def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
@@ -234,42 +234,42 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
     for _ in range(4):
         own.skip()
         own.draft({0: each}, {0})
-        own.wait(2.0, prompts=False)
-        own.came(0, 1)
-        own.took(ONE, 3.0)
-    assert learning.learnt == [("read 100", 6.0), ("came", 1), ("came", 1), ("took", 3.0)]
+        own.time_wait(2.0, prompts=False)
+        own.learn(0, 1)
+        own.time_step(ONE, 3.0)
+    assert learning.learnt == [("read 100", 6.0), ("learn", 1), ("learn", 1), ("step", 3.0)]
 
 
 def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone() -> None:
     learning = Learning(1.0)
     own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1], Sampling(), 9))
-    own.alone = 2.0
+    own.seconds_without = 2.0
     own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(), 9), 0, None)}, {0})
-    own.wait(0.5, prompts=False)
-    own.took(ONE, 2.5)
+    own.time_wait(0.5, prompts=False)
+    own.time_step(ONE, 2.5)
     own.skip()
-    own.took(ONE, 7.0)
+    own.time_step(ONE, 7.0)
     assert learning.added == [0.5]
 
 
-class Teaching(Worth):
-    """Has one `Learning` choose for all drafters."""
+class Teaching(DrafterPolicy):
+    """One `Learning` chooses for all drafters."""
 
     def __init__(self) -> None:
         super().__init__()
         self.learning = Learning(0.1)
 
-    def asking(self, read_s: float) -> Asking:
+    def sequence_choice(self, read_s: float) -> SequenceChoice:
         return self.learning
 
 
 def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(make_engine: MakeEngine) -> None:
-    worth = Teaching()
-    engine = make_engine(3, [Dear(3, 1)], worth=worth, cost=CostCurve([1, 2], [1000.0, 1000.0]))
+    policy = Teaching()
+    engine = make_engine(3, [Dear(3, 1)], policy=policy, cost=CostCurve([1, 2], [1000.0, 1000.0]))
     run(engine, a=())
-    assert len(worth.learning.added) > 10
-    assert min(worth.learning.added) < -1.0, "steps were said to take 1000 s"
+    assert len(policy.learning.added) > 10
+    assert min(policy.learning.added) < -1.0, "steps were said to take 1000 s"
 
 
 @pytest.mark.parametrize(("tokens", "reads"), [(READING - 1, False), (READING, True)])
@@ -278,16 +278,16 @@ def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
     own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1] * tokens, Sampling(), 9))
     own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(), 9), 0, None)}, {0})
-    own.wait(0.5, prompts=False)
-    own.took(ONE, 1.0)
+    own.time_wait(0.5, prompts=False)
+    own.time_step(ONE, 1.0)
     assert (own.waited, bool(learning.added)) == ((0.0, False) if reads else (0.5, True))
 
 
 def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
-    own = LocalDrafter(Dear(3, 1), Asking(1.0))
+    own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
     own.open(0, Opening([1], Sampling(), 9))
-    own.wait(8.0, prompts=True)
-    first, *later = [own.owe() for _ in range(200)]
-    assert (own.waited, own.usual) == (0.0, 0.0)
+    own.time_wait(8.0, prompts=True)
+    first, *later = [own.instalment() for _ in range(200)]
+    assert (own.waited, own.usual_wait) == (0.0, 0.0)
     assert 0 < first < 1
     assert first + sum(later) == pytest.approx(8.0, rel=0.01)

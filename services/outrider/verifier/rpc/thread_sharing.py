@@ -11,23 +11,23 @@ from outrider.models.llama import LlamaModel
 _THREADS = gauge("verifier_threads", "CPU threads that run a forward pass.")
 
 
-class Cores:
-    """Sets the number of threads of a step.
+class ThreadSharing:
+    """Sets the number of CPU threads of a step.
 
     Args:
         model: the target.
-        beside: number of threads while a proposer guesses; 0 for no change.
+        threads_beside: number of threads while a proposer guesses; 0 for no change.
         post: runs a function in the engine's thread, between steps.
     """
 
-    def __init__(self, model: LlamaModel, beside: int, post: Callable[[Callable[[], None]], None]) -> None:
-        self._crew, self._beside, self._post = Crew(model), beside, post
-        self._all = self._crew.threads
-        _THREADS.set(self._all)
+    def __init__(self, model: LlamaModel, threads_beside: int, post: Callable[[Callable[[], None]], None]) -> None:
+        self._crew, self._threads_beside, self._post = Crew(model), threads_beside, post
+        self._all_threads = self._crew.threads
+        _THREADS.set(self._all_threads)
 
     def share(self, working: bool) -> None:
         """Sets the threads for steps while a proposer guesses (``working``) or not."""
-        threads = self._beside if working and self._beside else self._all
+        threads = self._threads_beside if working and self._threads_beside else self._all_threads
         self._post(lambda: self._use(threads))
 
     def _use(self, threads: int) -> None:

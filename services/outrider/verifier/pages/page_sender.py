@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import grpc
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as pb
-from outrider.verifier.pages.cached_pages import Offered, to_bytes
+from outrider.verifier.pages.cached_pages import OfferedPages, to_bytes
 from outrider.verifier.pages.metrics import OFFERED
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.shards import instances_of
@@ -18,23 +18,23 @@ from outrider.wire.pages import page_checksum, page_key
 
 _MOST_WAITING = 256
 """Most pages that wait; further pages are dropped."""
-_MOST_KNOWN = 1 << 17
-_KNOWN_S = 60.0
+_MOST_REMEMBERED = 1 << 17
+_REMEMBERED_S = 60.0
 """Seconds for which an offered page is not offered again; after that the KV cache may have evicted it."""
 _TIMEOUT_S = 2.0
 _MESSAGE_PAGES = 16
 
 
-class Offers:
-    """Pages on their way to KV caches. `wants` runs in the engine's thread, everything else in the event loop."""
+class PageSender:
+    """Sends pages to KV caches. `wants` runs in the engine's thread, everything else in the event loop."""
 
     def __init__(self, peers: Peers, tasks: Tasks, page_size: int, token_s: float) -> None:
         self._peers, self._spawn = peers, tasks.spawn
         self._page_size, self._token_s = page_size, token_s
         self._fingerprint = b""
-        self._known: set[tuple[str, bytes]] = set()
-        self._known_since = time.monotonic()
-        self._waiting: deque[Offered] = deque()
+        self._offered_pages: set[tuple[str, bytes]] = set()
+        self._offered_since = time.monotonic()
+        self._waiting: deque[OfferedPages] = deque()
         self._pages = 0
         self._news = asyncio.Event()
 
@@ -45,28 +45,28 @@ class Offers:
 
     def forget(self) -> None:
         """Forgets the pages sent so far: KV caches came or went, and their pages may be lost."""
-        self._known = set()
+        self._offered_pages = set()
 
     def wants(self, tenant: str, hashes: Sequence[bytes], first: int) -> list[int]:
         """Indices of a chain's pages from ``first`` on that were not offered lately, as many as may wait."""
-        if time.monotonic() - self._known_since > _KNOWN_S or len(self._known) > _MOST_KNOWN:
-            self._known, self._known_since = set(), time.monotonic()
-        known = self._known
-        new = [index for index in range(first, len(hashes)) if (tenant, hashes[index]) not in known]
+        if time.monotonic() - self._offered_since > _REMEMBERED_S or len(self._offered_pages) > _MOST_REMEMBERED:
+            self._offered_pages, self._offered_since = set(), time.monotonic()
+        offered_pages = self._offered_pages
+        new = [index for index in range(first, len(hashes)) if (tenant, hashes[index]) not in offered_pages]
         wanted = new[: max(_MOST_WAITING - self._pages, 0)]
         OFFERED.labels("dropped").inc(len(new) - len(wanted))
-        known.update((tenant, hashes[index]) for index in wanted)
+        offered_pages.update((tenant, hashes[index]) for index in wanted)
         return wanted
 
-    def take(self, offered: Offered) -> None:
+    def take(self, offered: OfferedPages) -> None:
         """Queues pages."""
         self._waiting.append(offered)
         self._pages += len(offered.indices)
         self._news.set()
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
-        """Notes pages that KV caches hold, because they were fetched from there."""
-        self._known.update((tenant, digest) for digest in hashes)
+        """Notes pages that were fetched from KV caches, so that they are not offered."""
+        self._offered_pages.update((tenant, digest) for digest in hashes)
 
     async def _send_for_ever(self) -> None:
         while True:
@@ -79,7 +79,7 @@ class Offers:
                 finally:
                     self._pages -= len(offered.indices)
 
-    async def _send(self, offered: Offered) -> None:
+    async def _send(self, offered: OfferedPages) -> None:
         instances = self._peers.instances
         if not instances:
             return
@@ -93,12 +93,12 @@ class Offers:
             sent = await self._store(instance, offered.tenant, part)
             OFFERED.labels("sent" if sent else "failed").inc(len(part))
             if not sent:
-                self._known -= {(offered.tenant, offered.hashes[page.index]) for page in part}
+                self._offered_pages -= {(offered.tenant, offered.hashes[page.index]) for page in part}
 
-    def _pack(self, offered: Offered) -> list[pb.Page]:
+    def _pack(self, offered: OfferedPages) -> list[pb.Page]:
         return [self._page(offered, place) for place in range(len(offered.indices))]
 
-    def _page(self, offered: Offered, place: int) -> pb.Page:
+    def _page(self, offered: OfferedPages, place: int) -> pb.Page:
         index = offered.indices[place]
         key, data = page_key(self._fingerprint, offered.tenant, offered.hashes[index]), to_bytes(offered.copies, place)
         seconds = self._page_size * self._token_s
@@ -107,7 +107,7 @@ class Offers:
         )
 
     async def _store(self, instance: str, tenant: str, pages: list[pb.Page]) -> bool:
-        if (peer := self._peers.able(instance)) is None:
+        if (peer := self._peers.available(instance)) is None:
             return False
         batches = [pages[start : start + _MESSAGE_PAGES] for start in range(0, len(pages), _MESSAGE_PAGES)]
         try:

@@ -1,4 +1,4 @@
-"""The drafter's thread: prompts that take several rounds, and what the drafter is made for."""
+"""The drafter's thread: prompts that take several rounds, and the context of the drafter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, Opening
 from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.text import Tokenizer
-from outrider.proposer.loop import DrafterThread
+from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.service import drafter_context
 from outrider.proposer.settings import ProposerSettings
 

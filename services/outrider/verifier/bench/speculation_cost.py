@@ -1,4 +1,6 @@
-"""Measures what speculation costs an engine where it does not pay: `python -m outrider.verifier.bench.worth`.
+"""Measures what speculation costs an engine where it does not pay.
+
+Run as `python -m outrider.verifier.bench.speculation_cost`.
 
 Runs one engine for each mode in one process, without mesh and clients. All engines share the weights in memory, because
 their place in memory can make steps a tenth slower. All engines answer the same prompts and take turns of a few steps,
@@ -49,14 +51,14 @@ class Case(msgspec.Struct, frozen=True):
         return f"{self.workload}, T={self.temperature:g}, {self.sequences} sequences"
 
 
-class Spent(msgspec.Struct):
+class RoundTime(msgspec.Struct):
     """Seconds of an engine's steps in one round: CPU time of all threads, and wall-clock time."""
 
     cpu: float = 0.0
     wall: float = 0.0
 
 
-class Found(msgspec.Struct, frozen=True):
+class ModeSpeed(msgspec.Struct, frozen=True):
     """Speed of a mode relative to plain decoding: lower quartile, median and upper quartile over the rounds."""
 
     case: Case
@@ -70,7 +72,7 @@ class Found(msgspec.Struct, frozen=True):
         return f"{self.case!s:28} {self.mode:7} cpu {middle:5.3f} ({low:5.3f} to {high:5.3f})  wall {self.wall[1]:5.3f}"
 
 
-class Lane:
+class ModeEngine:
     """An engine of one mode."""
 
     def __init__(self, target: Target, drafters: Sequence[str]) -> None:
@@ -84,16 +86,16 @@ class Lane:
             sampling, name = Sampling(temperature=case.temperature, seed=seed), str(next(self._names))
             self._engine.submit(Request(name, "tenant", prompt, sampling, max_tokens, speculation=self._speculation))
 
-    def run(self, steps: int, spent: Spent) -> bool:
-        """Runs up to ``steps`` steps and adds their time to ``spent``; whether the engine has more to do."""
+    def run(self, steps: int, times: RoundTime) -> bool:
+        """Runs up to ``steps`` steps and adds their time to ``times``; whether the engine has more to do."""
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(steps):
             if not self._engine.busy:
                 break
             for _, frame in self._engine.step().frames:
                 encode_frame(frame)
-        spent.cpu += time.process_time() - cpu
-        spent.wall += time.perf_counter() - wall
+        times.cpu += time.process_time() - cpu
+        times.wall += time.perf_counter() - wall
         return self._engine.busy
 
     @property
@@ -103,25 +105,25 @@ class Lane:
 
 
 def one_round(
-    lanes: dict[str, Lane], case: Case, prompts: Sequence[list[int]], max_tokens: int, steps: int
-) -> dict[str, Spent]:
+    engines: dict[str, ModeEngine], case: Case, prompts: Sequence[list[int]], max_tokens: int, steps: int
+) -> dict[str, RoundTime]:
     """Answers ``prompts`` in all modes, a few steps of each mode at a time."""
-    spent = {mode: Spent() for mode in lanes}
-    for lane in lanes.values():
-        lane.ask(case, prompts, max_tokens)
-    order = list(lanes)
+    times = {mode: RoundTime() for mode in engines}
+    for mode_engine in engines.values():
+        mode_engine.ask(case, prompts, max_tokens)
+    order = list(engines)
     while order:
-        order = [mode for mode in order if lanes[mode].run(steps, spent[mode])]
+        order = [mode for mode in order if engines[mode].run(steps, times[mode])]
         order = order[1:] + order[:1]
-    return spent
+    return times
 
 
-def compare(case: Case, rounds: Sequence[dict[str, Spent]]) -> Iterator[Found]:
+def compare(case: Case, rounds: Sequence[dict[str, RoundTime]]) -> Iterator[ModeSpeed]:
     """Compares each mode with plain decoding."""
     for mode in rounds[0]:
-        cpu = [spent["off"].cpu / spent[mode].cpu for spent in rounds]
-        wall = [spent["off"].wall / spent[mode].wall for spent in rounds]
-        yield Found(case, mode, quantiles(cpu, n=4), quantiles(wall, n=4))
+        cpu = [times["off"].cpu / times[mode].cpu for times in rounds]
+        wall = [times["off"].wall / times[mode].wall for times in rounds]
+        yield ModeSpeed(case, mode, quantiles(cpu, n=4), quantiles(wall, n=4))
 
 
 def texts(tokenizer: Tokenizer) -> list[list[int]]:
@@ -137,13 +139,13 @@ def prompt(workload: str, text: list[int]) -> list[int]:
 
 def main() -> int:
     """Measures, prints a line for each mode of each case, and writes the figures to ``--out``."""
-    options, results = _options(), list[Found]()
-    tokenizer, lanes = make_lanes(options.modes, options.threads)
+    options, results = _options(), list[ModeSpeed]()
+    tokenizer, engines = make_engines(options.modes, options.threads)
     for case in itertools.starmap(Case, itertools.product(options.workloads, options.temperatures, options.sequences)):
         supply, rounds = itertools.cycle(texts(tokenizer)), []
         for _ in range(1 + options.rounds):
             prompts = [prompt(case.workload, text) for text in itertools.islice(supply, case.sequences)]
-            rounds.append(one_round(lanes, case, prompts, options.max_tokens, options.steps))
+            rounds.append(one_round(engines, case, prompts, options.max_tokens, options.steps))
         results += compare(case, rounds[1:])
         print("\n".join(str(result) for result in results if result.case == case), flush=True)
     if options.out:
@@ -152,12 +154,12 @@ def main() -> int:
     return 0
 
 
-def make_lanes(modes: Sequence[str], threads: int) -> tuple[Tokenizer, dict[str, Lane]]:
+def make_engines(modes: Sequence[str], threads: int) -> tuple[Tokenizer, dict[str, ModeEngine]]:
     """The tokenizer, and an engine of the shipped models for each mode; 0 ``threads`` for one thread a core."""
     first = Target.load(VerifierSettings(drafters=[], threads=threads))
     model, tokenizer = first.runner.model, first.tokenizer
-    engines = {mode: Target.over(model, tokenizer, first.directory, _settings(mode)) for mode in modes}
-    return tokenizer, {mode: Lane(target, MODES[mode]) for mode, target in engines.items()}
+    targets = {mode: Target.over(model, tokenizer, first.directory, _settings(mode)) for mode in modes}
+    return tokenizer, {mode: ModeEngine(target, MODES[mode]) for mode, target in targets.items()}
 
 
 def _settings(mode: str) -> VerifierSettings:
@@ -165,7 +167,7 @@ def _settings(mode: str) -> VerifierSettings:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m outrider.verifier.bench.worth", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m outrider.verifier.bench.speculation_cost", description=__doc__)
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=WORKLOADS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])

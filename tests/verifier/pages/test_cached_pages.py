@@ -1,4 +1,4 @@
-"""The engine and pages that come from elsewhere: the same tokens, whoever computed what they stand on."""
+"""The engine with fetched pages: the tokens do not depend on which verifier computed the pages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import NoCache
 from outrider.verifier.pages.cached_pages import (
     CachedPages,
-    Offered,
+    OfferedPages,
     Prompt,
-    Wanted,
+    WantedPages,
     copy_pages,
     page_bytes,
     to_bytes,
     write_page,
 )
 from outrider.verifier.pages.handover import gives
-from outrider.verifier.pages.page_server import Handed, HandedPages
+from outrider.verifier.pages.page_server import DeliveringCache, PageBatch
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.shards import SEGMENT, instances_of
 from outrider.verifier.pages.transfer import TransferTime
@@ -40,12 +40,12 @@ from tests.waiting import eventually
 PROMPT = [index * 7 % 50 for index in range(45)]
 
 
-class Shelf:
-    """A link to a dictionary: pages arrive when the test says so."""
+class DictionaryLink:
+    """A link to a dictionary: pages arrive when the test calls `arrive`."""
 
     def __init__(self) -> None:
         self.pages: dict[bytes, bytes] = {}
-        self.wanted: list[Wanted] = []
+        self.wanted: list[WantedPages] = []
         self.left: list[int] = []
         self.engine_pages: CachedPages | None = None
 
@@ -53,7 +53,7 @@ class Shelf:
         self.engine_pages = CachedPages(pool, scheduler, self)
         return self.engine_pages
 
-    def fetch(self, wanted: Wanted) -> bool:
+    def fetch(self, wanted: WantedPages) -> bool:
         self.wanted.append(wanted)
         return True
 
@@ -63,21 +63,21 @@ class Shelf:
     def wants(self, tenant: str, hashes: Seq[bytes], first: int) -> list[int]:
         return [index for index in range(first, len(hashes)) if hashes[index] not in self.pages]
 
-    def offer(self, offered: Offered) -> None:
+    def offer(self, offered: OfferedPages) -> None:
         for place, index in enumerate(offered.indices):
             self.pages[offered.hashes[index]] = to_bytes(offered.copies, place)
 
-    def found(self, wanted: Wanted) -> list[bytes]:
-        return [self.pages[each] for each in wanted.hashes[wanted.here :] if each in self.pages]
+    def pages_of(self, wanted: WantedPages) -> list[bytes]:
+        return [self.pages[each] for each in wanted.hashes[wanted.present :] if each in self.pages]
 
 
-def arrive(shelf: Shelf) -> None:
-    """Lets the pages arrive that the last engine made with the shelf wants."""
-    assert shelf.engine_pages is not None
-    for wanted in shelf.wanted:
-        shelf.engine_pages.arrive(wanted, shelf.found(wanted))
-        shelf.engine_pages.ended(wanted)
-    shelf.wanted.clear()
+def arrive(link: DictionaryLink) -> None:
+    """Delivers the pages that the last engine made with the link wants."""
+    assert link.engine_pages is not None
+    for wanted in link.wanted:
+        link.engine_pages.arrive(wanted, link.pages_of(wanted))
+        link.engine_pages.ended(wanted)
+    link.wanted.clear()
 
 
 def request(name: str, prompt: Seq[int] = PROMPT, tenant: str = "t", temperature: float = 1.0) -> Request:
@@ -103,46 +103,50 @@ def reused(frames: Seq[Frame]) -> int:
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def link() -> DictionaryLink:
+    return DictionaryLink()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_an_answer_is_the_same_on_fetched_pages(make_engine: MakeEngine, shelf: Shelf, temperature: float) -> None:
+def test_an_answer_is_the_same_on_fetched_pages(
+    make_engine: MakeEngine, link: DictionaryLink, temperature: float
+) -> None:
     plain = make_engine()
     plain.submit(request("a", temperature=temperature))
     expected = said(finish(plain)["a"])
     for cached in (0, 40):
-        engine = make_engine(cache=shelf.attach)
+        engine = make_engine(cache=link.attach)
         engine.submit(request("a", temperature=temperature))
         assert not engine.busy
-        arrive(shelf)
+        arrive(link)
         frames = finish(engine)["a"]
         assert said(frames) == expected
         assert reused(frames) == cached
-    assert len(shelf.pages) == (45 + 30 - 2) // 8
+    assert len(link.pages) == (45 + 30 - 2) // 8
 
 
-def test_a_page_that_was_changed_would_be_told_by_the_answer(make_engine: MakeEngine, shelf: Shelf) -> None:
-    """What the other tests compare does depend on the pages."""
+def test_a_page_that_was_changed_would_be_told_by_the_answer(make_engine: MakeEngine, link: DictionaryLink) -> None:
+    """The answers that other tests compare do depend on the pages."""
     for first in (True, False):
-        engine = make_engine(cache=shelf.attach)
+        engine = make_engine(cache=link.attach)
         engine.submit(request("a"))
-        arrive(shelf)
+        arrive(link)
         frames = finish(engine)["a"]
         if first:
             expected = said(frames)
-            shelf.pages = {name: bytes(len(data)) for name, data in shelf.pages.items()}
+            link.pages = {name: bytes(len(data)) for name, data in link.pages.items()}
     assert said(frames) != expected
 
 
-def test_others_go_on_while_one_waits_for_pages_and_it_keeps_its_place(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(running=1, cache=shelf.attach)
+def test_others_go_on_while_one_waits_for_pages_and_it_keeps_its_place(
+    make_engine: MakeEngine, link: DictionaryLink
+) -> None:
+    engine = make_engine(running=1, cache=link.attach)
     engine.submit(request("waits"))
     engine.submit(request("short", prompt=[1, 2]))
     engine.submit(request("later", prompt=[2, 3]))
     assert not finish_one(engine, "waits")
-    arrive(shelf)
+    arrive(link)
     assert said(finish(engine)["waits"])
 
 
@@ -153,49 +157,49 @@ def finish_one(engine: Engine, name: str) -> bool:
     return name in frames
 
 
-def test_a_request_may_be_cancelled_while_it_waits_for_pages(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(waiting=1, cache=shelf.attach)
+def test_a_request_may_be_cancelled_while_it_waits_for_pages(make_engine: MakeEngine, link: DictionaryLink) -> None:
+    engine = make_engine(waiting=1, cache=link.attach)
     engine.submit(request("a"))
     assert engine.cancel("a")
     assert finish(engine)["a"][-1].finish is Finish.CANCELLED
-    assert shelf.left == [1]
-    arrive(shelf)
+    assert link.left == [1]
+    arrive(link)
     assert not engine.busy
     assert engine.load == 0
     assert engine.scheduler.pages.available == engine.scheduler.pages.total
     engine.submit(request("b"))
 
 
-def test_pages_for_which_there_is_no_room_are_computed(make_engine: MakeEngine, shelf: Shelf) -> None:
-    first = make_engine(cache=shelf.attach)
+def test_pages_for_which_there_is_no_room_are_computed(make_engine: MakeEngine, link: DictionaryLink) -> None:
+    first = make_engine(cache=link.attach)
     first.submit(request("a"))
-    arrive(shelf)
+    arrive(link)
     expected = said(finish(first)["a"])
-    second = make_engine(pages=12, cache=shelf.attach)
+    second = make_engine(pages=12, cache=link.attach)
     second.submit(request("other", prompt=[3] * 60))
-    arrive(shelf)
+    arrive(link)
     second.step()
     second.submit(request("a"))
-    arrive(shelf)
+    arrive(link)
     assert said(finish(second)["a"]) == expected
 
 
-def test_no_more_is_fetched_at_a_time_than_there_is_room_for(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(pages=12, cache=shelf.attach)
+def test_no_more_is_fetched_at_a_time_than_there_is_room_for(make_engine: MakeEngine, link: DictionaryLink) -> None:
+    engine = make_engine(pages=12, cache=link.attach)
     for number in range(4):
         engine.submit(request(f"r{number}", prompt=[number] * 45))
-    assert [len(wanted.hashes) for wanted in shelf.wanted] == [5, 5, 2]
+    assert [len(wanted.hashes) for wanted in link.wanted] == [5, 5, 2]
     engine.cancel("r0")
     engine.submit(request("again"))
-    assert len(shelf.wanted[-1].hashes) == 5
-    arrive(shelf)
+    assert len(link.wanted[-1].hashes) == 5
+    arrive(link)
     assert len(finish(engine)) == 5
 
 
-def test_nothing_is_asked_where_nothing_could_be_reused(make_engine: MakeEngine, shelf: Shelf) -> None:
-    engine = make_engine(cache=shelf.attach)
+def test_nothing_is_asked_where_nothing_could_be_reused(make_engine: MakeEngine, link: DictionaryLink) -> None:
+    engine = make_engine(cache=link.attach)
     engine.submit(request("short", prompt=[1] * 8))
-    assert not shelf.wanted
+    assert not link.wanted
     assert engine.busy
 
 
@@ -238,48 +242,48 @@ def test_transfers_are_predicted_as_they_were_measured_and_forgotten_in_time() -
 
 
 def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_well(
-    make_engine: MakeEngine, shelf: Shelf
+    make_engine: MakeEngine, link: DictionaryLink
 ) -> None:
     cache = None
 
-    def attach(pool: KvPool, scheduler: Scheduler) -> HandedPages:
+    def attach(pool: KvPool, scheduler: Scheduler) -> DeliveringCache:
         nonlocal cache
-        cache = HandedPages(NoCache(), pool)
+        cache = DeliveringCache(NoCache(), pool)
         return cache
 
     engine = make_engine(prefill_rows=16, cache=attach)
     assert cache is not None
     engine.submit(request("before", prompt=PROMPT[:20]))
     finish(engine)
-    handed: list[Handed | None] = []
-    engine.submit(replace(request("a"), max_tokens=1, handed=True))
+    handed: list[PageBatch | None] = []
+    engine.submit(replace(request("a"), max_tokens=1, for_handover=True))
     cache.expect("a", 1, handed.append)
     engine.step()
     assert [each and len(each.hashes) for each in handed] == [3]
     assert finish(engine)
     assert [each and len(each.hashes) for each in handed] == [3, 1, None]
-    again: list[Handed | None] = []
-    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, handed=True))
+    again: list[PageBatch | None] = []
+    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, for_handover=True))
     cache.expect("b", 1, again.append)
     finish(engine)
     assert [each and len(each.hashes) for each in again] == [4, None]
     hashes = [digest for each in handed if each for digest in each.hashes]
     pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
-    other = make_engine(cache=shelf.attach)
+    other = make_engine(cache=link.attach)
     other.submit(request("a"))
-    assert shelf.wanted[0].hashes[1:] == hashes
-    assert shelf.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)
-    arrive(shelf)
+    assert link.wanted[0].hashes[1:] == hashes
+    assert link.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)
+    arrive(link)
     finish(other)
-    assert [shelf.pages[digest] for digest in hashes] == pages
+    assert [link.pages[digest] for digest in hashes] == pages
 
 
 def test_a_request_whose_pages_are_handed_over_asks_nobody_else_to_compute_them(
-    make_engine: MakeEngine, shelf: Shelf
+    make_engine: MakeEngine, link: DictionaryLink
 ) -> None:
-    engine = make_engine(cache=shelf.attach)
-    engine.submit(replace(request("a"), handed=True))
-    assert shelf.wanted[0].prompt is None
+    engine = make_engine(cache=link.attach)
+    engine.submit(replace(request("a"), for_handover=True))
+    assert link.wanted[0].prompt is None
 
 
 def test_computing_here_costs_more_the_more_sequences_it_holds_up(make_engine: MakeEngine) -> None:
@@ -287,7 +291,7 @@ def test_computing_here_costs_more_the_more_sequences_it_holds_up(make_engine: M
     sequence = Sequence.start(request("new"), 99, None)
 
     def price() -> float:
-        return engine.estimate.held_up(engine.scheduler, sequence, 40)
+        return engine.estimate.added_delay(engine.scheduler, sequence, 40)
 
     idle = price()
     assert idle == pytest.approx(40 * engine.estimate.row_s)
@@ -318,7 +322,7 @@ async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_o
     reader = Registry(bus, "verifier", "sharing")
     await reader.start()
     claims = {"a": {"shard": "old"}, "b": {"shard": "old"}, "c": {}}
-    announced = [Registry(bus, "kvcache", name, lambda told=told: told) for name, told in claims.items()]
+    announced = [Registry(bus, "kvcache", name, lambda claim=claim: claim) for name, claim in claims.items()]
     for each in announced:
         each.address = "127.0.0.1:1"
         await each.start()
@@ -327,11 +331,11 @@ async def test_pages_are_shared_out_by_the_names_that_directories_keep_each_to_o
     peers.start()
     await eventually(lambda: {"old", "b", "c"} <= set(peers.instances))
     assert "a" not in peers.instances
-    found = peers.able("old")
-    assert found is not None
-    assert found.member.instance == "a"
+    peer = peers.available("old")
+    assert peer is not None
+    assert peer.member.instance == "a"
     announced[0].leave()
-    await eventually(lambda: (peer := peers.able("old")) is not None and peer.member.instance == "b")
+    await eventually(lambda: (peer := peers.available("old")) is not None and peer.member.instance == "b")
     for each in (reader, *announced):
         each.leave()
     await close_channels()

@@ -1,18 +1,18 @@
-"""Whose turn it is: by priority, by what tenants were served, by arrival."""
+"""The order of the queue: by priority, then by the tenants' counters, then by arrival."""
 
 from __future__ import annotations
 
 from outrider.models.sampling import Sampling
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.fairness import TokenCounters
-from outrider.verifier.scheduling.waiting import Waiting
+from outrider.verifier.scheduling.waiting_queue import WaitingQueue
 
 
 def sequence(number: int, tenant: str = "t", priority: int = 0) -> Sequence:
     return Sequence.start(Request(f"r{number}", tenant, [1], Sampling(), 8, priority=priority), number, None)
 
 
-def order(waiting: Waiting, now: float = 0.0) -> list[int]:
+def order(waiting: WaitingQueue, now: float = 0.0) -> list[int]:
     numbers = []
     while (first := waiting.first(now)) is not None:
         waiting.take(first, now)
@@ -22,7 +22,7 @@ def order(waiting: Waiting, now: float = 0.0) -> list[int]:
 
 def test_priority_goes_before_what_was_served_and_that_before_arrival() -> None:
     counters = TokenCounters()
-    waiting = Waiting(counters, 10.0)
+    waiting = WaitingQueue(counters, 10.0)
     counters.charge_output("much", 5, 1.0)
     for made in (sequence(1, "much"), sequence(2, "little"), sequence(3, "much", 1), sequence(4, "little")):
         waiting.add(made, 0.0)
@@ -32,7 +32,7 @@ def test_priority_goes_before_what_was_served_and_that_before_arrival() -> None:
 
 
 def test_a_priority_that_is_passed_over_goes_up_and_falls_back_when_it_was_served() -> None:
-    waiting = Waiting(TokenCounters(), 10.0)
+    waiting = WaitingQueue(TokenCounters(), 10.0)
     for number in (1, 2):
         waiting.add(sequence(number, priority=0), 0.0)
     taken = []
@@ -46,7 +46,7 @@ def test_a_priority_that_is_passed_over_goes_up_and_falls_back_when_it_was_serve
 
 
 def test_what_is_taken_keeps_the_level_it_had_come_to() -> None:
-    waiting = Waiting(TokenCounters(), 10.0)
+    waiting = WaitingQueue(TokenCounters(), 10.0)
     old = sequence(1)
     waiting.add(old, 0.0)
     waiting.take(old, 45.0)
@@ -58,7 +58,7 @@ def test_what_is_taken_keeps_the_level_it_had_come_to() -> None:
 
 def test_old_requests_of_one_tenant_do_not_go_before_new_ones_of_another() -> None:
     counters = TokenCounters()
-    waiting = Waiting(counters, 10.0)
+    waiting = WaitingQueue(counters, 10.0)
     counters.charge_output("flood", 100, 1.0)
     for number in range(1, 50):
         waiting.add(sequence(number, "flood"), 0.0)
@@ -69,7 +69,7 @@ def test_old_requests_of_one_tenant_do_not_go_before_new_ones_of_another() -> No
 
 
 def test_what_is_removed_is_not_waited_for() -> None:
-    waiting = Waiting(TokenCounters(), 10.0)
+    waiting = WaitingQueue(TokenCounters(), 10.0)
     made = [sequence(number) for number in range(5)]
     for each in made:
         waiting.add(each, 0.0)

@@ -1,4 +1,4 @@
-"""Frames that tell the guesses of their step, where a request asks for them."""
+"""Frames with the guesses of their step, for requests that ask for them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ VOCABULARY = 7
 DEPTH = 2
 
 
-def frames(engine: Engine, *, told: bool = True, stop_ids: frozenset[int] = frozenset()) -> list[Frame]:
-    speculation = Speculation(return_drafts=told)
+def frames(engine: Engine, *, return_drafts: bool = True, stop_ids: frozenset[int] = frozenset()) -> list[Frame]:
+    speculation = Speculation(return_drafts=return_drafts)
     engine.submit(Request("r", "t", [4], Sampling(1.0, seed=3), 20, stop_ids=stop_ids, speculation=speculation))
     said = []
     while engine.busy:
@@ -84,5 +84,5 @@ def test_a_step_without_guesses_tells_a_tree_without_nodes(make_engine: MakeEngi
 
 
 def test_nothing_is_told_to_who_does_not_ask(make_engine: MakeEngine) -> None:
-    said = frames(everything(make_engine), told=False)
+    said = frames(everything(make_engine), return_drafts=False)
     assert all(frame.drafts is None for frame in said)

@@ -11,22 +11,24 @@ from outrider.mesh.worker import Inbox
 from outrider.models.fingerprint import page_fingerprint
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.pages.cached_pages import CachedPages, Wanted, page_bytes
-from outrider.verifier.pages.handover import Givers, Handover, HandoverTerms
-from outrider.verifier.pages.link import CacheLink, Terms
+from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
+from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
+from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
-from outrider.verifier.pages.page_server import HandedPages, PageServer
+from outrider.verifier.pages.page_server import DeliveringCache, PageServer
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
 
 
-class Exchange:
-    """Fetches pages from KV caches and other verifiers, and offers the engine's pages, once it has found any.
+class PageExchange:
+    """Fetches pages from KV caches and other verifiers, and sends the engine's pages to KV caches.
+
+    Does nothing until the registry has a KV cache or another verifier.
 
     Args:
-        mesh: has the registry of KV caches and verifiers.
+        mesh: provides the registry of KV caches and verifiers.
         settings: settings of the verifier.
         target: the target with its pages.
         inbox: inbox of the engine's thread.
@@ -37,28 +39,28 @@ class Exchange:
 
     def __init__(self, mesh: Mesh, settings: VerifierSettings, target: Target, inbox: Inbox) -> None:
         self._mesh, self._settings, self._target, self._inbox = mesh, settings, target, inbox
-        self._met = asyncio.Event()
+        self._peer_found = asyncio.Event()
         sockets, pool = bool(settings.sockets), target.runner.pool
         self._peers = Peers(mesh.registry, settings.kv_cache_shared, sockets, self._changed)
-        self._givers = Givers(mesh.registry, settings.role, sockets, self._met.set)
+        self._prefill_peers = PrefillPeers(mesh.registry, settings.role, sockets, self._peer_found.set)
         self._link = self._make_link(page_bytes(pool))
-        price = partial(target.estimate.held_up, target.scheduler)
+        price = partial(target.estimate.added_delay, target.scheduler)
         self._pages = CachedPages(pool, target.scheduler, self._link, price)
-        self.cache = HandedPages(self._pages, pool)
+        self.cache = DeliveringCache(self._pages, pool)
         self._server: PageServer | None = None
 
     def _make_link(self, size: int) -> CacheLink:
         settings, tasks, page_size = self._settings, self._mesh.tasks, self._settings.page_size
         receiver = Receiver(page_size, size, tasks.spawn)
-        terms = Terms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, self._target.token_s)
-        handing = HandoverTerms(settings.handover, settings.handover_deadline_s, page_size, size)
-        handover = Handover(self._givers, receiver, handing)
-        return CacheLink(self._peers, handover, receiver, tasks, terms, self._arrived, self._ended)
+        fetch_terms = FetchTerms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, self._target.token_s)
+        handover_terms = HandoverTerms(settings.handover, settings.handover_deadline_s, page_size, size)
+        handover = Handover(self._prefill_peers, receiver, handover_terms)
+        return CacheLink(self._peers, handover, receiver, tasks, fetch_terms, self._arrived, self._ended)
 
-    def _arrived(self, wanted: Wanted, pages: list[bytes]) -> None:
+    def _arrived(self, wanted: WantedPages, pages: list[bytes]) -> None:
         self._inbox.post(partial(self._pages.arrive, wanted, pages))
 
-    def _ended(self, wanted: Wanted) -> None:
+    def _ended(self, wanted: WantedPages) -> None:
         self._inbox.post(partial(self._pages.ended, wanted))
 
     def start(self, engine: Engine) -> None:
@@ -69,7 +71,7 @@ class Exchange:
         self._mesh.tasks.spawn(self._open(self._server), "exchange of pages")
         if self._settings.kv_cache != "off":
             self._peers.start()
-        self._givers.start()
+        self._prefill_peers.start()
 
     def status(self) -> dict[str, Any]:
         """Status for the registry: the verifier's role, and the fingerprint of its pages once computed."""
@@ -82,13 +84,13 @@ class Exchange:
             self._server.drain()
 
     def _changed(self) -> None:
-        self._met.set()
-        self._link.offers.forget()
+        self._peer_found.set()
+        self._link.sender.forget()
         CACHES.set(len(self._link.instances))
 
     async def _open(self, server: PageServer) -> None:
         """Computes the fingerprint, which reads all weights, only after a KV cache or a verifier has been found."""
-        await self._met.wait()
+        await self._peer_found.wait()
         fingerprint = await asyncio.to_thread(
             page_fingerprint,
             self._target.directory,

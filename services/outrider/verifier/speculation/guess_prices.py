@@ -9,7 +9,7 @@ from outrider.models.speculation import Drafter, PricedDrafter
 _LEARN = 1 / 16
 
 
-class GoingRate:
+class GuessPrices:
     """Recent tokens a second and seconds a row, by kind of step.
 
     A row, or drafting, pays where it brings more tokens than steps decide in the time that it takes.
@@ -32,11 +32,11 @@ class GoingRate:
             seconds: time of the step, waiting for drafters included.
             row: seconds that one more guess would have added.
         """
-        self._tokens[kind] = second = _nearer(self._tokens.get(kind), tokens / seconds)
-        self._row[kind] = row = _nearer(self._row.get(kind), row)
+        self._tokens[kind] = second = _moved_toward(self._tokens.get(kind), tokens / seconds)
+        self._row[kind] = row = _moved_toward(self._row.get(kind), row)
         for drafter in self._drafters:
             drafter.price(row * second, second)
 
 
-def _nearer(mean: float | None, value: float) -> float:
+def _moved_toward(mean: float | None, value: float) -> float:
     return value if mean is None else mean + _LEARN * (value - mean)

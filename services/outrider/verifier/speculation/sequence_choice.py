@@ -1,4 +1,4 @@
-"""Chooses the sequences that a local drafter is asked for: those whose other guesses bring less."""
+"""Chooses the sequences that a local drafter is asked for: those for which other drafters guess too little."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from math import inf
 from typing import NamedTuple
 
 READING = 32
-"""From so many unread tokens on, reading takes a drafter longer than guessing does."""
-_GLANCE, _LEARN, _MOST, _FEW = 6, 1 / 32, 3.0, 1.0
+"""Unread tokens from which on reading takes a drafter longer than guessing."""
+_LEAST_SEEN, _LEARN, _OUTLIER, _TRIAL_TOKENS = 6, 1 / 32, 3.0, 1.0
 
 
-class Ready(NamedTuple):
-    """What a step has without the drafter.
+class StepForecast(NamedTuple):
+    """What a step is expected to bring without the drafter.
 
     Attributes:
         tokens: tokens that the step will decide, over all sequences.
@@ -25,12 +25,12 @@ class Ready(NamedTuple):
     brought: Mapping[int, float]
 
 
-class Asking:
+class SequenceChoice:
     """Compares, in each step, the tokens that the guesses at hand bring with those that the drafter would add.
 
     The drafter's guesses are expected to add the tokens and the seconds that they added lately. The drafter is asked
     where that raises the step's tokens a second. A drafter that would not pay even without other guesses is on trial:
-    it is asked for each sequence whose guesses bring less than one token, and `Worth` judges it.
+    it is asked for each sequence whose guesses bring less than one token, and `DrafterPolicy` judges it.
 
     A drafter reads a prompt before it guesses. It is asked to read once its guesses would have saved, since the
     sequence began, as much time as reading takes.
@@ -41,48 +41,48 @@ class Asking:
 
     def __init__(self, read_s: float) -> None:
         self._read_s = read_s
-        self._more, self._added = _Mean(), dict[int, _Mean]()
+        self._extra, self._added = _Mean(), dict[int, _Mean]()
         self._missed: dict[int, float] = {}
-        self._ready: Mapping[int, float] = {}
+        self._brought: Mapping[int, float] = {}
 
-    def choose(self, size: int, ready: Ready, unread: Mapping[int, int]) -> Set[int]:
+    def choose(self, size: int, forecast: StepForecast, unread: Mapping[int, int]) -> Set[int]:
         """The sequences that the drafter is asked for.
 
         Args:
-            size: size of the step, as in `Worth`.
-            ready: what the step has without the drafter.
+            size: size of the step, as in `DrafterPolicy`.
+            forecast: what the step brings without the drafter.
             unread: tokens that the drafter has not read, by sequence.
         """
-        self._ready = ready.brought
-        more, adds = self._more.value, self._added.get(size, _Mean())
-        if adds.seen < _GLANCE or more * ready.seconds <= adds.value:
-            more, adds = _FEW, _Mean()
-        wanted = [number for number, tokens in ready.brought.items() if tokens < more]
-        if len(wanted) * more * ready.seconds <= ready.tokens * adds.value:
+        self._brought = forecast.brought
+        extra, adds = self._extra.value, self._added.get(size, _Mean())
+        if adds.seen < _LEAST_SEEN or extra * forecast.seconds <= adds.value:
+            extra, adds = _TRIAL_TOKENS, _Mean()
+        wanted = [number for number, tokens in forecast.brought.items() if tokens < extra]
+        if len(wanted) * extra * forecast.seconds <= forecast.tokens * adds.value:
             return frozenset()
         for number in wanted:
-            self._missed[number] = self._missed.get(number, 0.0) + more * ready.seconds / ready.tokens
-        return {number for number in wanted if unread[number] < READING or self._reads(number, unread[number])}
+            self._missed[number] = self._missed.get(number, 0.0) + extra * forecast.seconds / forecast.tokens
+        return {number for number in wanted if unread[number] < READING or self._pays_reading(number, unread[number])}
 
-    def _reads(self, number: int, unread: int) -> bool:
+    def _pays_reading(self, number: int, unread: int) -> bool:
         return self._missed[number] >= unread * self._read_s
 
-    def read(self, tokens: int, seconds: float) -> None:
+    def time_reading(self, tokens: int, seconds: float) -> None:
         """Learns how many seconds the drafter took to read ``tokens`` tokens."""
         self._read_s += (seconds / tokens - self._read_s) / 4
 
-    def came(self, number: int, accepted: int) -> None:
+    def learn(self, number: int, accepted: int) -> None:
         """Learns how many guesses a step accepted for a sequence that the drafter was asked for."""
         self._missed.pop(number, None)
-        self._more.see(accepted - self._ready.get(number, 0.0))
+        self._extra.see(accepted - self._brought.get(number, 0.0))
 
-    def took(self, size: int, seconds: float) -> None:
+    def time_step(self, size: int, seconds: float) -> None:
         """Learns how many seconds the drafter added to a step in which it read no long prompt.
 
-        A value far above the usual has another cause: it counts as `_MOST` times the usual.
+        A value far above the usual has another cause: it counts as `_OUTLIER` times the usual.
         """
         usual = self._added.setdefault(size, _Mean())
-        most = _MOST * usual.value if usual.seen >= _GLANCE and usual.value > 0 else inf
+        most = _OUTLIER * usual.value if usual.seen >= _LEAST_SEEN and usual.value > 0 else inf
         usual.see(min(seconds, most))
 
     def close(self, number: int) -> None:

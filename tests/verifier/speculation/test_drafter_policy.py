@@ -9,36 +9,36 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DraftTree, Opening
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.speculation.worth import REGRET, Prices, Worth, Yield
+from outrider.verifier.speculation.drafter_policy import REGRET, DrafterPolicy, DrafterStep, StepPrices
 from outrider.wire.sampling import Speculation
 
 from tests.verifier.drafters import EverythingDrafter
-from tests.verifier.engines import MakeEngine
+from tests.verifier.engines import MakeEngine, accepted_guesses
 
 ONE, MANY = 1, 4
 """Sizes of steps: bits of the number of sequences."""
-PRICES = Prices(token=1.0, row=0.1, step=1.0)
-GOOD, BAD, SLOW = Yield(8, 2, 0.0), Yield(8, 0, 0.8), Yield(4, 1, 2.0)
-CHEAP, WRONG = Yield(0, 0, 0.001), Yield(8, 0, 0.001)
+PRICES = StepPrices(token=1.0, row=0.1, step=1.0)
+GOOD, BAD, SLOW = DrafterStep(8, 2, 0.0), DrafterStep(8, 0, 0.8), DrafterStep(4, 1, 2.0)
+CHEAP, WRONG = DrafterStep(0, 0, 0.001), DrafterStep(8, 0, 0.001)
 
 
-def asked_steps(worth: Worth, done: Yield, steps: int, others: bool = False) -> list[bool]:
-    """Whether the drafter was asked, step by step, where it always does what it has ``done``."""
-    found = []
+def asked_steps(policy: DrafterPolicy, done: DrafterStep, steps: int, others: bool = False) -> list[bool]:
+    """Whether each step asked a drafter that does ``done`` in every step."""
+    asked = []
     for _ in range(steps):
-        found.append("d" not in worth.quiet(ONE, {"d"}))
-        worth.step(ONE, {"d": done} if found[-1] else {}, PRICES, others)
-    return found
+        asked.append("d" not in policy.paused(ONE, {"d"}))
+        policy.step(ONE, {"d": done} if asked[-1] else {}, PRICES, others)
+    return asked
 
 
 @pytest.mark.parametrize("done", [GOOD, CHEAP, WRONG])
-def test_a_drafter_that_pays_or_costs_next_to_nothing_is_always_asked(done: Yield) -> None:
-    assert all(asked_steps(Worth(), done, 8000))
+def test_a_drafter_that_pays_or_costs_next_to_nothing_is_always_asked(done: DrafterStep) -> None:
+    assert all(asked_steps(DrafterPolicy(), done, 8000))
 
 
 @pytest.mark.parametrize("done", [BAD, SLOW])
-def test_trials_of_a_drafter_that_does_not_pay_lose_a_small_part_of_the_time(done: Yield) -> None:
-    asked = asked_steps(Worth(), done, 20_000)
+def test_trials_of_a_drafter_that_does_not_pay_lose_a_small_part_of_the_time(done: DrafterStep) -> None:
+    asked = asked_steps(DrafterPolicy(), done, 20_000)
     lost = sum(asked) * (done.bought * PRICES.row + done.drafting - done.accepted * PRICES.token)
     assert 0.25 * REGRET < lost / len(asked) < 2 * REGRET
     assert asked.index(False) < 10
@@ -48,54 +48,54 @@ def test_trials_of_a_drafter_that_does_not_pay_lose_a_small_part_of_the_time(don
 def test_what_loses_little_is_tried_again_the_sooner() -> None:
     gaps = []
     for drafting in (0.02, 0.5):
-        asked = asked_steps(Worth(), Yield(0, 0, drafting), 5000)
+        asked = asked_steps(DrafterPolicy(), DrafterStep(0, 0, drafting), 5000)
         first = asked.index(False)
         gaps.append(asked.index(True, first) - first)
     assert gaps[0] < 0.1 * gaps[1]
 
 
 def test_a_drafter_is_judged_apart_for_steps_of_another_size() -> None:
-    worth = Worth()
-    asked_steps(worth, BAD, 50)
-    assert worth.quiet(ONE, {"d"}) == {"d"}
-    assert not worth.quiet(MANY, {"d"})
+    policy = DrafterPolicy()
+    asked_steps(policy, BAD, 50)
+    assert policy.paused(ONE, {"d"}) == {"d"}
+    assert not policy.paused(MANY, {"d"})
 
 
 def test_one_that_has_become_good_is_asked_again_for_good() -> None:
-    worth = Worth()
-    assert not all(asked_steps(worth, BAD, 200))
-    asked = asked_steps(worth, GOOD, 3000)
+    policy = DrafterPolicy()
+    assert not all(asked_steps(policy, BAD, 200))
+    asked = asked_steps(policy, GOOD, 3000)
     assert all(asked[asked.index(True) :])
 
 
 def test_one_that_was_held_up_once_is_not_paused_for_it() -> None:
-    worth = Worth()
+    policy = DrafterPolicy()
     for step in range(300):
-        worth.step(ONE, {"d": Yield(8, 2, 50.0 if step % 40 == 20 else 0.1)}, PRICES, others=False)
-        assert not worth.quiet(ONE, {"d"})
+        policy.step(ONE, {"d": DrafterStep(8, 2, 50.0 if step % 40 == 20 else 0.1)}, PRICES, others=False)
+        assert not policy.paused(ONE, {"d"})
 
 
 def test_windows_show_what_steps_take_without_a_drafter_elsewhere_and_cost_little() -> None:
-    worth, plain, asked = Worth(), 0, 0
+    policy, plain, asked = DrafterPolicy(), 0, 0
     for _ in range(60_000):
-        plain += worth.is_plain(ONE, {"d"})
-        chosen = {"d", "own"} - worth.quiet(ONE, {"d", "own"})
+        plain += policy.is_plain(ONE, {"d"})
+        chosen = {"d", "own"} - policy.paused(ONE, {"d", "own"})
         asked += chosen == {"d", "own"}
         assert chosen in (set(), {"d", "own"})
-        worth.step(ONE, dict.fromkeys(chosen, GOOD), PRICES, others="d" in chosen)
+        policy.step(ONE, dict.fromkeys(chosen, GOOD), PRICES, others="d" in chosen)
     assert plain >= 12
     assert asked > 0.98 * 60_000
 
 
 def test_there_are_no_windows_without_a_drafter_elsewhere() -> None:
-    worth = Worth()
-    assert all(asked_steps(worth, GOOD, 5000, others=False))
-    assert worth.is_plain(ONE, set())
-    assert not worth.is_plain(ONE, {"another"})
+    policy = DrafterPolicy()
+    assert all(asked_steps(policy, GOOD, 5000, others=False))
+    assert policy.is_plain(ONE, set())
+    assert not policy.is_plain(ONE, {"another"})
 
 
 class Clock:
-    """The time as the engine sees it: only what a test spends goes by, however slow the machine is."""
+    """The engine's clock: only a test advances it, on a machine of any speed."""
 
     now = 0.0
 
@@ -103,7 +103,7 @@ class Clock:
         return self.now
 
     def spend(self, seconds: float) -> None:
-        """Lets time go by."""
+        """Advances the clock."""
         self.now += seconds
 
 
@@ -125,7 +125,7 @@ def timed(make_engine: MakeEngine, clock: Clock) -> MakeEngine:
 
 
 class Slow(EverythingDrafter):
-    """Takes its time, for all guesses there are or for none."""
+    """Spends time on the clock, and guesses everything or nothing."""
 
     name = "slow"
 
@@ -164,7 +164,7 @@ def test_the_engine_pauses_a_drafter_that_only_costs_time(
     said = answer(engine, names)
     assert engine.tally.steps > 600
     assert 5 < slow.calls < 60
-    assert engine.guessing.quiet == {"slow"}
+    assert engine.guessing.paused == {"slow"}
     assert said == answer(make_engine(50), names)
 
 
@@ -215,8 +215,8 @@ def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(timed: Make
     cheap, dear = EverythingDrafter(50, 1), Slow(clock, right=True)
     engine = timed([dear, cheap])
     answer(engine, ["a", "b", "c"])
-    assert engine.guessing.quiet == {"slow"}
-    assert engine.tally.accepted[cheap.name] > 100
+    assert engine.guessing.paused == {"slow"}
+    assert accepted_guesses(engine)[cheap.name] > 100
 
 
 def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(timed: MakeEngine, clock: Clock) -> None:
@@ -225,7 +225,7 @@ def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(timed: MakeEng
     engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, speculation=Speculation(drafters=("another",))))
     while engine.busy:
         engine.step()
-    assert not engine.guessing.quiet
+    assert not engine.guessing.paused
     assert slow.openings == []
 
 
@@ -237,10 +237,10 @@ def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(timed: 
     assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
 
 
-class Told(Slow):
-    """Notes what it is told of sequences."""
+class CommitLog(Slow):
+    """Notes the commits that it gets."""
 
-    name = "told"
+    name = "log"
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, right=False)
@@ -261,11 +261,11 @@ class Told(Slow):
 def test_a_drafter_that_is_paused_is_told_all_at_once_what_was_decided_meanwhile(
     timed: MakeEngine, clock: Clock
 ) -> None:
-    told = Told(clock)
-    engine = timed([told])
+    log = CommitLog(clock)
+    engine = timed([log])
     said = answer(engine, ["a", "b", "c"])
-    assert 3 <= told.commits < 0.3 * engine.tally.steps
-    assert [text[3:] for text in told.texts.values()] == list(said.values())
+    assert 3 <= log.commits < 0.3 * engine.tally.steps
+    assert [text[3:] for text in log.texts.values()] == list(said.values())
 
 
 def test_a_drafter_that_is_paused_is_not_asked_beside_prompts_too(timed: MakeEngine, clock: Clock) -> None:

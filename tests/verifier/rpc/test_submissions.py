@@ -1,4 +1,4 @@
-"""A request's log and the engine's request live and die together, whichever way the call that submits it ends."""
+"""The log of a request exists exactly as long as the engine holds the request, however the call of `Submit` ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import grpc
 import pytest
 from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, from_rpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.outcome import Queued
+from outrider.verifier.decode.outcome import QueuePlace
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame, decode_frame
 
@@ -45,7 +45,7 @@ async def refused(call: Awaitable[object]) -> OutriderError:
 
 
 async def end(verifier: Inside, name: str) -> Finish | None:
-    """How a request ends; None where there is no such request."""
+    """How a request ends; None for an unknown request."""
     try:
         return (await follow(verifier, name))[-1].finish
     except grpc.aio.AioRpcError as error:
@@ -68,12 +68,12 @@ async def test_a_call_that_is_cancelled_before_the_engine_takes_its_request_leav
 async def test_a_call_that_is_cancelled_once_the_engine_has_its_request_leaves_it_with_its_lease(
     verifier: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken, told, submit = threading.Event(), threading.Event(), verifier.engine.submit
+    taken, released, submit = threading.Event(), threading.Event(), verifier.engine.submit
 
-    def slow(request: Request) -> Queued:
+    def slow(request: Request) -> QueuePlace:
         place = submit(request)
         taken.set()
-        told.wait(PATIENCE_S)
+        released.wait(PATIENCE_S)
         return place
 
     monkeypatch.setattr(verifier.engine, "submit", slow)
@@ -81,7 +81,7 @@ async def test_a_call_that_is_cancelled_once_the_engine_has_its_request_leaves_i
     await asyncio.to_thread(taken.wait, PATIENCE_S)
     call.cancel()
     await verifier.ended(1)
-    with verifier.hold(told.set):
+    with verifier.hold(released.set):
         await verifier.posted(1)
     assert await end(verifier, "late") is Finish.CANCELLED
 
@@ -99,7 +99,7 @@ async def test_whenever_a_call_is_cancelled_its_request_ends_or_never_was(verifi
 async def test_a_request_that_the_engine_fails_to_take_leaves_nothing(
     verifier: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(request: Request) -> Queued:
+    def fail(request: Request) -> QueuePlace:
         raise ValueError("no such thing")
 
     with monkeypatch.context() as broken:
@@ -115,8 +115,8 @@ async def test_one_of_two_calls_at_once_is_told_that_there_is_the_request_alread
         calls = [asyncio.ensure_future(refused(verifier.stub.Submit(asked("twin")))) for _ in range(2)]
         await verifier.posted(2)
     done, _ = await asyncio.wait(calls, timeout=PATIENCE_S)
-    told = [type(call.result()) for call in done if call.exception() is None]
-    assert (len(done), told) == (2, [AlreadyExists])
+    errors = [type(call.result()) for call in done if call.exception() is None]
+    assert (len(done), errors) == (2, [AlreadyExists])
     assert await end(verifier, "twin") is Finish.LENGTH
 
 
@@ -147,13 +147,13 @@ async def test_who_follows_a_request_that_waits_hears_that_the_engine_holds_it(v
         await verifier.posted(1)
         verifier.service.inbox.post(lambda: verifier.engine.scheduler.park(verifier.sequence("parked")))
     await submitted
-    told: list[pb.FollowResponse] = []
+    responses: list[pb.FollowResponse] = []
     async for response in heard(verifier, "parked", heartbeat_ms=5):
-        told.append(response)
-        if len(told) == 3:
+        responses.append(response)
+        if len(responses) == 3:
             verifier.service.inbox.post(lambda: verifier.engine.scheduler.resume(verifier.sequence("parked")))
-    assert [(each.held, each.frame) for each in told[:3]] == [(True, b"")] * 3
-    frames = [decode_frame(each.frame) for each in told if not each.held]
+    assert [(each.held, each.frame) for each in responses[:3]] == [(True, b"")] * 3
+    frames = [decode_frame(each.frame) for each in responses if not each.held]
     assert sum(len(frame.tokens) for frame in frames) == LENGTH
 
 

@@ -11,14 +11,14 @@ from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.scheduler import Plan, Scheduler
 from outrider.verifier.speculation.budget import Calibrator
-from outrider.verifier.speculation.purchase import Prospect, Purchase, Purchased, Terms
+from outrider.verifier.speculation.purchase import BoughtGuesses, BuyingSequence, BuyTerms, Purchase
 
 
-class Market:
+class GuessBuyer:
     """Buys guesses for the sequences that decode.
 
     Args:
-        rule: of acceptance.
+        rule: rule of acceptance.
         scheduler: limits guesses and holds pages for them.
         cost: seconds of a step by rows.
         usual_wait: seconds for which steps usually wait for a drafter, by its name.
@@ -31,22 +31,22 @@ class Market:
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = Purchase(self._calibrators)
 
-    def buy(self, plan: Plan, surcharge: float) -> Purchased:
+    def buy(self, plan: Plan, surcharge: float) -> BoughtGuesses:
         """The guesses worth verifying in a step like ``plan``.
 
         Args:
             plan: the step without guesses.
-            surcharge: factor on the seconds of a step with guesses, beside one without.
+            surcharge: seconds of a step with guesses over those of a step without.
         """
         if not any(sequence.trees for sequence in plan.decoding):
-            return Purchased([NO_GUESSES] * len(plan.decoding), {}, [])
+            return BoughtGuesses([NO_GUESSES] * len(plan.decoding), {}, [])
         rows, most = len(plan.decoding), max(self._scheduler.most_guesses(plan), 0)
         cost = self._cost.beside(plan.prompt_rows, rows, most) if plan.prefilling else self._cost
         least = cost.least_value(rows, rows, most)
-        terms = Terms(rows, most, least, cost, surcharge, self._scheduler.limits.guesses_tenant)
-        bought = self._purchase([self._prospect(sequence, least) for sequence in plan.decoding], terms)
-        for owner, dead in bought.dead:
-            _drop(plan.decoding[owner], dead)
+        terms = BuyTerms(rows, most, least, cost, surcharge, self._scheduler.limits.guesses_tenant)
+        bought = self._purchase([self._buying_sequence(sequence, least) for sequence in plan.decoding], terms)
+        for owner, outdated in bought.outdated:
+            _drop(plan.decoding[owner], outdated)
         return bought
 
     def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
@@ -56,7 +56,7 @@ class Market:
         room = self._scheduler.room_for_guesses(sequence, len(tree))
         return tree if room == len(tree) else tree.take(range(room))
 
-    def weighs(self, sequence: Sequence) -> bool:
+    def needs_proposals(self, sequence: Sequence) -> bool:
         """Whether the rule of acceptance needs the distributions that the sequence's guesses were drawn from."""
         return self._rule.needs_proposals and not sequence.request.sampling.greedy
 
@@ -67,44 +67,44 @@ class Market:
                 calibrator = self._calibrators[guesses.drafters[node], greedy]
                 calibrator.learn(guesses.confidences[node], node + 1 in rows)
 
-    def _prospect(self, sequence: Sequence, least: float) -> Prospect:
+    def _buying_sequence(self, sequence: Sequence, least: float) -> BuyingSequence:
         request, tokens = sequence.request, sequence.tokens
         depth = max(min(sequence.left, self._scheduler.limits.context_length - len(tokens)) - 1, 0)
         cap, greedy = request.speculation.max_nodes or self._scheduler.limits.guesses_each, request.sampling.greedy
-        ready = None
-        if sequence.guide is not None or self.weighs(sequence):
-            ready = self._candidates(sequence, depth, least)
+        merged = None
+        if sequence.guide is not None or self.needs_proposals(sequence):
+            merged = self._candidates(sequence, depth, least)
         trees = list(sequence.trees.values())
         if len(trees) > 1:
             trees.sort(key=self._wait)
-        return Prospect(tokens, trees, depth, cap, greedy, request.tenant, ready)
+        return BuyingSequence(tokens, trees, depth, cap, greedy, request.tenant, merged)
 
     def _wait(self, tree: DraftTree) -> float:
         return self._usual_wait(tree.drafter)
 
     def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
-        """The guesses that a sequence may buy if the rule weighs them or a grammar prunes them."""
-        _age(sequence)
+        """The guesses that a sequence may buy if the rule needs their distributions or a grammar prunes them."""
+        _cut(sequence)
         if not depth or not sequence.trees:
             return NO_GUESSES
-        greedy, weighs = sequence.request.sampling.greedy, self.weighs(sequence)
+        greedy, proposes = sequence.request.sampling.greedy, self.needs_proposals(sequence)
         trees: Iterable[DraftTree] = sorted(sequence.trees.values(), key=self._wait)
-        if weighs:
+        if proposes:
             trees = [sequence.trees[min(sequence.trees)]]
-        twins = weighs and self._rule.replacement
-        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, twins)
-        if weighs:
+        replacement = proposes and self._rule.replacement
+        merged = merge(trees, depth, lambda drafter: self._calibrators[drafter, greedy], least, replacement)
+        if proposes:
             merged.keep_order()
         elif sequence.guide is not None:
             merged = sequence.guide.prune(merged)
         return merged
 
 
-def _drop(sequence: Sequence, dead: DraftTree) -> None:
-    sequence.trees = {source: tree for source, tree in sequence.trees.items() if tree is not dead}
+def _drop(sequence: Sequence, outdated: DraftTree) -> None:
+    sequence.trees = {source: tree for source, tree in sequence.trees.items() if tree is not outdated}
 
 
-def _age(sequence: Sequence) -> None:
+def _cut(sequence: Sequence) -> None:
     """Cuts a sequence's trees to the parts that agree with its tokens."""
     trees = {source: tree.after(sequence.tokens[tree.length :]) for source, tree in sequence.trees.items()}
     sequence.trees = {source: tree for source, tree in trees.items() if tree is not None}
