@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.gateway.errors import DeadlinePassed, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import ERRORS, DeadlineUnmeetable
@@ -54,7 +54,7 @@ def test_its_parts_work() -> None:
 def test_its_errors_are_those_of_the_python_client() -> None:
     told = [
         (kind.http_status, msgspec.json.encode(error_answer(kind("why", param="place"))))
-        for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, Late, DeadlineUnmeetable)
+        for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, DeadlinePassed, DeadlineUnmeetable)
     ]
     answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in told]
     events = [(body, type(error_of_event(_error(body), None)).__name__) for _, body, _ in answers]

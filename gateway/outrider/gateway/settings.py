@@ -1,4 +1,4 @@
-"""What an operator may set on a gateway."""
+"""The gateway's settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.mesh.config.settings import Port, Seconds, Settings
 
 
 class Bounds(Struct, frozen=True):
-    """What a request may take: bytes of its line and headers, headers, and seconds.
+    """Bounds of a request: bytes of its line and headers, number of headers, and seconds.
 
-    ``header_s`` is the time from the first byte to the last header, ``body_idle_s`` that between parts of a body.
+    ``header_s`` is the time from the first byte to the last header, ``body_idle_s`` the time between parts of a body.
     """
 
     header_bytes: int = 64 << 10

@@ -94,7 +94,7 @@ class Gateway:
 
     async def _ask(self, amount: int) -> None:
         reserved, used = await self.store.reserve([tokens(self._bucket, amount, TOKENS)]), 0
-        window = round((self._clock() + reserved.standings[0].reset_s) / MINUTE_S) - 1
+        window = round((self._clock() + reserved.statuses[0].reset_s) / MINUTE_S) - 1
         self._counted.reserve(window, amount)
         try:
             used = await self._answer(amount)

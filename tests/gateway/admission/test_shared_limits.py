@@ -217,8 +217,8 @@ async def test_a_request_at_the_very_end_of_a_minute_is_served_out_of_the_next_o
     asking = asyncio.create_task(one.reserve([tokens(bucket, 10)]))
     await asyncio.sleep(0)
     clock.now += 60
-    (standing,) = (await asking).standings
-    assert (standing.remaining, standing.reset_s) == (990, 60)
+    (status,) = (await asking).statuses
+    assert (status.remaining, status.reset_s) == (990, 60)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.micro.request import Request
 from outrider.gateway.doors.grpc.requests import asked
-from outrider.gateway.doors.nats.queries import begin
+from outrider.gateway.doors.nats.queries import read_generate
 from outrider.gateway.doors.openai.bodies import read_completion
 from outrider.gateway.doors.openapi.document import document
 from outrider.gateway.doors.responses.body import read_response
@@ -56,7 +56,7 @@ def _grpc(name: str, value: Any) -> Generation:
 def _nats(name: str, value: Any) -> Generation:
     data = json.dumps({"prompt": "p", "seed": 1, "max_tokens": 8, name: value}).encode()
     query = Query(Request(Msg(Client(), "outrider.v1.generate", data=data)))
-    return begin(query, "t", LIMIT, None).asked.generation
+    return read_generate(query, "t", LIMIT, None).asked.generation
 
 
 @pytest.mark.parametrize("name", SHARED)

@@ -13,7 +13,7 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.generation.ledger import Ledger
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
@@ -113,7 +113,7 @@ async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_
     ledger, key = Ledger(bus, GatewaySettings()), Key("t", "cancelled")
     await ledger.tend()
     sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
-    job = Job(key.request, Served("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
+    job = Job(key.request, ServedModel("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     await ledger.enter(key, record)
     await small.fill()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from outrider.gateway.routing import GROUP, Ask, Replica, Router, Routes
+from outrider.gateway.routing import GROUP, Ask, Replica, Router, VerifierSelection
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
 from outrider.gateway.routing.least_load import LeastLoad
@@ -197,11 +197,11 @@ def test_a_session_leaves_a_verifier_that_is_crowded() -> None:
 
 def test_sessions_are_an_option_of_every_router() -> None:
     members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
-    routes = Routes(GatewaySettings(router="prefix", router_options={"sticky": True, "imbalance": 2}))
+    routes = VerifierSelection(GatewaySettings(router="prefix", router_options={"sticky": True, "imbalance": 2}))
     firsts = {routes.order(ask([1], "s"), members, lambda member: 0)[0].instance for _ in range(20)}
     assert len(firsts) == 1
     with pytest.raises(ConfigError, match=r"no 'best' among outrider.routers: there are .*least_load"):
-        Routes(GatewaySettings(router="best"))
+        VerifierSelection(GatewaySettings(router="best"))
 
 
 class Clock:
@@ -254,7 +254,7 @@ def test_a_breaker_outlives_a_short_absence_and_no_long_one() -> None:
 
 def test_who_does_not_answer_is_asked_after_all_others_and_who_was_just_left_after_that() -> None:
     members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
-    routes = Routes(GatewaySettings(breaker_failures=1))
+    routes = VerifierSelection(GatewaySettings(breaker_failures=1))
     routes.breakers.failed("a")
     order = routes.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
     assert [member.instance for member in order] == ["c", "a", "b"]

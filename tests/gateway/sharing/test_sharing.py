@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
 from outrider.gateway.sharing.cache import AnswerCache, repeatable
 from outrider.gateway.sharing.pool import answer_key
@@ -241,7 +241,7 @@ def test_only_strict_answers_are_kept_unasked() -> None:
 
 def job(tenant: str = "t", prompt: tuple[int, ...] = (1, 2), model: str = "m", off: bool = False, **more: Any) -> Job:
     params = SamplingParams(**{"temperature": 1.0, "seed": 3, "max_tokens": 4} | more)
-    served, speculation = Served(model, "v", 64), Speculation(off=off)
+    served, speculation = ServedModel(model, "v", 64), Speculation(off=off)
     return Job(f"{tenant}-{more}", served, list(prompt), params, speculation, Caller(tenant=tenant), coalesce=True)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import Served
-from outrider.gateway.routing import Ask, Routes
+from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
@@ -31,7 +31,7 @@ from tests.waiting import eventually
 LENGTH, PATIENCE_S = 60, 60.0
 
 
-class NotedRoutes(Routes):
+class NotedRoutes(VerifierSelection):
     """Routes that keep the requests that they order and those that a verifier took."""
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -63,7 +63,7 @@ class Gateway:
         return next(member for member in found if member.instance == instance)
 
     def stream(self, name: str, member: Member) -> TokenStream:
-        served = Served(member.status["model"], member.status["vocabulary"], member.status["context_length"])
+        served = ServedModel(member.status["model"], member.status["vocabulary"], member.status["context_length"])
         sampling = SamplingParameters(seed=7, ignore_eos=True, max_tokens=LENGTH).to_proto()
         return TokenStream(
             Job(name, served, [1, 2, 3], sampling, Speculation(off=True), Caller()),

@@ -22,7 +22,7 @@ from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.generation.takeover_notices import TakeoverNotices
 from outrider.gateway.generation.upkeep import Upkeep
 from outrider.gateway.requests.attempts import persist
-from outrider.gateway.routing import Routes
+from outrider.gateway.routing import VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
@@ -30,7 +30,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing import AnswerPool
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.gateway.streams.failover import OnPlaced
-from outrider.gateway.streams.stream import Logged, TokenStream
+from outrider.gateway.streams.stream import LogSummary, TokenStream
 from outrider.mesh.errors import AlreadyExists, OutriderError
 from outrider.mesh.service import Mesh
 
@@ -54,9 +54,9 @@ class Flights:
         self._flights: set[Flight] = set()
         self._bills = BillStore(mesh.bus, settings.replay_s)
         self._banned = BannedGrammars(mesh.bus)
-        routes = Routes(settings)
-        routes.attach(mesh)
-        self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, routes, self._banned, self._on_verifier_lost)
+        selection = VerifierSelection(settings)
+        selection.attach(mesh)
+        self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, selection, self._banned, self._on_verifier_lost)
         self.catalog = StreamCatalog(mesh, settings, self.verifiers)
         self._takeovers = TakeoverNotices(mesh.bus, mesh.instance, self._on_taken_over)
         self._pool = AnswerPool(settings, mesh.bus, self._generate)
@@ -180,7 +180,7 @@ class Flights:
     def _generate(self, job: Job, on_placed: OnPlaced) -> TokenStream:
         return TokenStream(job, self.verifiers, self._bus, self._settings, on_placed)
 
-    async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[Logged]) -> None:
+    async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[LogSummary]) -> None:
         """Reserves tokens and slots; slots may still be held by the gateway before, which then is told to free them."""
         pairs = zip(flight.streams, logged, strict=True)
         most = [stream.job.sampling.max_tokens if log.open_ended else log.tokens for stream, log in pairs]
@@ -188,7 +188,7 @@ class Flights:
         try:
             await charge.reserve(most, running)
         except LimitReached as refusal:
-            if refusal.standing.demand.period_s:
+            if refusal.status.demand.period_s:
                 raise
             self._own(flight)
             await persist(lambda: charge.reserve(most, running), _TAKEOVER_S, (LimitReached,))

@@ -107,10 +107,10 @@ class Prefix:
         def rank(replica: Replica) -> tuple[bool, float, int]:
             if replica.load > most and not all_report:
                 return True, 0.0, replica.load
-            found, speed = self._found(names, replica), rates[replica.instance]
+            cached, speed = self._cached_tokens(names, replica), rates[replica.instance]
             if not all_report or speed is None:
-                return False, -found, replica.load
-            return replica.load > most, self._seconds(replica, speed, len(ask.prompt) - found), replica.load
+                return False, -cached, replica.load
+            return replica.load > most, self._seconds(replica, speed, len(ask.prompt) - cached), replica.load
 
         return sorted(replicas, key=rank)
 
@@ -118,11 +118,11 @@ class Prefix:
         """Notes that ``instance`` computes the part of the prompt that is not in its pages."""
         names, replicas = self._asked.pop(id(ask), (_Names(ask), {}))
         replica = replicas.get(instance, Replica(instance, 0))
-        found = self._found(names, replica)
-        metrics.routed_tokens.labels("found").inc(found)
-        metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - found)
+        cached = self._cached_tokens(names, replica)
+        metrics.routed_tokens.labels("found").inc(cached)
+        metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - cached)
         if (speed := _rates(replica)) is not None:
-            self.backlog.add(instance, (len(ask.prompt) - found) / speed.prefill_tokens_per_s)
+            self.backlog.add(instance, (len(ask.prompt) - cached) / speed.prefill_tokens_per_s)
         self.pages.add(instance, names.of(*self._kind(replica)))
 
     def _seconds(self, replica: Replica, speed: _Rates, missing: int) -> float:
@@ -131,7 +131,7 @@ class Prefix:
         prefill = (2 + replica.load) * missing / speed.prefill_tokens_per_s
         return self.backlog.seconds(replica.instance) + prefill + replica.load / speed.tokens_per_s
 
-    def _found(self, names: _Names, replica: Replica) -> int:
+    def _cached_tokens(self, names: _Names, replica: Replica) -> int:
         """Prompt tokens in the pages of ``replica``."""
         vocabulary, size = self._kind(replica)
         return self.pages.leading(replica.instance, names.of(vocabulary, size)) * size

@@ -71,7 +71,7 @@ class FailOver:
         """Submits the job to another verifier, which goes on after ``emitted``; whether that one had the job already.
 
         Raises `Unavailable` if no verifier takes the job within ``resume_s`` seconds of the last token or death,
-        `Late` if the job's deadline passes first, and `Fatal` if too many verifiers died.
+        `DeadlinePassed` if the job's deadline passes first, and `FatalRequest` if too many verifiers died.
         """
         if isinstance(why, Unreachable):
             self._count_death(self.verifier)
@@ -118,7 +118,7 @@ class FailOver:
         if left_s > 0:
             return left_s
         if late_s <= 0:
-            raise self._job.deadlines.late(begun)
+            raise self._job.deadlines.passed(begun)
         raise Unavailable("the stream could not be resumed", retry_after=1.0)
 
     async def _submit(self, emitted: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ import weakref
 
 import httpx
 import pytest
-from outrider.gateway.doors.http.corked import Corked
+from outrider.gateway.doors.http.buffered_transport import BufferedTransport
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.server import HttpServer
 from outrider.mesh.errors import Unavailable
@@ -114,15 +114,15 @@ class Written(asyncio.Transport):
 
 async def test_writes_of_one_turn_are_one_unless_they_are_many() -> None:
     written = Written()
-    corked = Corked(written)
+    buffered = BufferedTransport(written)
     for data in (b"head", b"body"):
-        corked.write(data)
+        buffered.write(data)
     assert written.heard == []
     await asyncio.sleep(0)
-    corked.write(b"more")
-    corked.write(bytes(1 << 16))
+    buffered.write(b"more")
+    buffered.write(bytes(1 << 16))
     assert [len(data) for data in written.heard] == [8, 4 + (1 << 16)]
-    corked.write(b"last")
-    corked.close()
+    buffered.write(b"last")
+    buffered.close()
     await asyncio.sleep(0)
     assert written.heard[2:] == [b"last", b"closed"]

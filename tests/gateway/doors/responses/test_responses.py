@@ -12,7 +12,7 @@ import pytest
 from outrider.gateway.doors.responses.body import read_response
 from outrider.gateway.doors.responses.stored_form import ResponseShape
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.mesh.errors import Unavailable
 from outrider.models.text import Tokenizer
 from outrider.wire.frames import Finish, Frame, Usage
@@ -219,17 +219,17 @@ async def test_parameters_that_leave_no_token_fail_the_response(
 
 
 async def test_a_failure_that_may_pass_leaves_the_number_where_it_was() -> None:
-    telling = ResponseShape.of(read_response(b'{"input": "a"}'), []).telling(Key("t", "r"), _record())
-    events = [*telling.begin(), *telling.take(Frame("r", 0, [1], ["x"], [""]))]
-    broken = telling.broken(Unavailable("no verifier"))
-    assert broken.sequence_number == events[-1].sequence_number == 4
-    after = telling.take(Frame("r", 1, [2], ["y"], [""], Finish.STOP, Usage(1, 2)))
+    builder = ResponseShape.of(read_response(b'{"input": "a"}'), []).builder(Key("t", "r"), _record())
+    events = [*builder.begin(), *builder.take(Frame("r", 0, [1], ["x"], [""]))]
+    interruption = builder.interrupt(Unavailable("no verifier"))
+    assert interruption.sequence_number == events[-1].sequence_number == 4
+    after = builder.take(Frame("r", 1, [2], ["y"], [""], Finish.STOP, Usage(1, 2)))
     assert [event.sequence_number for event in after] == list(range(5, 10))
-    assert telling.response().status == "completed"
+    assert builder.response().status == "completed"
 
 
 def _record() -> Record:
-    return Record(0, Served("m", "v", 8), b"", b"", b"", 1, 1, False, b"")
+    return Record(0, ServedModel("m", "v", 8), b"", b"", b"", 1, 1, False, b"")
 
 
 async def test_a_conversation_goes_on_from_a_stored_response(
