@@ -62,8 +62,8 @@ class Generations:
         gets back. A flight that is left goes on for a while if it ``lingers``, and to its end in the ``background``.
 
         Raises `UnknownModel`, `InvalidRequest`, `Overloaded` if every verifier is full or a limit is reached,
-        `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if services
-        are missing for longer than ``place_s``.
+        `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if
+        services are missing for longer than ``place_s``.
         """
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():

@@ -15,15 +15,15 @@ def longest_answer(served: ServedModel, generation: Generation, prompt: int, cal
     an empty prompt or for an answer longer than the caller may have.
     """
     room = _room(served, generation, prompt, caller)
-    asked, limit = generation.sampling.max_tokens, caller.lowest("max_output_tokens")
+    requested, limit = generation.sampling.max_tokens, caller.lowest("max_output_tokens")
     if limit is None:
-        return room if asked is None else min(room, asked)
-    if asked is not None and asked > limit[0]:
+        return room if requested is None else min(room, requested)
+    if requested is not None and requested > limit[0]:
         raise InvalidRequest(
-            f"max_tokens: {asked} is more than {limit[1]} may have generated, {limit[0]} tokens an answer",
+            f"max_tokens: {requested} is more than {limit[1]} may have generated, {limit[0]} tokens an answer",
             param="max_tokens",
         )
-    return min(room, limit[0] if asked is None else asked)
+    return min(room, limit[0] if requested is None else requested)
 
 
 def _room(served: ServedModel, generation: Generation, prompt: int, caller: Caller) -> int:

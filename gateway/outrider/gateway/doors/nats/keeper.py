@@ -79,8 +79,8 @@ class Keeper:
         async with aclosing(flight.frames()) as batches:
             async for choice, frames in batches:
                 for frame in frames if relay is not None else ():
-                    known = min(start[choice] - frame.first_index, len(frame.tokens))
-                    fresh = split(frame, known)[1] if known > 0 else frame
+                    relayed = min(start[choice] - frame.first_index, len(frame.tokens))
+                    fresh = split(frame, relayed)[1] if relayed > 0 else frame
                     if relay is not None and (fresh.tokens or fresh.finish is not None):
                         await relay(encode_frame(fresh))
 

@@ -48,10 +48,10 @@ def one_of(*names: str) -> Schema:
     return {"oneOf": [present(name) for name in names]}
 
 
-def only_with(name: str, nothing: Any, other: str, wanted: Schema) -> Schema:
-    """An object that holds ``name``, other than null and ``nothing``, only if ``other`` fits ``wanted``."""
+def only_with(name: str, nothing: Any, other: str, schema: Schema) -> Schema:
+    """An object that holds ``name``, other than null and ``nothing``, only if ``other`` fits ``schema``."""
     set_ = {"required": [name], "properties": {name: {"not": {"enum": [None, nothing]}}}}
-    return {"anyOf": [{"not": set_}, {"required": [other], "properties": {other: wanted}}]}
+    return {"anyOf": [{"not": set_}, {"required": [other], "properties": {other: schema}}]}
 
 
 COMPONENTS: Mapping[str, Schema] = {

@@ -99,8 +99,8 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True):
     @property
     def call_rules(self) -> CallRules | None:
         """The rules for calls; None if no function may be called."""
-        given = self.tool_choice
-        choice = NamedTool("function", FunctionName(given.name)) if isinstance(given, NamedFunction) else given
+        named = self.tool_choice
+        choice = NamedTool("function", FunctionName(named.name)) if isinstance(named, NamedFunction) else named
         return read_call_rules(self._tools, choice, self.parallel_tool_calls, "parameters")
 
     @property

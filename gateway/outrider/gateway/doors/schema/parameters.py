@@ -67,7 +67,7 @@ def _read_each(
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if name not in hints:
-            _handle_unread(name, value, [*hints], unsupported, ignored)
+            _handle_unsupported(name, value, [*hints], unsupported, ignored)
         elif value is not None and not _is_one_of(value := _integral(value), ABSENT.get(name, ())):
             values[name] = convert(name, value, hints[name])
     for name in _required(kind):
@@ -76,14 +76,14 @@ def _read_each(
     return kind(**values)
 
 
-def _handle_unread(
-    name: str, value: Any, known: list[str], unsupported: UnsupportedParameters, ignored: list[str] | None
+def _handle_unsupported(
+    name: str, value: Any, names: list[str], unsupported: UnsupportedParameters, ignored: list[str] | None
 ) -> None:
     """Notes or refuses a parameter that is not supported."""
     altering, idle = unsupported.altering.get(name), unsupported.idle.get(name)
     if ignored is None and altering is None and idle is None:
-        known += [*unsupported.altering, *unsupported.idle]
-        raise InvalidRequest(f"{name} is no parameter{nearest(name, known)}", param=name)
+        names += [*unsupported.altering, *unsupported.idle]
+        raise InvalidRequest(f"{name} is no parameter{nearest(name, names)}", param=name)
     if value is None:
         return
     if altering is not None:
