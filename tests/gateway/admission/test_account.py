@@ -1,4 +1,4 @@
-"""Slices of one limit under all misfortunes that a broker knows: writes refused, lost, late, or made and unanswered."""
+"""Slices of one limit on a faulty broker: writes are refused, lost, late, or made and unanswered."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.gateway.admission.limits import DAY, streams, tokens
 PERIOD_S, LIMIT = 60, 1000
 
 
-class World:
-    """A ledger, gateways that share it, and writes that are still under way."""
+class FaultyBroker:
+    """A ledger, the accounts of gateways that share it, and writes that are late."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -27,7 +27,7 @@ class World:
         self.used: dict[int, int] = {}
 
     def step(self) -> None:
-        """One thing happens."""
+        """Makes one random event happen."""
         account = self.chance.choice(self.accounts)
         what = self.chance.choices(
             [self.reserve, self.settle, self.tend, self.arrive, self.tick, self.die], [50, 30, 10, 8, 2, 1]
@@ -59,7 +59,7 @@ class World:
         self.write(account, *account.propose_return(ledger, self.chance.choice([0, 20]), self.now))
 
     def write(self, account: Account, serial: int, ledger: LimitLedger) -> None:
-        """The write is made and answered, made and not answered, lost, or on its way for long."""
+        """The write is made and answered, made and unanswered, lost, or late."""
         fate = self.chance.choices(["answered", "unanswered", "lost", "late"], [70, 10, 10, 10])[0]
         if fate == "late":
             self.late.append((self.revision, ledger))
@@ -69,7 +69,7 @@ class World:
             account.confirm(serial)
 
     def arrive(self, account: Account) -> None:
-        """A late write arrives: it is made if no other came between."""
+        """A late write arrives; it is made if no other was made since it was sent."""
         if self.late:
             base, ledger = self.late.pop(self.chance.randrange(len(self.late)))
             if base == self.revision:
@@ -79,7 +79,7 @@ class World:
         self.now += self.chance.choice([1, 20, 60])
 
     def die(self, account: Account) -> None:
-        """A gateway is gone with all it knew, and another takes its place."""
+        """Replaces a gateway, which loses its state, by a new one."""
         place = self.accounts.index(account)
         self.in_use = [piece for piece in self.in_use if piece.account is not account]
         self.accounts[place] = Account(f"gateway-{self.chance.random()}", PERIOD_S, itertools.count(1))
@@ -87,10 +87,10 @@ class World:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_period_ever_exceeds_its_limit_whatever_becomes_of_writes_and_gateways(seed: int) -> None:
-    world = World(seed)
+    broker = FaultyBroker(seed)
     for _ in range(400):
-        world.step()
-    assert max(world.used.values()) > LIMIT / 4
+        broker.step()
+    assert max(broker.used.values()) > LIMIT / 4
 
 
 def test_a_write_that_was_made_and_not_answered_is_counted_once() -> None:

@@ -1,4 +1,4 @@
-"""Who a caller is: by address, by what the store of keys says, and while it says nothing."""
+"""Callers: their addresses, their keys, and keys while the store of keys is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store of limits has to do, whoever made it."""
+"""The contract of stores of limits, for every installed store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of requests and frames, by a real broker."""
+"""The ledger of requests and frames, on a real broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outrider.wire.sampling import SamplingParameters
 from tests.broker import Broker
 
 LONG = 1 << 19
-"""Tokens of a prompt that takes two MiB, twice what a broker takes at once."""
+"""Tokens of a prompt of two MiB, twice the largest message of the broker."""
 
 
 @pytest.fixture

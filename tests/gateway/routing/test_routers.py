@@ -1,4 +1,4 @@
-"""Routers: what every one has to keep to, and what each is for."""
+"""Routers: the contract of all, and the ranking of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream's frames arrive, and how long their reader waits for them."""
+"""The inbox of a stream's frames, and the waits of its reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SILENCE_S = 0.01
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until a test sets it."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Streams whose verifier has no such request, or an engine that gives no sign of life: they go on elsewhere."""
+"""Streams whose verifier lost the request, or whose engine hangs: another verifier goes on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LENGTH, PATIENCE_S = 60, 60.0
 
 
 class NotedRoutes(VerifierSelection):
-    """Routes that keep the requests that they order and those that a verifier took."""
+    """A selection that records the requests that it ranks and those that a verifier took."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)
@@ -95,7 +95,7 @@ async def gateway(
 
 
 async def read(stream: TokenStream) -> list[int]:
-    """All tokens, and the stream is closed."""
+    """All tokens of the stream; closes it."""
     tokens: list[int] = []
     try:
         async with asyncio.timeout(PATIENCE_S), aclosing(stream.frames()) as batches:
@@ -107,7 +107,7 @@ async def read(stream: TokenStream) -> list[int]:
 
 
 async def alone(gateway: Gateway, member: Member) -> list[int]:
-    """What a stream says that nothing happens to."""
+    """The tokens of an undisturbed stream."""
     stream = gateway.stream("alone", member)
     await stream.open()
     return await read(stream)
@@ -213,5 +213,5 @@ async def test_a_router_recognizes_the_request_that_a_verifier_took(shared_nats:
 
 
 def park(verifier: Inside, name: str) -> None:
-    """Has a request stay with the engine and not move."""
+    """Halts a request inside the engine."""
     verifier.engine.scheduler.park(verifier.sequence(name))

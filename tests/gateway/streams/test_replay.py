@@ -1,4 +1,4 @@
-"""What a log of frames says, whatever stands in it."""
+"""Replays of arbitrary logs of frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the deaths of verifiers are the fault of a request."""
+"""Deaths of verifiers that end a request."""
 
 from __future__ import annotations
 

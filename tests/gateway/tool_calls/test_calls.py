@@ -1,4 +1,4 @@
-"""Calls of functions: what may be drawn, and what is read from what was."""
+"""Calls of functions: the grammar of answers, and the reader that finds calls in them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _calling(may_talk: bool = True, most: int = 16) -> CallRules:
 
 @pytest.fixture(scope="module", params=["spelled", "tokens", "silent"])
 def hermes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models that have no tokens for the marks of calls, have them, or have them among their special ones."""
+    """Models without tokens for the marks of calls, with such tokens, and with special ones."""
     made = tmp_path_factory.mktemp(request.param)
     if request.param == "spelled":
         write(made, byte_level(), chat_template=HERMES)
@@ -60,7 +60,7 @@ def _style(directory: Path) -> CallStyle:
 
 
 def _allows(directory: Path, calling: CallRules, said: str | list[str], text: Any = None, *, ends: bool = True) -> bool:
-    """Whether an answer may be what is said, or for one that does not end may begin with it; a list is of tokens."""
+    """Whether an answer may be ``said``, a text or a list of tokens, or may begin with it unless it ``ends``."""
     tokenizer = Tokenizer.load(directory)
     asked = None if text is None else json_schema("response_format", text)
     grammar = call_structure(calling, _style(directory), asked).grammar
@@ -161,7 +161,7 @@ BARES = [
     (f"```json\n{BARE},\n{BARE}\n```", 2),
     (f"```json\n{BARE}\n```\n\n```json\n{BARE}\n```", 2),
 ]
-"""Answers that are calls and nothing else, and how many."""
+"""Answers of nothing but calls, with their number."""
 
 TEXTS = [
     f"Like so: {BARE}",
@@ -177,7 +177,7 @@ TEXTS = [
     "",
     "```",
 ]
-"""Answers that are no calls, though some begin or end as such."""
+"""Answers that are not calls, though some begin or end like calls."""
 
 
 @pytest.mark.parametrize(("said", "calls"), BARES)

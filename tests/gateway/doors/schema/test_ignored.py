@@ -1,4 +1,4 @@
-"""Parameters without effect are taken and named; those that would change an answer are refused."""
+"""Parameters without effect are accepted and named; those that would change an answer are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read(kind: str, **more: Any) -> tuple[Any, list[str]]:
 
 
 def _asked(kind: str, **more: Any) -> dict[str, Any]:
-    """Each parameter as it was understood."""
+    """The parameters as the gateway read them."""
     read, ignored = _read(kind, **more)
     assert not ignored
     return msgspec.structs.asdict(read)
