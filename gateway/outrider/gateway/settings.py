@@ -131,7 +131,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
 
     @property
     def http_bounds(self) -> Bounds:
-        """What a request over HTTP may take."""
+        """The bounds of a request over HTTP."""
         return Bounds(self.max_header_bytes, self.max_headers, self.header_s, self.body_idle_s)
 
     def __post_init__(self) -> None:

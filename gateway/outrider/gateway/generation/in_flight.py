@@ -157,7 +157,9 @@ class Flights:
         self, launch: _Launch, jobs: Iterable[Job], make: Callable[[Job, OnPlaced], S]
     ) -> tuple[Flight, list[S]]:
         """A new flight, and its streams, which ``make`` makes."""
-        launched: list[weakref.ref[Flight]] = []  # weak: a stream that held its flight would wait for a collection
+        launched: list[
+            weakref.ref[Flight]
+        ] = []  # weak: a stream that held its flight would stay until a garbage collection
 
         def on_placed() -> None:
             for flight in filter(None, (each() for each in launched)):
@@ -181,7 +183,7 @@ class Flights:
         return TokenStream(job, self.verifiers, self._bus, self._settings, on_placed)
 
     async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[LogSummary]) -> None:
-        """Reserves tokens and slots; slots may still be held by the gateway before, which then is told to free them."""
+        """Reserves tokens and slots; if the earlier gateway still holds slots, announces the takeover and waits."""
         pairs = zip(flight.streams, logged, strict=True)
         most = [stream.job.sampling.max_tokens if log.open_ended else log.tokens for stream, log in pairs]
         running = sum(log.open_ended for log in logged)
@@ -221,7 +223,7 @@ class Flights:
 
 @dataclass(frozen=True)
 class _Launch:
-    """What a flight begins with; one that is ``taken_over`` has a record in the ledger and another owner."""
+    """The parts of a new flight; one that is ``taken_over`` has a record in the ledger and another owner."""
 
     key: Key
     record: Record
@@ -230,7 +232,7 @@ class _Launch:
     taken_over: bool = False
 
     def prepared(self, jobs: Iterable[Job]) -> list[Job]:
-        """``jobs`` with what their verifiers keep for other gateways."""
+        """``jobs`` with the stream's id and record, which their verifiers keep for other gateways."""
         if not self.resumable:
             return list(jobs)
         record = self.record.encode_for_verifier()

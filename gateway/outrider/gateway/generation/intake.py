@@ -156,7 +156,7 @@ def _longest(served: ServedModel, generation: Generation, prompts: Sequence[list
 
 
 def _structure(generation: Generation, served: ServedModel) -> Structure | None:
-    """What the answer has to be; tool calls get a grammar of the model's own format."""
+    """The structure of the answer; tool calls get a grammar of the model's own format."""
     rules, structure = generation.call_rules, generation.structure
     return structure if rules is None else call_structure(rules, served.calls, structure)
 

@@ -1,4 +1,4 @@
-"""What a gateway has to know of a streamed request to go on with it."""
+"""The record of a streamed request, from which another gateway can resume it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flight reads one of its answers from."""
+"""The interface of the stream from which a flight reads one answer."""
 
 from __future__ import annotations
 

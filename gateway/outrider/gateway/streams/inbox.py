@@ -15,7 +15,7 @@ from outrider.wire.frames import Frame
 
 
 class Source(Enum):
-    """Where a frame comes from."""
+    """The source of a frame: the log, the broker, or the verifier itself."""
 
     LOG = "log"
     BUS = "bus"
@@ -43,7 +43,7 @@ InboxItem = Arrival | VerifierLost | LogEnd
 
 
 class Inbox:
-    """A queue with one reader, who waits for a limited time.
+    """A queue with one reader, which waits for a limited time.
 
     One timer serves all waits: a timer for each token would cost as much as all other work on the token.
     """

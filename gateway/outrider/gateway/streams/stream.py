@@ -27,7 +27,10 @@ ReadLog = Callable[[Job], Awaitable[Sequence[Frame]]]
 
 
 class LogSummary(msgspec.Struct, frozen=True):
-    """What the log of an answer holds: its number of ``tokens``, and whether it is ``open_ended``, without an end."""
+    """The extent of an answer's log: its number of ``tokens``, and whether it is ``open_ended``.
+
+    A log is open-ended if no frame in it ends the answer.
+    """
 
     tokens: int
     open_ended: bool
@@ -102,7 +105,7 @@ class TokenStream:
         self._start_reading(await self._failover.start(self._order.generated))
 
     async def attach(self, read_log: ReadLog, member: Member | None) -> LogSummary:
-        """Takes up a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
+        """Resumes a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
 
         If ``member`` is None or the log has a gap, another verifier goes on.
         """
@@ -142,7 +145,7 @@ class TokenStream:
             self._sources.follow(self.member, self._order.next_index, reason)
 
     async def _move(self, why: OutriderError) -> None:
-        """Has another verifier go on with the answer."""
+        """Moves the job to another verifier, which goes on with the answer."""
         self._sources.unfollow()
         try:
             had_job = await self._failover.move(why, self._order.generated)
