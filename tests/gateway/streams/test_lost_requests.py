@@ -31,7 +31,7 @@ from tests.waiting import eventually
 LENGTH, PATIENCE_S = 60, 60.0
 
 
-class NotedRoutes(VerifierSelection):
+class RecordingSelection(VerifierSelection):
     """A selection that records the requests that it ranks and those that a verifier took."""
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -55,8 +55,8 @@ class Gateway:
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
-        self.routes, banned = NotedRoutes(settings), BannedGrammars(bus)
-        self.verifiers = Verifiers(registry, tasks, settings, self.routes, banned, lambda instance: None)
+        self.selection, banned = RecordingSelection(settings), BannedGrammars(bus)
+        self.verifiers = Verifiers(registry, tasks, settings, self.selection, banned, lambda instance: None)
 
     async def member(self, instance: str) -> Member:
         found = await self.registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 30)
@@ -208,7 +208,7 @@ async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answ
 async def test_a_router_recognizes_the_request_that_a_verifier_took(shared_nats: str, model: Path) -> None:
     async with inside(shared_nats, model, "ranked"), gateway(shared_nats) as reader:
         await alone(reader, await reader.member("ranked"))
-        (ordered,), (taken,) = reader.routes.ordered, reader.routes.taken
+        (ordered,), (taken,) = reader.selection.ordered, reader.selection.taken
         assert taken is ordered
 
 

@@ -68,7 +68,7 @@ class StreamCatalog:
         Raises `NotFound` if there is no such stream, and `Unavailable` if there may be one: the ledger cannot be read,
         or lacks the records of a time in which it could not be written.
         """
-        await self.writer.written(key)
+        await self.writer.wait_written(key)
         try:
             return StoredStream(*await self.ledger.find(key), in_ledger=True)
         except (NotFound, Unavailable) as missing:

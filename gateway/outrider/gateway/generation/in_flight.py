@@ -80,7 +80,7 @@ class Flights:
 
         Without a ledger only the requests in flight at this gateway count.
         """
-        if self._has(key):
+        if self._has_flight(key):
             raise AlreadyExists("there is a request of this id already", param="request_id")
         await self.catalog.claim(key)
 
@@ -99,7 +99,7 @@ class Flights:
         flight, streams = self._launch(_Launch(key, record, charge, resumable), jobs, make)
         try:
             await _all([stream.open() for stream in streams])
-            await flight.recording.written()
+            await flight.recording.wait_written()
         except BaseException:
             charge.waive()
             await self.end(flight)
@@ -126,7 +126,7 @@ class Flights:
         except BaseException:
             await self.end(flight)
             raise
-        self._own(flight)
+        self._take_ownership(flight)
         self._upkeep.renew([flight])
         if not flight.recording.recorded:
             flight.recording.write()
@@ -135,7 +135,7 @@ class Flights:
 
     def runs(self, key: Key, verifier: str) -> bool:
         """Whether a stream goes on at this gateway, or may go on at the ``verifier`` of its record."""
-        return self._has(key) or self.verifiers.find(verifier) is not None
+        return self._has_flight(key) or self.verifiers.find(verifier) is not None
 
     async def leave(self, flight: Flight) -> None:
         """Ends a flight whose reader is gone, unless its record says that it lingers or runs in the background."""
@@ -150,16 +150,14 @@ class Flights:
         await flight.close()
         await flight.settle(self._tasks)
 
-    def _has(self, key: Key) -> bool:
+    def _has_flight(self, key: Key) -> bool:
         return any(flight.key == key for flight in self._flights)
 
     def _launch(
         self, launch: _Launch, jobs: Iterable[Job], make: Callable[[Job, OnPlaced], S]
     ) -> tuple[Flight, list[S]]:
         """A new flight, and its streams, which ``make`` makes."""
-        launched: list[
-            weakref.ref[Flight]
-        ] = []  # weak: a stream that held its flight would stay until a garbage collection
+        launched: list[weakref.ref[Flight]] = []  # weak: streams and flights in a cycle would wait for a collection
 
         def on_placed() -> None:
             for flight in filter(None, (each() for each in launched)):
@@ -192,10 +190,10 @@ class Flights:
         except LimitReached as refusal:
             if refusal.status.demand.period_s:
                 raise
-            self._own(flight)
+            self._take_ownership(flight)
             await persist(lambda: charge.reserve(most, running), _TAKEOVER_S, (LimitReached,))
 
-    def _own(self, flight: Flight) -> None:
+    def _take_ownership(self, flight: Flight) -> None:
         """Makes ``flight`` the owner of its request; all other flights of the request disown it."""
         flight.own()
         self._takeovers.announce(flight.key)

@@ -95,7 +95,9 @@ class PageReader:
 
     def _on_members(self, members: list[Member]) -> None:
         present = {member.instance: member for member in members if "page_epoch" in member.status}
-        for instance in [name for name, each in self._verifiers.items() if not _same(each, present.get(name))]:
+        for instance in [
+            name for name, each in self._verifiers.items() if not _is_same_process(each, present.get(name))
+        ]:
             del self._verifiers[instance]
             self._pages.forget(instance)
         for instance, member in present.items():
@@ -143,7 +145,7 @@ class PageReader:
                 self._take(verifier, news)
 
 
-def _same(verifier: _Verifier, member: Member | None) -> bool:
+def _is_same_process(verifier: _Verifier, member: Member | None) -> bool:
     """Whether ``member`` is the process of ``verifier``."""
     if member is None:
         return False

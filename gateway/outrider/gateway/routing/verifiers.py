@@ -130,20 +130,20 @@ class Verifiers:
         """The refusal of ``member``, or None; the stream counts as one on ``member`` before the answer is there."""
         breakers, instance = self._selection.breakers, member.instance
         self._in_flight[instance] += 1
-        breakers.asked(instance)
+        breakers.note_request(instance)
         try:
             await call(_stub(member.address).Submit, message, self._submit_s)
         except DeadlineExceeded:
-            breakers.failed(instance)
+            breakers.note_failure(instance)
             return Unavailable(f"a verifier did not answer within {self._submit_s:g} s", retry_after=1.0)
         except OutriderError as refusal:
-            (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
+            (breakers.note_failure if isinstance(refusal, TRANSIENT) else breakers.note_answer)(instance)
             return refusal
         except BaseException:
-            breakers.given_up(instance)
+            breakers.note_cancellation(instance)
             self.leave(member)
             raise
-        breakers.answered(instance)
+        breakers.note_answer(instance)
         return None
 
     def enter(self, member: Member) -> None:

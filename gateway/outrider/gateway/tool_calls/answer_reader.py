@@ -86,7 +86,7 @@ class AnswerReader:
 
     def _step(self) -> Iterator[AnswerPiece]:
         if self._arguments is None:
-            yield from self._talk()
+            yield from self._read_text()
         elif not self._arguments.whole:
             arguments, self._held = self._arguments.split(self._held)
             if arguments:
@@ -94,7 +94,7 @@ class AnswerReader:
         elif self._form.later:
             yield from self._begin(self._later)
 
-    def _talk(self) -> Iterator[AnswerPiece]:
+    def _read_text(self) -> Iterator[AnswerPiece]:
         """The text before the place where a call may begin, and the beginning of that call."""
         place = _beginning(self._held, self._form.first)
         if (place or self._talked) and not self._form.anywhere:

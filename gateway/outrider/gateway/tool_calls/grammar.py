@@ -39,13 +39,13 @@ class _Lark:
             [
                 "%llguidance {}",
                 *self._start(call_rules, text),
-                f"calls: {self._literal(form.first.removeprefix(form.trigger))} call{self._more(call_rules)}",
+                f"calls: {self._literal(form.first.removeprefix(form.trigger))} call{self._further_calls(call_rules)}",
                 f"call: ({names}) {self._literal(form.tail)}",
                 *rules,
             ]
         )
 
-    def _more(self, call_rules: CallRules) -> str:
+    def _further_calls(self, call_rules: CallRules) -> str:
         """The rule for what follows the first call: more calls, or blanks before a call that does not come."""
         later = self._format.later
         repeated = min(call_rules.most, self._format.most) - 1

@@ -39,7 +39,7 @@ class _Name(str):
     """A member's name."""
 
 
-class _Names:
+class _MemberNames:
     """Reads the names of an object's members, repeated names included, which a dictionary would drop."""
 
     def __init__(self) -> None:
@@ -62,4 +62,4 @@ class _Names:
         return _Name(name)
 
 
-_MEMBER_NAMES = _Names()
+_MEMBER_NAMES = _MemberNames()

@@ -107,7 +107,7 @@ class NatsDoor:
         headers.update(ignored_header(names))
         flight = await self._begin(request, admission)
         self._keeper.keep(flight, request.timeout_s)
-        await flight.recording.kept()
+        await flight.recording.wait_recorded()
         await _answer(query, headers, self._description(flight) | ({"ignored": names} if names else {}))
 
     async def _begin(self, request: queries.GenerateQuery, admission: Admission) -> Flight:

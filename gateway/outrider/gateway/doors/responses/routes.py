@@ -76,7 +76,7 @@ class ResponseRoutes:
             return json_response(builder.response())
         try:
             await until_disconnected(request.receive, collect(flight, builder))
-            await flight.recording.kept()
+            await flight.recording.wait_recorded()
         finally:
             await self._flights.end(flight)
         return json_response(builder.response())
@@ -115,7 +115,7 @@ class ResponseRoutes:
     async def _require_recorded(self, flight: Flight) -> None:
         recorded = False
         try:
-            recorded = await flight.recording.kept()
+            recorded = await flight.recording.wait_recorded()
         finally:
             if not recorded:
                 await self._flights.end(flight)
