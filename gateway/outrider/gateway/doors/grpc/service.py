@@ -107,7 +107,7 @@ class Inference(InferenceServicer):
         )
 
     def _leave_with(self, context: Context, flight: Flight) -> None:
-        """Leaves ``flight`` when the call is over; no handler learns of a cancellation while it sends."""
+        """Leaves ``flight`` when the call is over: a handler that is cancelled while it sends would not notice."""
         context.add_done_callback(lambda _: self._tasks.spawn(self._flights.leave(flight), "leave"))
 
 

@@ -12,7 +12,7 @@ _GUARDED = ("/v1/", "/tokenize", "/detokenize")
 
 
 def guarded(path: str) -> bool:
-    """Whether requests of ``path`` need an admission."""
+    """Whether requests for ``path`` need an admission."""
     return path.startswith(_GUARDED)
 
 

@@ -112,7 +112,7 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Starts to answer, after the count of a head that began in the bytes of the request before."""
+        """Checks the size of a head whose bytes arrived together with an earlier request, and starts to answer."""
         if self._read > self._bounds.header_bytes:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self._bounds.header_bytes:
