@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import outrider_client
 import pytest
-from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.gateway.errors import DeadlinePassed, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
 from outrider.mesh.errors import ERRORS, DeadlineUnmeetable, OutriderError
 from outrider_client import errors
 from outrider_client.calls import Attempts, Gateways
@@ -47,7 +47,7 @@ def test_an_error_in_mid_stream_is_the_same_as_before_it(kind: type[OutriderErro
     assert isinstance(error_of_answer(kind.http_status, b""), type(told))
 
 
-@pytest.mark.parametrize("kind", [Late, DeadlineUnmeetable])
+@pytest.mark.parametrize("kind", [DeadlinePassed, DeadlineUnmeetable])
 def test_a_missed_deadline_is_told_by_its_code_and_not_tried_again(kind: type[OutriderError]) -> None:
     told = error_answer(kind("why"))
     error = error_of_answer(kind.http_status, msgspec.json.encode(told), retry_after="0")

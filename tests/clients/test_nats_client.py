@@ -26,7 +26,7 @@ from outrider_client import (
 from outrider_client import nats as over_nats
 from outrider_client.nats import frames as client_frames
 
-from tests.gateway.patience import SOON_MS, answers_seem_short
+from tests.gateway.deadlines import SOON_MS, answers_seem_short
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.latch import Latch

@@ -9,9 +9,9 @@ import openai
 import pytest
 from outrider.models.text import Tokenizer
 
-from tests.gateway.responding import ASKED, Paint
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway
+from tests.gateway.strict_client import REQUEST, Paint
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,7 +71,7 @@ async def test_a_tool_that_may_be_called_is_told_while_it_comes(calling: Stack) 
 
 
 async def test_a_response_is_followed_by_its_id(client: openai.AsyncOpenAI) -> None:
-    begun = await client.responses.create(**ASKED, background=True)
+    begun = await client.responses.create(**REQUEST, background=True)
     async with client.responses.stream(response_id=begun.id) as stream:
         whole = [event async for event in stream]
     async with client.responses.stream(response_id=begun.id, starting_after=3) as stream:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.gateway.errors import Late, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
+from outrider.gateway.errors import DeadlinePassed, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, error_answer
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import ERRORS, DeadlineUnmeetable
 from outrider.wire.tenants import BUCKET, Limits
 from outrider_client.errors import ErrorBody, error_of_answer, error_of_event
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway
+from tests.gateway.tenants import TenantStore
 
 PROJECT = Path(__file__).parents[2] / "clients" / "typescript"
 TESTS = PROJECT / "test"
@@ -54,7 +54,7 @@ def test_its_parts_work() -> None:
 def test_its_errors_are_those_of_the_python_client() -> None:
     told = [
         (kind.http_status, msgspec.json.encode(error_answer(kind("why", param="place"))))
-        for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, Late, DeadlineUnmeetable)
+        for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, DeadlinePassed, DeadlineUnmeetable)
     ]
     answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in told]
     events = [(body, type(error_of_event(_error(body), None)).__name__) for _, body, _ in answers]
@@ -79,18 +79,18 @@ async def test_responses_outlive_their_gateway(streaming: Stack, other: Gateway)
 
 
 @pytest.fixture
-async def desk(streaming: Stack) -> AsyncIterator[Desk]:
+async def tenant_store(streaming: Stack) -> AsyncIterator[TenantStore]:
     bus = Bus()
     await bus.connect(streaming.broker.url, "test", wait_s=10)
-    yield Desk(Bucket(bus, BUCKET))
+    yield TenantStore(Bucket(bus, BUCKET))
     await bus.close()
 
 
-async def test_keys_are_sent_and_limits_waited_for(streaming: Stack, other: Gateway, desk: Desk) -> None:
+async def test_keys_are_sent_and_limits_waited_for(streaming: Stack, other: Gateway, tenant_store: TenantStore) -> None:
     port = hold_port()
     keyed = streaming.add("gateway", port=port, auth="keys")
     keyed.wait_ready()
-    _, text = await desk.key(Limits(concurrent_streams=1))
+    _, text = await tenant_store.key(Limits(concurrent_streams=1))
     node(TESTS / "mesh" / "limits.js", KEYED=f"http://127.0.0.1:{port}", KEY=text)
     keyed.stop()
 

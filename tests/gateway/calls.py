@@ -1,4 +1,4 @@
-"""A model that writes calls as Hermes does, with tokens of its own for it, and the functions that tests offer."""
+"""A model that writes calls in Hermes' format, with tokens for its marks, and functions to call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BARE_HEAD = '{"name": "paint", "arguments":'
 
 
 def save_bare(directory: Path) -> Path:
-    """A toy target to which a bare call's head is one token, so that a bias has it begin with one."""
+    """Saves a toy target for which the head of a bare call is one token, so that a bias can make it call."""
     made = tokenizers.Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
@@ -65,7 +65,7 @@ def save_bare(directory: Path) -> Path:
 
 
 def save_calling(directory: Path, template: str = HERMES, *, silent: bool = False) -> Path:
-    """A toy target of that vocabulary, with that chat template."""
+    """Saves a toy target with the `vocabulary` and a chat template."""
     return _save(directory, vocabulary(silent=silent), template)
 
 

@@ -1,4 +1,4 @@
-"""A mesh that all tests of the gateway share, as long as they leave it alive."""
+"""A mesh that all tests of the gateway share; no test may stop its processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.wire.tenants import BUCKET
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
+from tests.gateway.tenants import TenantStore
 from tests.latch import FEW, Latch
 from tests.processes import ALWAYS
 from tests.reading import reading
@@ -32,14 +32,14 @@ def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def shared_halted(shared: Stack) -> Iterator[Latch]:
-    """That mesh's requests stand still after `FEW` tokens."""
+    """Halts the requests of the shared mesh after `FEW` tokens."""
     with shared.latch.at(FEW):
         yield shared.latch
 
 
 @pytest.fixture(scope="session")
 def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh with a good guesser, the target over again, and two cheap ones, all of which are asked at every step."""
+    """A mesh with a good drafter, the target itself, and two cheap ones; all are asked at every step."""
     options = json.dumps({"model": {"model": str(directory)}})
     drafters = {"drafters": '["model", "suffix", "ngram"]', "program": ALWAYS, "options": options}
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
@@ -59,7 +59,7 @@ async def registry(shared: Stack) -> AsyncIterator[Registry]:
 
 @pytest.fixture(scope="session")
 def keyed_grpc() -> str:
-    """Where the first of the gateways that ask for keys is over gRPC."""
+    """The gRPC address of the first gateway that requires keys."""
     return f"127.0.0.1:{hold_port()}"
 
 
@@ -80,8 +80,8 @@ def urls(shared: Stack, keyed_grpc: str) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-async def desk(shared: Stack, urls: list[str]) -> AsyncIterator[Desk]:
+async def tenant_store(shared: Stack, urls: list[str]) -> AsyncIterator[TenantStore]:
     bus = Bus()
     await bus.connect(shared.broker.url, "test", wait_s=10)
-    yield Desk(Bucket(bus, BUCKET))
+    yield TenantStore(Bucket(bus, BUCKET))
     await bus.close()

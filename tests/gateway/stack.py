@@ -28,7 +28,7 @@ _READY_S = 240.0
 
 
 def save_model(directory: Path) -> Path:
-    """A toy target that speaks a byte-level vocabulary."""
+    """Saves a toy target with a byte-level vocabulary."""
     made = byte_level()
     save_toy(directory, made.get_vocab_size(), context=CONTEXT)
     config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": 0}
@@ -38,10 +38,10 @@ def save_model(directory: Path) -> Path:
 
 
 class Stack:
-    """Processes on one broker; those that are still there when the test is over are ended.
+    """Processes on one broker; `stop` ends those that are alive.
 
     Attributes:
-        latch: has the verifiers stand still where a test says so.
+        latch: Halts requests after a number of tokens.
     """
 
     def __init__(self, directory: Path, logs: Path, *, stores: bool = False) -> None:
@@ -53,12 +53,12 @@ class Stack:
 
     @property
     def grpc(self) -> str:
-        """Where the gateway is over gRPC."""
+        """The gateway's address for gRPC."""
         return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def url(self) -> str:
-        """Where the gateway is."""
+        """The gateway's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     def add(self, kind: str, **settings: Any) -> ServiceProcess:
@@ -70,7 +70,7 @@ class Stack:
         return process
 
     def add_model(self, kind: str, **settings: Any) -> ServiceProcess:
-        """Starts one more tokenizer or verifier of the model, the latter with no drafters but those that are given."""
+        """Starts a tokenizer or verifier of the model; verifiers have no drafters unless ``settings`` name some."""
         if kind == "verifier":
             settings = {"drafters": "[]", "latch": self.latch} | settings
         return self.add(kind, model=self.directory, served_name=MODEL, **settings)
@@ -84,12 +84,12 @@ class Stack:
             time.sleep(0.1)
 
     def check(self) -> None:
-        """Fails with the last words of a process that has ended by itself."""
+        """Fails if a process has ended by itself, and shows the end of its log."""
         for process in self.processes:
             process.check()
 
     def ready(self) -> bool:
-        """What /readyz says."""
+        """Whether /readyz answers 200."""
         try:
             return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
         except httpx.TransportError:
@@ -104,7 +104,7 @@ class Stack:
 
 @contextmanager
 def stack(directory: Path, logs: Path, *, stores: bool = False) -> Iterator[Stack]:
-    """A broker with nothing on it yet; it has JetStream where it ``stores``."""
+    """A stack with a broker and no services; the broker has JetStream if it ``stores``."""
     made = Stack(directory, logs, stores=stores)
     made.broker.start()
     try:
@@ -124,7 +124,7 @@ async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 class Streamed:
-    """One streamed completion, as it grows."""
+    """One streamed completion."""
 
     def __init__(self, url: str, **body: Any) -> None:
         self._url = url

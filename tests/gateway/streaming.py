@@ -1,4 +1,4 @@
-"""A mesh whose streams can be resumed: several gateways and verifiers on a broker that stores."""
+"""A mesh whose streams can be resumed: several gateways and verifiers on a broker with JetStream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import ServiceProcess
 
 
 class Gateway:
-    """A gateway of the mesh, and where it is; ``patience_s`` is how long its streams wait for a reader."""
+    """A gateway of the mesh; its streams wait ``patience_s`` seconds for a reader."""
 
     def __init__(self, mesh: Stack, patience_s: float = 100) -> None:
         self.port, self.grpc_port = hold_port(), hold_port()
@@ -32,7 +32,7 @@ class Gateway:
 
     @property
     def grpc(self) -> str:
-        """Where it is over gRPC."""
+        """Its address for gRPC."""
         return f"127.0.0.1:{self.grpc_port}"
 
     async def ready(self) -> None:
@@ -56,7 +56,7 @@ async def _answers(http: httpx.AsyncClient) -> bool:
 
 
 async def spare(mesh: Stack) -> None:
-    """Returns when a verifier may be killed, because there is another."""
+    """Starts another verifier if there is only one, so that one may be killed."""
     alive = [each for each in mesh.processes if each.kind == "verifier" and each.alive]
     if len(alive) < 2:
         await asyncio.to_thread(mesh.add_model("verifier", instance=f"v{len(mesh.processes)}").wait_ready)
@@ -77,7 +77,7 @@ async def holder(registry: Registry, request: str) -> str:
 
 
 async def finish(registry: Registry, request: str) -> Finish | None:
-    """How a request ends at the verifier that has it, or had it last."""
+    """The finish of a request at the verifier that has it, or had it last."""
     name = await holder(registry, request)
     member = next(member for member in registry.members("verifier") if member.instance == name)
     call = VerifierStub(channel(member.address)).Follow(pb.FollowRequest(request_id=request))

@@ -1,4 +1,4 @@
-"""Errors on their way to HTTP clients."""
+"""The gateway's errors, and their form in HTTP answers."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ class UnknownModel(NotFound):
 
 
 class TooLarge(InvalidRequest):
-    """The request's body has more bytes than are taken."""
+    """The request's body has more bytes than allowed."""
 
     http_status = 413
     reason: ClassVar[str] = "request_too_large"
 
 
 class TargetTooLong(InvalidRequest):
-    """The request's path and query have more bytes than are taken."""
+    """The request's path and query have more bytes than allowed."""
 
     http_status = 414
 
 
 class HeadersTooLarge(InvalidRequest):
-    """The request's headers are more, or have more bytes, than are taken."""
+    """The request has more headers, or more bytes of headers, than allowed."""
 
     http_status = 431
 
 
 class WrongContentType(InvalidRequest):
-    """The request's body is not said to be JSON."""
+    """The request's content type is not JSON."""
 
     http_status = 415
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The path exists, for other methods; ``allowed`` are those."""
+    """The path exists, but not for this method; ``allowed`` holds its methods."""
 
     http_status = 405
     allowed: Collection[str] = ()
 
 
 class TimedOut(InvalidRequest):
-    """The request itself took too long to arrive."""
+    """The request took too long to arrive."""
 
     http_status = 408
 
 
-class Late(DeadlineExceeded):
-    """The time that the client gave is over."""
+class DeadlinePassed(DeadlineExceeded):
+    """A deadline of the client has passed."""
 
     reason: ClassVar[str] = "deadline_exceeded"
 
 
-class Fatal(OutriderError):
-    """Verifiers die of the request, or seem to."""
+class FatalRequest(OutriderError):
+    """Verifiers died with the request, probably because of it."""
 
     reason: ClassVar[str] = "verifiers_died"
 
@@ -76,21 +76,21 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """What a failed request is answered with, and the frame that ends a failed stream."""
+    """The answer to a failed request, and the last event of a failed stream."""
 
     error: ErrorBody
 
 
 def error_answer(error: OutriderError) -> ErrorAnswer:
-    """``error`` as OpenAI's clients read it."""
+    """``error`` in OpenAI's form."""
     return ErrorAnswer(ErrorBody(error.message, error.type, error.param, getattr(error, "reason", None)))
 
 
 def error_headers(error: OutriderError) -> dict[str, str]:
-    """Headers that an error asks for (RFC 9110).
+    """The headers of an error (RFC 9110).
 
-    ``Retry-After`` in whole seconds, where another try makes sense; how to say who one is (11.6.1); the methods that
-    are allowed (15.5.6); and that the connection of a request that did not come whole ends (15.5.9).
+    ``Retry-After`` in whole seconds if another attempt makes sense, ``WWW-Authenticate`` (11.6.1), ``Allow`` (15.5.6),
+    and ``Connection: close`` for a request that did not arrive whole (15.5.9).
     """
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}

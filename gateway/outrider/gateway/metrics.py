@@ -1,4 +1,4 @@
-"""What the gateway counts."""
+"""The gateway's metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a service: HTTP, gRPC and NATS in front, the mesh behind."""
+"""The gateway as a service."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ class GatewayService(Service):
         self._settings = settings
 
     async def start(self, mesh: Mesh) -> None:
-        """Listens; it is ready whether models are there or not: `/readyz` on the HTTP port tells."""
+        """Listens. The service counts as ready even without models; `/readyz` on the HTTP port names the models."""
         self._flights = Flights(mesh, self._settings)
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
-        app = make_app(mesh, self._flights, self._settings, self._tenants.entrance)
+        app = make_app(mesh, self._flights, self._settings, self._tenants.access)
         settings = self._settings
         self._http = HttpServer(
             app, settings.host, settings.port, share=settings.share_port, bounds=settings.http_bounds
         )
         self._http.start(mesh.tasks)
         await self._open_grpc(mesh)
-        self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.entrance)
+        self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
         if self._settings.nats_door:
             await self._nats.open()
 
     async def _open_grpc(self, mesh: Mesh) -> None:
         settings = self._settings
         self._grpc = Server(settings.grpc_host or settings.host, settings.grpc_port)
-        inference = Inference(self._flights, settings, self._tenants.entrance, mesh.tasks)
+        inference = Inference(self._flights, settings, self._tenants.access, mesh.tasks)
         add_InferenceServicer_to_server(inference, self._grpc)
         await self._grpc.start()
         await self._grpc.set_serving(True)
         _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
 
     def rpc_port(self, settings: Settings) -> int:
-        """``port`` is that of HTTP."""
+        """0, since ``port`` is that of HTTP."""
         return 0
 
     def status(self) -> dict[str, Any]:
-        """What the registry tells of this gateway."""
+        """This gateway's status in the registry."""
         return {"http_port": self._http.port, "grpc_port": self._grpc.port, "load": len(self._flights)}
 
     async def drain(self) -> None:
@@ -70,6 +70,6 @@ class GatewayService(Service):
         await asyncio.gather(self._http.drain(), self._grpc.stop(self._settings.drain_s), self._nats.drain())
 
     async def stop(self) -> None:
-        """Lets go of the port, and of what is held of limits."""
+        """Releases the ports and the units of limits."""
         await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()

@@ -1,4 +1,4 @@
-"""What an operator may set on a gateway."""
+"""The gateway's settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.mesh.config.settings import Port, Seconds, Settings
 
 
 class Bounds(Struct, frozen=True):
-    """What a request may take: bytes of its line and headers, headers, and seconds.
+    """Bounds of a request: bytes of its line and headers, number of headers, and seconds.
 
-    ``header_s`` is the time from the first byte to the last header, ``body_idle_s`` that between parts of a body.
+    ``header_s`` is the time from the first byte to the last header, ``body_idle_s`` the time between parts of a body.
     """
 
     header_bytes: int = 64 << 10
@@ -131,7 +131,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
 
     @property
     def http_bounds(self) -> Bounds:
-        """What a request over HTTP may take."""
+        """The bounds of a request over HTTP."""
         return Bounds(self.max_header_bytes, self.max_headers, self.header_s, self.body_idle_s)
 
     def __post_init__(self) -> None:

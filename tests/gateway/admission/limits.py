@@ -1,4 +1,4 @@
-"""Stores of limits under test: real ones, on a clock that tests turn."""
+"""Real stores of limits, on a clock that tests set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = 86400
 
 
 class Clock:
-    """A clock that stands still until it is turned."""
+    """A clock that stands still until a test sets it."""
 
     def __init__(self) -> None:
         self.now = 20_000.0 * DAY
@@ -30,7 +30,7 @@ class Clock:
 
 @asynccontextmanager
 async def gateway_store(url: str, clock: Clock, name: str = "nats") -> AsyncIterator[LimitStore]:
-    """A store as one gateway has it, with a connection of its own."""
+    """A store with a connection of its own, as a gateway has it."""
     bus = Bus()
     await bus.connect(url, "test", wait_s=10)
     store = STORES[name](bus, clock)
@@ -40,17 +40,17 @@ async def gateway_store(url: str, clock: Clock, name: str = "nats") -> AsyncIter
 
 
 def tokens(bucket: str, amount: int, limit: int = 1000, period_s: int = 60) -> Demand:
-    """So many of the tokens that a tenant has for a period."""
+    """A demand for tokens of a period."""
     return Demand(f"test.{bucket}.tokens", "tokens per minute", "tenant test", limit, period_s, amount)
 
 
 def streams(bucket: str, amount: int = 1, limit: int = 4) -> Demand:
-    """So many of the streams that a tenant may have at once."""
+    """A demand for concurrent streams."""
     return Demand(f"test.{bucket}.streams", "concurrent streams", "tenant test", limit, 0, amount)
 
 
 async def refused(store: LimitStore, *demands: Demand) -> bool:
-    """Whether the store refuses ``demands``; what it grants is settled as used up."""
+    """Whether the store refuses ``demands``; granted units are settled as used."""
     try:
         (await store.reserve(demands)).settle([demand.amount for demand in demands])
     except LimitReached:
@@ -59,7 +59,7 @@ async def refused(store: LimitStore, *demands: Demand) -> bool:
 
 
 async def drain(store: LimitStore, demand: Demand) -> int:
-    """How often the store grants ``demand`` in a row; it is not settled."""
+    """The number of times that the store grants ``demand`` in a row, without settling."""
     count = 0
     while True:
         try:

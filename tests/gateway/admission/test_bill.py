@@ -1,4 +1,4 @@
-"""Who is charged for what of a request, whichever readers come, go, die and come again."""
+"""Bills of requests whose readers join, leave, die and return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Reader:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_every_token_is_charged_once_in_whatever_order_readers_come_and_go(seed: int) -> None:
-    """A verifier goes on by chance; readers hear what there is by chance, join, and leave in any order."""
+    """At random, a verifier generates, and readers receive tokens, join and leave."""
     rng = random.Random(seed)
     bill, charged, made = Bill([0] * CHOICES), 0, [0] * CHOICES
     readers = [_Reader(FIRST, [0] * CHOICES, [0] * CHOICES)]

@@ -1,4 +1,4 @@
-"""What every store of limits has to do, whoever made it."""
+"""The contract of stores of limits, for every installed store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_refusal_says_which_limit_its_value_and_when_to_come_back(
     assert caught.value.message == (
         "tenant test has reached its limit of 1000 tokens per minute: 10 left, 11 asked for; try again in 48 s"
     )
-    assert (caught.value.retry_after, caught.value.standing.remaining) == (48, 10)
+    assert (caught.value.retry_after, caught.value.status.remaining) == (48, 10)
 
 
 async def test_what_was_reserved_and_not_used_comes_back_at_once(store: LimitStore, bucket: str) -> None:
@@ -139,6 +139,6 @@ async def test_a_limit_that_is_changed_holds_from_then_on(store: LimitStore, buc
 async def test_what_is_left_and_for_how_long_is_told(store: LimitStore, bucket: str, clock: Clock) -> None:
     clock.now += 45
     reservation = await store.reserve([tokens(bucket, 100), streams(bucket)])
-    left, free = reservation.standings
+    left, free = reservation.statuses
     assert (left.remaining, left.reset_s) == (900, 15)
     assert free.remaining == 3

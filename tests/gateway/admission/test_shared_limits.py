@@ -16,8 +16,8 @@ from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.mesh.errors import Unavailable
 
 from tests.broker import Broker
+from tests.gateway.admission.faults import TOKENS, FaultyGateways
 from tests.gateway.admission.limits import Clock, drain, eventually_answers, gateway_store, refused, streams, tokens
-from tests.gateway.admission.misfortunes import TOKENS, World
 
 LIMIT = 20_000
 
@@ -217,14 +217,14 @@ async def test_a_request_at_the_very_end_of_a_minute_is_served_out_of_the_next_o
     asking = asyncio.create_task(one.reserve([tokens(bucket, 10)]))
     await asyncio.sleep(0)
     clock.now += 60
-    (standing,) = (await asking).standings
-    assert (standing.remaining, standing.reset_s) == (990, 60)
+    (status,) = (await asking).statuses
+    assert (status.remaining, status.reset_s) == (990, 60)
 
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clients(
     own_broker: Broker, tmp_path: Path, bucket: str, clock: Clock, seed: int
 ) -> None:
-    async with World(own_broker, tmp_path, clock, bucket, seed) as world:
-        await world.run(minutes=3)
-    assert max(world.counted.most.values()) > TOKENS / 2
+    async with FaultyGateways(own_broker, tmp_path, clock, bucket, seed) as gateways:
+        await gateways.run(minutes=3)
+    assert max(gateways.counted.most.values()) > TOKENS / 2

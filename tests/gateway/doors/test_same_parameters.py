@@ -1,4 +1,4 @@
-"""Every front door reads the same parameters to the same generation, and refuses the same with the same sentence."""
+"""Every front door reads the same parameters as the same generation, and refuses bad ones with the same sentence."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec.inspect import type_info
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.micro.request import Request
-from outrider.gateway.doors.grpc.requests import asked
-from outrider.gateway.doors.nats.queries import begin
+from outrider.gateway.doors.grpc.requests import read_generation
+from outrider.gateway.doors.nats.queries import read_generate
 from outrider.gateway.doors.openai.bodies import read_completion
 from outrider.gateway.doors.openapi.document import document
 from outrider.gateway.doors.responses.body import read_response
@@ -50,13 +50,13 @@ def _http(name: str, value: Any) -> Generation:
 
 def _grpc(name: str, value: Any) -> Generation:
     sampling = SamplingParams(**{"seed": 1, "max_tokens": 8, name: value})
-    return asked(pb.GenerateRequest(text="p", sampling=sampling), LIMIT).generation
+    return read_generation(pb.GenerateRequest(text="p", sampling=sampling), LIMIT).generation
 
 
 def _nats(name: str, value: Any) -> Generation:
     data = json.dumps({"prompt": "p", "seed": 1, "max_tokens": 8, name: value}).encode()
     query = Query(Request(Msg(Client(), "outrider.v1.generate", data=data)))
-    return begin(query, "t", LIMIT, None).asked.generation
+    return read_generate(query, "t", LIMIT, None).shaped.generation
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -92,7 +92,7 @@ def test_every_body_states_the_bounds_of_the_parameter(body: str, name: str, sta
 
 def test_speculation_is_read_the_same() -> None:
     speculation = Speculation(drafters=["ngram"], max_nodes=9, return_drafts=True)
-    made = asked(pb.GenerateRequest(text="p", speculation=speculation), LIMIT).generation
+    made = read_generation(pb.GenerateRequest(text="p", speculation=speculation), LIMIT).generation
     body = {"prompt": "p", "speculation": {"drafters": ["ngram"], "max_nodes": 9}, "return_drafts": True}
     assert made.speculation == read_completion(json.dumps(body).encode()).generation().speculation
     assert made.speculation.to_proto() == speculation

@@ -1,4 +1,4 @@
-"""A broker whose disk is full: streams go on, and their records are written when there is room."""
+"""A broker with a full disk: streams go on, and their records are written when there is space again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.generation.ledger import Ledger
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
@@ -21,7 +21,7 @@ from outrider.mesh.errors import NotFound, Unavailable
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.sampling import SamplingParameters
 
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.streaming import Gateway
 from tests.small_store import SmallStore, small_store
@@ -61,7 +61,7 @@ async def _ready(gateway: Gateway) -> dict[str, Any]:
 
 
 async def _status(gateway: Gateway, state: str) -> dict[str, Any]:
-    """What /readyz says once it says ``state``."""
+    """The answer of /readyz once its status is ``state``."""
     async with asyncio.timeout(60):
         while (told := await _ready(gateway))["status"] != state:
             await asyncio.sleep(0.1)
@@ -74,11 +74,11 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
         await gateway.ready()
     assert await _ready(one) == {"status": "ready", "models": [MODEL]}
     await small.fill()
-    ended = await Raw(one.url).begin(max_tokens=40)
+    ended = await RawStream(one.url).begin(max_tokens=40)
     assert ended.events[-1].data == b"[DONE]"
     told = await _status(one, "degraded")
     assert told["message"].startswith("new streams cannot be resumed for now: ")
-    later = await Raw(one.url).begin(max_tokens=20)
+    later = await RawStream(one.url).begin(max_tokens=20)
     assert one.count("unwritten_records_total") >= 1
     assert one.count("ledger_failing") == 1
     await _status(other, "degraded")
@@ -87,7 +87,7 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
     assert unknown.status_code == 503
     assert "may be one that could not be recorded" in unknown.json()["error"]["message"]
     for stream in (ended, later):
-        assert (await Raw(other.url).resume(stream.request)).events == stream.events
+        assert (await RawStream(other.url).resume(stream.request)).events == stream.events
     await small.free()
     await _status(one, "ready")
     await eventually(lambda: one.count("waiting_records") == 0)
@@ -98,7 +98,7 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
     await other.ready()
     recalls = other.count("recalls_total")
     for stream in (ended, later):
-        resumed = await Raw(other.url).resume(stream.request)
+        resumed = await RawStream(other.url).resume(stream.request)
         assert [event.json["choices"] for event in resumed.events[:-1]] == [
             event.json["choices"] for event in stream.events[:-1]
         ]
@@ -113,7 +113,7 @@ async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_
     ledger, key = Ledger(bus, GatewaySettings()), Key("t", "cancelled")
     await ledger.tend()
     sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
-    job = Job(key.request, Served("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
+    job = Job(key.request, ServedModel("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     await ledger.enter(key, record)
     await small.fill()

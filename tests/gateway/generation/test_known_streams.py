@@ -1,4 +1,4 @@
-"""When a stream is known to other gateways, and when it no longer is."""
+"""Streams that other gateways can find, and those that they no longer can."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from outrider.mesh.telemetry import Telemetry
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.sampling import SamplingParameters
 
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway
 from tests.waiting import eventually
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a 
 
 @pytest.fixture
 async def flights(streaming: Stack) -> AsyncIterator[Flights]:
-    """Those of a gateway without doors, whose steps a test takes one by one."""
+    """The flights of a gateway without doors; tests call its methods themselves."""
     tasks, settings = Tasks(), GatewaySettings(nats_url=streaming.broker.url)
     bus = Bus(tasks)
     await bus.connect(streaming.broker.url, "test", wait_s=10)
@@ -70,7 +70,7 @@ async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_
     streaming: Stack, one: Gateway, other: Gateway
 ) -> None:
     streaming.broker.kill()
-    reading = Raw(one.url)
+    reading = RawStream(one.url)
     task = asyncio.create_task(reading.begin(max_tokens=CONTEXT - 100, n=8))
     try:
         await eventually(lambda: reading.events and "is not recorded for now" in one.process.log.read_text())
@@ -98,7 +98,7 @@ async def test_a_stream_that_began_without_the_broker_can_be_resumed_when_it_is_
 async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generated_on(
     other: Gateway, flights: Flights
 ) -> None:
-    begun = await Raw(other.url).begin(enough=5, max_tokens=CONTEXT - 100, stay=True)
+    begun = await RawStream(other.url).begin(enough=5, max_tokens=CONTEXT - 100, stay=True)
     key = Key(Caller().tenant, begun.request)
     found = await flights.catalog.find(key)
     async with httpx.AsyncClient(timeout=30) as http:

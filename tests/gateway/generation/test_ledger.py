@@ -1,4 +1,4 @@
-"""What is kept of requests and frames, by a real broker."""
+"""The ledger of requests and frames, on a real broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.generation.ledger import Ledger
 from outrider.gateway.generation.record import Key, Record, choice_id
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.requests.request import choice_seed
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
@@ -23,7 +23,7 @@ from outrider.wire.sampling import SamplingParameters
 from tests.broker import Broker
 
 LONG = 1 << 19
-"""Tokens of a prompt that takes two MiB, twice what a broker takes at once."""
+"""Tokens of a prompt of two MiB, twice the largest message of the broker."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
     return [
         Job(
             request_id=key.request if choice == 0 else f"{key.request}-{choice}",
-            served=Served("m", "v", 9),
+            served=ServedModel("m", "v", 9),
             prompt=prompt,
             sampling=_sampling(-5, choice, 7, top_k=3),
             speculation=Speculation(max_nodes=3),

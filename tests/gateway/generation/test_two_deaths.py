@@ -1,4 +1,4 @@
-"""The broker is away, and the gateway dies too: verifiers know what their streams are."""
+"""The broker is away, and a gateway dies: verifiers have the records of their streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 
-from tests.gateway.raw import Raw, timeless
+from tests.gateway.raw_streams import RawStream, without_variable_parts
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, spare
 from tests.reading import reading
@@ -25,27 +25,27 @@ ASKED = {"max_tokens": 400, "return_tokens": True, "n": 2}
 CUT = 40
 
 
-async def _orphan(streaming: Stack, other: Gateway) -> tuple[Raw, Raw]:
-    """A whole stream; and the same again, begun while the broker is away at a gateway that is killed half-way."""
+async def _orphan(streaming: Stack, other: Gateway) -> tuple[RawStream, RawStream]:
+    """A whole stream; and the same stream, begun while the broker is away, at a gateway that is killed half-way."""
     killed = Gateway(streaming)
     await killed.ready()
     await spare(streaming)
     await eventually(lambda: other.count("ledger_failing") == 0)
-    whole = await Raw(other.url).begin(**ASKED)
+    whole = await RawStream(other.url).begin(**ASKED)
     await asyncio.to_thread(streaming.broker.kill)
-    begun = await Raw(killed.url).begin(enough=CUT, stay=True, **ASKED)
+    begun = await RawStream(killed.url).begin(enough=CUT, stay=True, **ASKED)
     await asyncio.to_thread(killed.process.kill)
     return whole, begun
 
 
-def _choice(raw: Raw, index: int) -> list[bytes]:
-    """What a stream says of one of its choices."""
+def _choice(raw: RawStream, index: int) -> list[bytes]:
+    """The chunks of one choice of a stream."""
     events = [event for event in raw.events[:-1] if event.json["choices"][0]["index"] == index]
-    return [data for data, _ in timeless(events, raw.request)]
+    return [data for data, _ in without_variable_parts(events, raw.request)]
 
 
-def _agree(begun: Raw, rest: Raw, whole: Raw) -> None:
-    together = Raw("")
+def _agree(begun: RawStream, rest: RawStream, whole: RawStream) -> None:
+    together = RawStream("")
     together.request, together.events = begun.request, begun.events + rest.events
     for index in range(2):
         assert _choice(together, index) == _choice(whole, index)
@@ -55,10 +55,10 @@ async def test_a_reader_finds_the_stream_while_the_broker_is_away(streaming: Sta
     whole, begun = await _orphan(streaming, other)
     try:
         recalls = other.count("recalls_total")
-        rest = await Raw(other.url).resume(begun.request, begun.last)
+        rest = await RawStream(other.url).resume(begun.request, begun.last)
         _agree(begun, rest, whole)
         assert other.count("recalls_total") > recalls
-        again = await Raw(other.url).resume(begun.request)
+        again = await RawStream(other.url).resume(begun.request)
         assert sorted(event.data for event in again.events) == sorted(e.data for e in begun.events + rest.events)
         async with httpx.AsyncClient(timeout=30) as http:
             assert (await http.get(f"{other.url}/v1/streams/unheard-of")).status_code == 503
@@ -66,7 +66,7 @@ async def test_a_reader_finds_the_stream_while_the_broker_is_away(streaming: Sta
         streaming.broker.start()
     await eventually(lambda: other.count("ledger_failing") == 0 and other.count("waiting_records") == 0)
     recalls = other.count("recalls_total")
-    later = await Raw(other.url).resume(begun.request, begun.last)
+    later = await RawStream(other.url).resume(begun.request, begun.last)
     assert sorted(event.data for event in later.events) == sorted(event.data for event in rest.events)
     assert other.count("recalls_total") == recalls
 
@@ -77,7 +77,7 @@ async def test_a_reader_finds_the_stream_when_the_broker_is_back(
     whole, begun = await _orphan(streaming, other)
     streaming.broker.start()
     await eventually(lambda: other.count("ledger_failing") == 0)
-    rest = await Raw(other.url).resume(begun.request, begun.last)
+    rest = await RawStream(other.url).resume(begun.request, begun.last)
     _agree(begun, rest, whole)
     members = await streaming_registry.wait_for("verifier", bool, 10)
     for tenant, known in (("default", True), ("somebody-else", False)):
@@ -100,7 +100,7 @@ async def test_a_verifier_that_was_not_heard_of_yet_is_waited_for(streaming: Sta
 
 async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, one: Gateway, other: Gateway) -> None:
     await eventually(lambda: other.count("ledger_failing") + one.count("ledger_failing") == 0)
-    begun = await Raw(one.url).begin(enough=CUT, stay=True, **ASKED)
+    begun = await RawStream(one.url).begin(enough=CUT, stay=True, **ASKED)
     async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
         for gateway in (one, other):

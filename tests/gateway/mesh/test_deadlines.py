@@ -1,4 +1,4 @@
-"""Deadlines as clients set them, on a mesh that has more to do than it has room for."""
+"""Deadlines of clients, on an overloaded mesh."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from outrider.mesh.registry import Registry
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk
-from tests.gateway.patience import SOON_MS, answers_seem_short, ask, body
+from tests.gateway.deadlines import SOON_MS, answers_seem_short, ask, body
 from tests.gateway.stack import CONTEXT, RUNNING, Stack, Streamed, events
+from tests.gateway.tenants import TenantStore
 from tests.latch import FEW
 from tests.waiting import eventually
 
@@ -22,7 +22,7 @@ LONG = CONTEXT // 2
 
 @asynccontextmanager
 async def busy(shared: Stack, registry: Registry, streams: list[Streamed], pace_s: float = 0.0) -> AsyncIterator[None]:
-    """The streams have their first tokens, each after ``pace_s`` at least, and no more."""
+    """Waits for the first tokens of the streams, at least ``pace_s`` seconds for each, and halts them there."""
     with shared.latch.at(FEW, pace_s):
         reading = [asyncio.create_task(stream.run()) for stream in streams]
         await eventually(lambda: all(len(stream.tokens) == FEW for stream in streams))
@@ -74,9 +74,9 @@ async def test_a_stream_that_is_cut_off_ends_with_an_error(shared: Stack) -> Non
 
 
 async def test_what_was_dropped_in_the_queue_is_not_charged(
-    shared: Stack, registry: Registry, urls: list[str], desk: Desk
+    shared: Stack, registry: Registry, urls: list[str], tenant_store: TenantStore
 ) -> None:
-    (_, key), (_, another) = await desk.key(own=Limits(tokens_per_day=10_000)), await desk.key()
+    (_, key), (_, another) = await tenant_store.key(own=Limits(tokens_per_day=10_000)), await tenant_store.key()
     headers = {"authorization": f"Bearer {key}"}
     streams = [
         Streamed(urls[0], prompt=f"crowd {n}", max_tokens=LONG, stop=["nobody says this"]) for n in range(RUNNING)

@@ -25,7 +25,7 @@ _SEEDS = range(4)
 
 @pytest.fixture(scope="module")
 def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A tokenizer and a gateway; tests bring and take the verifiers."""
+    """A tokenizer and a gateway; tests start and stop verifiers."""
     with stack(directory, tmp_path_factory.mktemp("logs")) as made:
         made.add("gateway", port=made.port, silence_s=0.5, place_s=240, resume_s=240)
         made.add_model("tokenizer")
@@ -36,7 +36,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def expected(mesh: Stack) -> list[Streamed]:
-    """What the streams say while nothing fails."""
+    """The streams of a mesh without failures."""
     return asyncio.run(_all(mesh))
 
 
@@ -77,14 +77,14 @@ EDITS = {
 
 
 def _streams(url: str) -> list[Streamed]:
-    """Plain ones, and some with all that can be asked of a draw."""
+    """Plain streams, and some with many sampling parameters."""
     guided = {"structured_outputs": {"regex": "[a-z ]{9000}"}, "ignore_eos": False}
     more = [{}, EDITS, guided, EDITS | {"temperature": 0.6}]
     return [Streamed(url, prompt=f"def f{seed}(", seed=seed, max_tokens=LENGTH, **more[seed]) for seed in _SEEDS]
 
 
 async def _all(mesh: Stack, meanwhile: Callable[[], None] = lambda: None, url: str = "") -> list[Streamed]:
-    """Runs the streams, and does something when all of them have begun and none has ended."""
+    """Runs the streams, and calls the function when all have begun and none has ended."""
     streams = _streams(url or mesh.url)
     async with asyncio.TaskGroup() as group:
         with mesh.latch.at(FEW):

@@ -1,4 +1,4 @@
-"""Requests that verifiers die of, by a drafter from another package that kills its process for certain prompts."""
+"""Requests that kill verifiers: a drafter plug-in kills its process for certain prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from outrider.mesh.addresses import hold_port
 
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
 from tests.latch import FEW
 from tests.processes import ALWAYS
@@ -51,7 +51,7 @@ class Deadly:
 
 @pytest.fixture(scope="module")
 def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three verifiers that can be killed so, two of which a request may take along."""
+    """Three verifiers with the deadly drafter; a request may kill two of them."""
     package = tmp_path_factory.mktemp("installed")
     (package / "deadly.py").write_text(DEADLY)
     info = package / "deadly-1.0.dist-info"
@@ -77,7 +77,7 @@ async def test_a_request_that_verifiers_die_of_is_ended_and_others_go_on(mesh: S
     with mesh.latch.at(FEW):
         reading = asyncio.gather(*(other.run() for other in others))
         await eventually(lambda: all(other.tokens for other in others))
-        fatal = await Raw(mesh.url).begin(prompt=[AT_WORK], max_tokens=9, speculation={})
+        fatal = await RawStream(mesh.url).begin(prompt=[AT_WORK], max_tokens=9, speculation={})
     assert fatal.events[-2].json["error"] == {
         "message": "2 verifiers in a row died with this request and gave no token of it",
         "type": "server_error",
@@ -87,7 +87,7 @@ async def test_a_request_that_verifiers_die_of_is_ended_and_others_go_on(mesh: S
     await reading
     assert _alive(mesh) == 1
     assert len({tuple(other.tokens) for other in others}) == 1
-    again = await Raw(mesh.url).resume(fatal.request)
+    again = await RawStream(mesh.url).resume(fatal.request)
     assert [event.data for event in again.events] == [event.data for event in fatal.events]
     assert _alive(mesh) == 1
 

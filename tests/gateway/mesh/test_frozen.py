@@ -1,4 +1,4 @@
-"""Verifiers that are stopped in mid-air: they neither answer nor hang up."""
+"""Frozen verifiers: they neither answer nor close their connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A gateway that is quick to give up on verifiers, a verifier that stays, and a dearer one for tests to stop."""
+    """A gateway with short time limits, a verifier that stays, and a preferred one that tests stop."""
     with stack(directory, tmp_path_factory.mktemp("logs")) as made:
         patience = {"submit_s": 0.5, "breaker_failures": 1, "breaker_open_s": 0.1, "silence_s": 0.3}
         made.add("gateway", port=made.port, place_s=240, router="cost", **patience)

@@ -1,4 +1,4 @@
-"""Definitions of grammars that are meant to harm: they cost their own request at most."""
+"""Harmful definitions of grammars: they fail their own request at most."""
 
 from __future__ import annotations
 

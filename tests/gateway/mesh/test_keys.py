@@ -1,4 +1,4 @@
-"""Two gateways that ask for keys, as clients and operators use them: with OpenAI's client and `outrider keys`."""
+"""Two gateways that require keys, used with OpenAI's client and `outrider keys`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import openai
 import pytest
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, client, complete, error_of, get
 from tests.gateway.stack import MODEL, Stack
+from tests.gateway.tenants import TenantStore, client, complete, error_of, get
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
 PROXY = "203.0.113.7"
 MESSAGES: Any = [{"role": "user", "content": "def parse("}]
 
 
-async def test_the_openai_client_completes_chats_and_lists_models_with_a_key(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key()
+async def test_the_openai_client_completes_chats_and_lists_models_with_a_key(
+    urls: list[str], tenant_store: TenantStore
+) -> None:
+    _, text = await tenant_store.key()
     async with client(urls[0], text) as asking:
         assert (await asking.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=4)).choices
         assert [model.id async for model in asking.models.list()] == [MODEL]
@@ -32,11 +34,13 @@ async def test_the_openai_client_completes_chats_and_lists_models_with_a_key(url
     assert not [name for name in response.headers if name.startswith("x-ratelimit")]
 
 
-async def test_without_a_key_that_is_valid_now_everything_is_refused_alike(urls: list[str], desk: Desk) -> None:
-    key, text = await desk.key()
-    _, expired = await desk.key(expires=time.time() - 1)
-    revoked, revoked_text = await desk.key()
-    await desk.save(msgspec.structs.replace(revoked, revoked=time.time()))
+async def test_without_a_key_that_is_valid_now_everything_is_refused_alike(
+    urls: list[str], tenant_store: TenantStore
+) -> None:
+    key, text = await tenant_store.key()
+    _, expired = await tenant_store.key(expires=time.time() - 1)
+    revoked, revoked_text = await tenant_store.key()
+    await tenant_store.save(msgspec.structs.replace(revoked, revoked=time.time()))
     foreign = f"sk-{key.id}-{expired.split('-', 2)[2]}"
     for wrong in ("none", foreign, f"sk-{'0' * 16}-{text.split('-', 2)[2]}", expired, revoked_text):
         with pytest.raises(openai.AuthenticationError) as caught:
@@ -78,8 +82,8 @@ def test_an_operator_makes_rotates_and_revokes_keys_while_gateways_run(shared: S
     assert [line.split()[3] for line in listed.splitlines()[1:]] == ["expired", "revoked"]
 
 
-async def test_a_model_that_is_not_allowed_is_as_good_as_none(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key(Limits(models=("other",)))
+async def test_a_model_that_is_not_allowed_is_as_good_as_none(urls: list[str], tenant_store: TenantStore) -> None:
+    _, text = await tenant_store.key(Limits(models=("other",)))
     async with client(urls[0], text) as asking:
         assert [model.id async for model in asking.models.list()] == []
         with pytest.raises(openai.NotFoundError, match="you may not use it"):
@@ -90,9 +94,9 @@ async def test_a_model_that_is_not_allowed_is_as_good_as_none(urls: list[str], d
 
 
 async def test_a_key_opens_from_its_networks_only_and_proxies_are_believed_where_they_are_trusted(
-    urls: list[str], desk: Desk
+    urls: list[str], tenant_store: TenantStore
 ) -> None:
-    _, text = await desk.key(Limits(networks=("203.0.113.0/24",)))
+    _, text = await tenant_store.key(Limits(networks=("203.0.113.0/24",)))
     headers = {"authorization": f"Bearer {text}", "x-forwarded-for": f"198.51.100.1, {PROXY}"}
     answers = [await get(f"{url}/v1/models", headers) for url in urls]
     assert [answer.status_code for answer in answers] == [403, 200]

@@ -1,4 +1,4 @@
-"""Both gateways are killed while readers connect, in several rounds; ROUNDS and READERS make more of it.
+"""Both gateways are killed while readers connect, in several rounds; ROUNDS and READERS set their numbers.
 
 A stream that no verifier has though somebody was told so would leave its reader waiting.
 """

@@ -1,4 +1,4 @@
-"""A reader whose process is killed in mid-stream; another goes on at another gateway, RESUME_AFTER_S seconds later."""
+"""A reader's process is killed in mid-stream; another one resumes elsewhere, RESUME_AFTER_S seconds later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL
 from tests.gateway.streaming import Gateway
 
@@ -33,7 +33,7 @@ with urllib.request.urlopen(urllib.request.Request(url, body.encode(), headers))
 
 
 def _read_until_killed(url: str, wish: str) -> tuple[list[int], str]:
-    """The tokens that a process had when it was killed, and the id of its last event."""
+    """The tokens that a process had received when it was killed, and the id of its last event."""
     body = json.dumps(ASKED | {"prompt": "def f(", "max_tokens": LENGTH})
     command = [sys.executable, "-c", READER, f"{url}/v1/completions", body, str(HAD), wish]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -44,14 +44,14 @@ def _read_until_killed(url: str, wish: str) -> tuple[list[int], str]:
 
 @pytest.mark.parametrize("wish", ["continue", "cancel"])
 async def test_the_next_reader_gets_the_rest_and_nothing_twice(one: Gateway, other: Gateway, wish: str) -> None:
-    whole = await Raw(other.url).begin(max_tokens=LENGTH, return_tokens=True)
+    whole = await RawStream(other.url).begin(max_tokens=LENGTH, return_tokens=True)
     had, last = await asyncio.to_thread(_read_until_killed, one.url, wish)
     await asyncio.sleep(AFTER_S)
-    rest = await Raw(other.url).resume(last.partition(":")[0], last)
+    rest = await RawStream(other.url).resume(last.partition(":")[0], last)
     assert len(had) == HAD
     assert had + _tokens(rest) == _tokens(whole)
     assert len(rest.events) == LENGTH - HAD + 1
 
 
-def _tokens(raw: Raw) -> list[int]:
+def _tokens(raw: RawStream) -> list[int]:
     return [token for event in raw.events[:-1] for token in event.json["outrider"]["tokens"]]

@@ -1,4 +1,4 @@
-"""What callers read of their limits, over two gateways that share them."""
+"""Limits in headers and refusals, over two gateways that share the limits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import openai
 import pytest
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, client, complete, error_of, headers_of
 from tests.gateway.stack import CONTEXT, MODEL, Streamed
+from tests.gateway.tenants import TenantStore, client, complete, error_of, headers_of
 from tests.waiting import eventually
 
 MESSAGES: Any = [{"role": "user", "content": "def parse("}]
 
 
-async def test_requests_a_minute_are_counted_over_all_gateways(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key(Limits(requests_per_minute=2))
+async def test_requests_a_minute_are_counted_over_all_gateways(urls: list[str], tenant_store: TenantStore) -> None:
+    _, text = await tenant_store.key(Limits(requests_per_minute=2))
     responses = []
     for number in range(5):  # a minute may end in between, but not twice
         responses.append(
@@ -36,7 +36,7 @@ async def test_requests_a_minute_are_counted_over_all_gateways(urls: list[str], 
     assert 1 <= len(refused) <= 3
     assert [granted[0].headers[f"x-ratelimit-{name}-requests"] for name in ("limit", "remaining")] == ["2", "1"]
     error, headers = refused[0].json()["error"], refused[0].headers
-    assert f"tenant {desk.tenant} has reached its limit of 2 requests per minute" in error["message"]
+    assert f"tenant {tenant_store.tenant} has reached its limit of 2 requests per minute" in error["message"]
     assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
     assert headers["x-ratelimit-remaining-requests"] == "0"
     assert headers["x-ratelimit-reset-requests"].endswith("s")
@@ -44,9 +44,9 @@ async def test_requests_a_minute_are_counted_over_all_gateways(urls: list[str], 
 
 
 async def test_tokens_are_reserved_for_the_longest_answer_and_settled_by_the_true_one(
-    urls: list[str], desk: Desk
+    urls: list[str], tenant_store: TenantStore
 ) -> None:
-    _, text = await desk.key(Limits(tokens_per_day=200))
+    _, text = await tenant_store.key(Limits(tokens_per_day=200))
     usage = (await complete(urls[0], text)).usage
     assert usage is not None
     before = await headers_of(urls[0], text, max_tokens=100)
@@ -60,24 +60,24 @@ async def test_tokens_are_reserved_for_the_longest_answer_and_settled_by_the_tru
     assert caught.value.response.headers["x-ratelimit-remaining-tokens"] != "0"
 
 
-async def test_a_request_that_no_verifier_takes_costs_no_tokens(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key(Limits(tokens_per_day=200))
+async def test_a_request_that_no_verifier_takes_costs_no_tokens(urls: list[str], tenant_store: TenantStore) -> None:
+    _, text = await tenant_store.key(Limits(tokens_per_day=200))
     for _ in range(2):
         with pytest.raises(openai.BadRequestError, match="outside the vocabulary"):
             await complete(urls[0], text, prompt=[10**6], max_tokens=150)
     assert int((await headers_of(urls[0], text, prompt=[5], max_tokens=1))["x-ratelimit-remaining-tokens"]) == 198
 
 
-async def test_a_key_has_limits_beside_its_tenants(urls: list[str], desk: Desk) -> None:
-    _, narrow = await desk.key(Limits(tokens_per_day=10_000), own=Limits(tokens_per_day=60))
-    _, wide = await desk.key(Limits(tokens_per_day=10_000))
+async def test_a_key_has_limits_beside_its_tenants(urls: list[str], tenant_store: TenantStore) -> None:
+    _, narrow = await tenant_store.key(Limits(tokens_per_day=10_000), own=Limits(tokens_per_day=60))
+    _, wide = await tenant_store.key(Limits(tokens_per_day=10_000))
     assert (await headers_of(urls[0], narrow))["x-ratelimit-limit-tokens"] == "60"
     assert (await headers_of(urls[0], wide))["x-ratelimit-limit-tokens"] == "10000"
 
 
 @pytest.mark.usefixtures("shared_halted")
-async def test_a_stream_comes_back_when_its_client_hangs_up(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key(Limits(concurrent_streams=1))
+async def test_a_stream_comes_back_when_its_client_hangs_up(urls: list[str], tenant_store: TenantStore) -> None:
+    _, text = await tenant_store.key(Limits(concurrent_streams=1))
     stream = Streamed(urls[0], prompt="leaving", max_tokens=CONTEXT - 100)
     stream.headers["authorization"] = f"Bearer {text}"
     reading = asyncio.create_task(stream.run())
@@ -110,16 +110,18 @@ async def _served(url: str, key: str) -> bool:
     ],
 )
 async def test_what_can_never_be_granted_is_a_bad_request(
-    urls: list[str], desk: Desk, limits: Limits, more: dict[str, Any], param: str, message: str
+    urls: list[str], tenant_store: TenantStore, limits: Limits, more: dict[str, Any], param: str, message: str
 ) -> None:
-    _, text = await desk.key(limits)
+    _, text = await tenant_store.key(limits)
     with pytest.raises(openai.BadRequestError, match=message) as caught:
         await complete(urls[0], text, **more)
     assert error_of(caught)["param"] == param
 
 
-async def test_an_answer_without_a_length_is_as_long_as_its_caller_may_have_it(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key(Limits(max_output_tokens=9), own=Limits(max_output_tokens=7))
+async def test_an_answer_without_a_length_is_as_long_as_its_caller_may_have_it(
+    urls: list[str], tenant_store: TenantStore
+) -> None:
+    _, text = await tenant_store.key(Limits(max_output_tokens=9), own=Limits(max_output_tokens=7))
     async with client(urls[0], text) as asking:
         answer = await asking.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"ignore_eos": True})
     assert answer.usage is not None

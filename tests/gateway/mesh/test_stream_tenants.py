@@ -1,4 +1,4 @@
-"""Streams of tenants: nobody else finds them, and going on with one is paid, once, whoever does it."""
+"""Streams belong to tenants: others cannot find them, and each token of a resumed stream is charged once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from outrider.gateway.admission.shared_limits import BUCKET
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import Limits, tenant_entry
 
-from tests.gateway.desk import Desk, client, complete
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
+from tests.gateway.tenants import TenantStore, client, complete
 from tests.latch import Latch
 
 LENGTH = 150
@@ -31,7 +31,7 @@ async def _ask(method: str, url: str, request: str, key: str = "") -> int:
 
 
 async def _charged(shared: Stack, tenant: str, expected: int) -> None:
-    """Returns when all that gateways hold of the tenant's tokens is used up, and that is what is expected."""
+    """Returns when the gateways hold no unused tokens of the tenant, and it has used as many as expected."""
     bus = Bus()
     await bus.connect(shared.broker.url, "test", wait_s=10)
     bucket, counted = Bucket(bus, BUCKET), -1
@@ -53,23 +53,23 @@ def _body(length: int = LENGTH) -> dict[str, Any]:
     return {"max_tokens": length, "return_tokens": True, "stream_options": {"include_usage": True}}
 
 
-def _total(read: Raw) -> int:
+def _total(read: RawStream) -> int:
     usage = read.events[-2].json["usage"]
     assert usage["completion_tokens"] == LENGTH
     return int(usage["total_tokens"])
 
 
-async def test_a_stream_is_its_tenants_alone(urls: list[str], desk: Desk) -> None:
-    _, text = await desk.key()
-    _, second = await desk.key()
-    stranger = Desk(desk.bucket)
+async def test_a_stream_is_its_tenants_alone(urls: list[str], tenant_store: TenantStore) -> None:
+    _, text = await tenant_store.key()
+    _, second = await tenant_store.key()
+    stranger = TenantStore(tenant_store.bucket)
     _, foreign = await stranger.key()
-    made = await Raw(urls[0], text).begin(max_tokens=5)
+    made = await RawStream(urls[0], text).begin(max_tokens=5)
     for method in ("GET", "DELETE"):
         assert await _ask(method, urls[1], made.request) == 401
         assert await _ask(method, urls[1], made.request, foreign) == 404
-    assert (await Raw(urls[1], second).resume(made.request)).events == made.events
-    _, narrow = await desk.key(own=Limits(models=("other",)))
+    assert (await RawStream(urls[1], second).resume(made.request)).events == made.events
+    _, narrow = await tenant_store.key(own=Limits(models=("other",)))
     assert await _ask("GET", urls[1], made.request, narrow) == 404
     assert await _ask("DELETE", urls[1], made.request, text) == 204
     assert await _ask("GET", urls[0], made.request, text) == 404
@@ -77,41 +77,41 @@ async def test_a_stream_is_its_tenants_alone(urls: list[str], desk: Desk) -> Non
 
 @pytest.mark.parametrize(("stay", "place"), [(False, 1), (True, 0), (True, 1)])
 async def test_a_stream_that_is_left_and_resumed_is_charged_as_one_that_was_not(
-    shared: Stack, urls: list[str], desk: Desk, stay: bool, place: int
+    shared: Stack, urls: list[str], tenant_store: TenantStore, stay: bool, place: int
 ) -> None:
-    _, text = await desk.key(DAY)
-    begun = await Raw(urls[0], text).begin(enough=CUT, stay=stay, **_body())
-    rest = await Raw(urls[place], text).resume(begun.request, begun.last)
-    again = await Raw(urls[0], text).resume(begun.request)
+    _, text = await tenant_store.key(DAY)
+    begun = await RawStream(urls[0], text).begin(enough=CUT, stay=stay, **_body())
+    rest = await RawStream(urls[place], text).resume(begun.request, begun.last)
+    again = await RawStream(urls[0], text).resume(begun.request)
     assert len(again.events) == len(begun.events + rest.events)
-    await _charged(shared, desk.tenant, _total(rest))
+    await _charged(shared, tenant_store.tenant, _total(rest))
 
 
 async def test_two_readers_of_one_stream_are_charged_together_what_one_would_be(
-    shared: Stack, urls: list[str], desk: Desk
+    shared: Stack, urls: list[str], tenant_store: TenantStore
 ) -> None:
-    _, text = await desk.key(DAY)
-    first = Raw(urls[0], text)
+    _, text = await tenant_store.key(DAY)
+    first = RawStream(urls[0], text)
     reading = asyncio.create_task(first.begin(n=2, **_body()))
     while len(first.events) < CUT:
         await asyncio.sleep(0.01)
-    second = await Raw(urls[1], text).resume(first.request)
+    second = await RawStream(urls[1], text).resume(first.request)
     await reading
     usage = second.events[-2].json["usage"]
     assert usage["completion_tokens"] == 2 * LENGTH
-    await _charged(shared, desk.tenant, usage["total_tokens"])
+    await _charged(shared, tenant_store.tenant, usage["total_tokens"])
 
 
 async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
-    shared: Stack, shared_halted: Latch, urls: list[str], desk: Desk
+    shared: Stack, shared_halted: Latch, urls: list[str], tenant_store: TenantStore
 ) -> None:
     shared_halted.set(2 * CUT)
-    _, text = await desk.key(Limits(concurrent_streams=1))
-    begun = await Raw(urls[0], text).begin(enough=CUT, stay=True, **_body())
+    _, text = await tenant_store.key(Limits(concurrent_streams=1))
+    begun = await RawStream(urls[0], text).begin(enough=CUT, stay=True, **_body())
     for url in urls:
         with pytest.raises(openai.RateLimitError, match="limit of 1 concurrent streams"):
             await complete(url, text)
-    rest = await Raw(urls[1], text).resume(begun.request, begun.last, enough=CUT)
+    rest = await RawStream(urls[1], text).resume(begun.request, begun.last, enough=CUT)
     assert [event.id for event in rest.events] == [f"{begun.request}:{CUT + place}" for place in range(1, CUT + 1)]
     assert await _ask("DELETE", urls[0], begun.request, text) == 204
     async with asyncio.timeout(60):
@@ -120,10 +120,10 @@ async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
 
 
 async def test_a_background_response_is_its_tenants_alone_and_paid_once(
-    shared: Stack, urls: list[str], desk: Desk
+    shared: Stack, urls: list[str], tenant_store: TenantStore
 ) -> None:
-    _, text = await desk.key(DAY)
-    _, foreign = await Desk(desk.bucket).key()
+    _, text = await tenant_store.key(DAY)
+    _, foreign = await TenantStore(tenant_store.bucket).key()
     asked: Any = {"model": MODEL, "input": "a", "max_output_tokens": LENGTH, "extra_body": {"ignore_eos": True}}
     async with client(urls[0], text) as one, client(urls[1], text) as other, client(urls[1], foreign) as stranger:
         made = await one.responses.create(**asked, background=True)
@@ -138,14 +138,14 @@ async def test_a_background_response_is_its_tenants_alone_and_paid_once(
     assert told[-1].response == whole
     assert whole.usage is not None
     assert whole.usage.output_tokens == LENGTH
-    await _charged(shared, desk.tenant, whole.usage.total_tokens)
+    await _charged(shared, tenant_store.tenant, whole.usage.total_tokens)
 
 
 async def test_a_stream_that_its_tenant_has_no_tokens_for_is_not_generated_on(
-    shared: Stack, urls: list[str], desk: Desk
+    shared: Stack, urls: list[str], tenant_store: TenantStore
 ) -> None:
-    _, text = await desk.key(Limits(tokens_per_day=LENGTH + 50))
-    begun = await Raw(urls[0], text).begin(enough=CUT, **_body())
+    _, text = await tenant_store.key(Limits(tokens_per_day=LENGTH + 50))
+    begun = await RawStream(urls[0], text).begin(enough=CUT, **_body())
     async with asyncio.timeout(60):
         while not await _served(urls[0], text, max_tokens=80, extra_body={"ignore_eos": True}):
             await asyncio.sleep(0.1)

@@ -10,7 +10,7 @@ import pytest
 from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 
-from tests.gateway.raw import Raw, timeless
+from tests.gateway.raw_streams import RawStream, without_variable_parts
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.waiting import eventually
@@ -22,61 +22,61 @@ CUT = 40
 
 
 @pytest.fixture(scope="module")
-def whole(other: Gateway) -> Raw:
-    """The stream while nothing happens."""
-    return asyncio.run(Raw(other.url).begin(**_asked(LENGTH)))
+def whole(other: Gateway) -> RawStream:
+    """The stream of a mesh without faults."""
+    return asyncio.run(RawStream(other.url).begin(**_asked(LENGTH)))
 
 
-async def _begun(gateway: Gateway, *, stay: bool = True) -> Raw:
-    """The same stream, dropped in its middle."""
-    return await Raw(gateway.url).begin(enough=CUT, stay=stay, **_asked(LENGTH))
+async def _begun(gateway: Gateway, *, stay: bool = True) -> RawStream:
+    """The same stream, with the connection dropped in its middle."""
+    return await RawStream(gateway.url).begin(enough=CUT, stay=stay, **_asked(LENGTH))
 
 
 def _asked(length: int) -> dict[str, Any]:
     return {"max_tokens": length, "return_tokens": True, "stream_options": {"include_usage": True}}
 
 
-def _agree(begun: Raw, rest: Raw, whole: Raw) -> None:
-    together = timeless(begun.events, begun.request) + timeless(rest.events, begun.request)
-    assert together == timeless(whole.events, whole.request)
+def _agree(begun: RawStream, rest: RawStream, whole: RawStream) -> None:
+    together = without_variable_parts(begun.events, begun.request) + without_variable_parts(rest.events, begun.request)
+    assert together == without_variable_parts(whole.events, whole.request)
 
 
 async def test_every_id_leads_to_the_very_bytes_behind_it_on_any_gateway(
-    one: Gateway, other: Gateway, whole: Raw
+    one: Gateway, other: Gateway, whole: RawStream
 ) -> None:
     assert len(whole.events) == LENGTH + 2
     for place in (0, 1, CUT, LENGTH - 1, LENGTH):
-        rest = await Raw(one.url).resume(whole.request, whole.events[place].id)
+        rest = await RawStream(one.url).resume(whole.request, whole.events[place].id)
         assert rest.events == whole.events[place + 1 :]
-    assert (await Raw(one.url).resume(whole.request)).events == whole.events
+    assert (await RawStream(one.url).resume(whole.request)).events == whole.events
     async with httpx.AsyncClient() as http:
         path = f"{other.url}/v1/streams/{whole.request}?last_event_id={whole.last}"
         assert (await http.get(path)).status_code == 204
 
 
 async def test_a_reader_that_drops_its_connection_goes_on_at_another_gateway(
-    one: Gateway, other: Gateway, whole: Raw
+    one: Gateway, other: Gateway, whole: RawStream
 ) -> None:
     begun = await _begun(one)
-    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+    _agree(begun, await RawStream(other.url).resume(begun.request, begun.last), whole)
 
 
 async def test_a_stream_that_was_given_up_is_generated_on_when_its_reader_returns(
-    streaming: Stack, one: Gateway, other: Gateway, whole: Raw, streaming_registry: Registry
+    streaming: Stack, one: Gateway, other: Gateway, whole: RawStream, streaming_registry: Registry
 ) -> None:
     with streaming.latch.at(CUT):
         begun = await _begun(one, stay=False)
         assert await finish(streaming_registry, begun.request) is Finish.CANCELLED
-    rest = await Raw(other.url).resume(begun.request, begun.last)
-    assert [each[1] for each in timeless(rest.events, begun.request)] == [
-        each[1] for each in timeless(whole.events[CUT:], whole.request)
+    rest = await RawStream(other.url).resume(begun.request, begun.last)
+    assert [each[1] for each in without_variable_parts(rest.events, begun.request)] == [
+        each[1] for each in without_variable_parts(whole.events[CUT:], whole.request)
     ]
     texts = [event.json["choices"][0]["text"] for event in begun.events + rest.events[:-2]]
     assert texts == [event.json["choices"][0]["text"] for event in whole.events[:-2]]
 
 
 async def test_a_killed_gateway_costs_the_connection_and_nothing_else(
-    streaming: Stack, other: Gateway, whole: Raw
+    streaming: Stack, other: Gateway, whole: RawStream
 ) -> None:
     killed = Gateway(streaming)
     await killed.ready()
@@ -84,12 +84,12 @@ async def test_a_killed_gateway_costs_the_connection_and_nothing_else(
     with streaming.latch.at(CUT):
         begun = await _begun(killed)
         await asyncio.to_thread(killed.process.kill)
-    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+    _agree(begun, await RawStream(other.url).resume(begun.request, begun.last), whole)
     assert other.count("resumptions_total") == submissions
 
 
 async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
-    streaming: Stack, other: Gateway, whole: Raw, streaming_registry: Registry
+    streaming: Stack, other: Gateway, whole: RawStream, streaming_registry: Registry
 ) -> None:
     killed = Gateway(streaming)
     await spare(streaming)
@@ -100,7 +100,7 @@ async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
         verifiers = [each for each in streaming.processes if each.settings.get("instance") == dead]
         for process in [killed.process, *verifiers]:
             process.kill()
-    rest = await Raw(other.url).resume(begun.request, begun.last)
+    rest = await RawStream(other.url).resume(begun.request, begun.last)
     assert rest.events[-3].json["outrider"]["verifier"] != dead
     assert [event.json["choices"] for event in begun.events + rest.events[:-2]] == [
         event.json["choices"] for event in whole.events[:-2]
@@ -109,20 +109,20 @@ async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
 
 
 async def test_the_ledger_and_the_log_outlive_the_broker(
-    streaming: Stack, one: Gateway, other: Gateway, whole: Raw
+    streaming: Stack, one: Gateway, other: Gateway, whole: RawStream
 ) -> None:
     with streaming.latch.at(CUT):
         begun = await _begun(one)
         streaming.broker.kill()
         streaming.broker.start()
     await eventually(lambda: other.count("streams") >= 0 and _status(other, begun.request) != 503)
-    _agree(begun, await Raw(other.url).resume(begun.request, begun.last), whole)
+    _agree(begun, await RawStream(other.url).resume(begun.request, begun.last), whole)
 
 
 async def test_choices_are_resumed_each_from_its_own_place(one: Gateway, other: Gateway) -> None:
-    made = await Raw(one.url).begin(chat=True, n=2, max_tokens=20, return_tokens=True)
+    made = await RawStream(one.url).begin(chat=True, n=2, max_tokens=20, return_tokens=True)
     for place in (0, 1, 2, 11, 30, 41):
-        rest = await Raw(other.url).resume(made.request, made.events[place].id)
+        rest = await RawStream(other.url).resume(made.request, made.events[place].id)
         for choice in range(2):
             told = [
                 [e for e in events[:-1] if e.json["choices"][0]["index"] == choice]
@@ -134,7 +134,7 @@ async def test_choices_are_resumed_each_from_its_own_place(one: Gateway, other: 
 
 async def test_a_call_of_a_function_is_told_again_in_the_same_pieces(one: Gateway, other: Gateway) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [{"a": 12345}]}}}
-    made = await Raw(one.url).begin(
+    made = await RawStream(one.url).begin(
         chat=True,
         max_tokens=200,
         ignore_eos=False,
@@ -143,7 +143,7 @@ async def test_a_call_of_a_function_is_told_again_in_the_same_pieces(one: Gatewa
     )
     assert made.events[-2].json["choices"][0]["finish_reason"] == "tool_calls"
     for place in range(len(made.events) - 1):
-        rest = await Raw(other.url).resume(made.request, made.events[place].id)
+        rest = await RawStream(other.url).resume(made.request, made.events[place].id)
         assert rest.events == made.events[place + 1 :]
 
 
@@ -151,7 +151,7 @@ async def test_a_call_of_a_function_is_told_again_in_the_same_pieces(one: Gatewa
 async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
     one: Gateway, other: Gateway, streaming_registry: Registry
 ) -> None:
-    reading = Raw(one.url)
+    reading = RawStream(one.url)
     task = asyncio.create_task(reading.begin(max_tokens=LENGTH))
     await eventually(lambda: reading.events)
     async with httpx.AsyncClient(base_url=other.url, timeout=30) as http:
@@ -186,7 +186,7 @@ async def test_what_nobody_comes_back_for_ends(streaming: Stack, streaming_regis
     ],
 )
 async def test_what_cannot_be_resumed_is_refused(
-    other: Gateway, whole: Raw, path: str, last: str, status: int, message: str
+    other: Gateway, whole: RawStream, path: str, last: str, status: int, message: str
 ) -> None:
     async with httpx.AsyncClient(base_url=other.url) as http:
         headers = {"last-event-id": last.format(id=whole.request)} if last else {}
@@ -214,7 +214,9 @@ async def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for_and_aga
 ) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     for chat in (False, True):
-        whole = await Raw(one.url).begin(chat=chat, n=2, max_tokens=12, return_tokens=True, stream_options=options)
+        whole = await RawStream(one.url).begin(
+            chat=chat, n=2, max_tokens=12, return_tokens=True, stream_options=options
+        )
         *chunks, last = [event.json for event in whole.events[:-1]]
         prompt, had = last["usage"]["prompt_tokens"], [0, 0]
         for chunk in chunks:
@@ -227,13 +229,13 @@ async def test_each_chunk_tells_the_usage_so_far_where_that_is_asked_for_and_aga
                 "total_tokens": prompt + generated,
             }
         assert (had, last["usage"]["completion_tokens"], last["choices"]) == ([12, 12], 24, [])
-        alone = await Raw(one.url).begin(chat=chat, max_tokens=12, stream_options=options)
+        alone = await RawStream(one.url).begin(chat=chat, max_tokens=12, stream_options=options)
         for place in (0, 1, len(alone.events) // 2, len(alone.events) - 3):
-            assert (await Raw(other.url).resume(alone.request, alone.events[place].id)).events == alone.events[
+            assert (await RawStream(other.url).resume(alone.request, alone.events[place].id)).events == alone.events[
                 place + 1 :
             ]
 
 
 async def test_usage_so_far_is_told_only_beside_usage(one: Gateway) -> None:
-    stream = await Raw(one.url).begin(max_tokens=3, stream_options={"continuous_usage_stats": True})
+    stream = await RawStream(one.url).begin(max_tokens=3, stream_options={"continuous_usage_stats": True})
     assert all("usage" not in event.json for event in stream.events[:-1])

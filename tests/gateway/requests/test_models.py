@@ -1,4 +1,4 @@
-"""Which models can be served, from what real registries tell each other."""
+"""The models that a mesh serves, with real registries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def own_bus(broker: Broker) -> AsyncIterator[Bus]:
 
 @pytest.fixture
 def times() -> Times:
-    """By what the reader tells who is there."""
+    """The times of the reader's registry."""
     return Times()
 
 
@@ -43,7 +43,7 @@ async def reader(own_bus: Bus, times: Times) -> AsyncIterator[Registry]:
 
 @pytest.fixture
 async def announce(own_bus: Bus, reader: Registry) -> AsyncIterator[Announce]:
-    """Puts a member into the mesh, and returns when the reader knows it."""
+    """Announces a member, and returns when the reader knows it."""
     made: list[Registry] = []
 
     async def announced(kind: str, instance: str, state: State = State.READY, **status: object) -> Registry:

@@ -1,4 +1,4 @@
-"""What verifiers tell of their pages, over a real broker, and what a gateway makes of it."""
+"""News of verifiers' pages over a real broker, and a gateway's page map."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGE, PAGES = 8, 24
 
 
 class Lossy(PageReader):
-    """A reader that some news never reach."""
+    """A page reader that loses some news."""
 
     lose: frozenset[int] = frozenset()
 
@@ -44,7 +44,7 @@ class Lossy(PageReader):
 
 
 class Site:
-    """Verifiers ``a`` and ``b`` of few pages, and one who reads what they tell."""
+    """Verifiers ``a`` and ``b`` with few pages, and a page reader."""
 
     def __init__(self, registry: Registry, pages: PageMap, reader: Lossy) -> None:
         self.registry, self.pages, self.reader = registry, pages, reader
@@ -53,7 +53,7 @@ class Site:
         return next(member for member in self.registry.members("verifier") if member.instance == name)
 
     async def ask(self, name: str, prompt: list[int], tenant: str = "t") -> int:
-        """How many of the prompt's tokens were found."""
+        """The number of the prompt's tokens that were cached."""
         stub = VerifierStub(channel(self.member(name).address))
         sampling = sampling_pb2.SamplingParams(temperature=0.0, seed=1, max_tokens=1)
         asked = pb.SubmitRequest(request_id=token_hex(8), tenant=tenant, prompt=pack_ids(prompt), sampling=sampling)
@@ -162,7 +162,7 @@ async def test_pages_of_news_that_were_lost_are_asked_for(site: Site, lost: str)
 
 
 async def _published(site: Site, number: int) -> None:
-    """Returns once ``a`` has published so many news."""
+    """Returns once ``a`` has published this number of news."""
     stub, (epoch, _) = VerifierStub(channel(site.member("a").address)), site.reader.position("a")
     async with asyncio.timeout(60):
         while (await stub.Pages(pb.PagesRequest(epoch=epoch))).number < number:

@@ -1,4 +1,4 @@
-"""Routers: what every one has to keep to, and what each is for."""
+"""Routers: the contract of all, and the ranking of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from outrider.gateway.routing import GROUP, Ask, Replica, Router, Routes
+from outrider.gateway.routing import GROUP, Ask, Replica, Router, VerifierSelection
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
 from outrider.gateway.routing.least_load import LeastLoad
@@ -197,11 +197,11 @@ def test_a_session_leaves_a_verifier_that_is_crowded() -> None:
 
 def test_sessions_are_an_option_of_every_router() -> None:
     members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
-    routes = Routes(GatewaySettings(router="prefix", router_options={"sticky": True, "imbalance": 2}))
-    firsts = {routes.order(ask([1], "s"), members, lambda member: 0)[0].instance for _ in range(20)}
+    selection = VerifierSelection(GatewaySettings(router="prefix", router_options={"sticky": True, "imbalance": 2}))
+    firsts = {selection.order(ask([1], "s"), members, lambda member: 0)[0].instance for _ in range(20)}
     assert len(firsts) == 1
     with pytest.raises(ConfigError, match=r"no 'best' among outrider.routers: there are .*least_load"):
-        Routes(GatewaySettings(router="best"))
+        VerifierSelection(GatewaySettings(router="best"))
 
 
 class Clock:
@@ -215,38 +215,38 @@ class Clock:
 def test_a_breaker_opens_after_failures_in_a_row_and_is_probed_by_one_request_at_a_time() -> None:
     clock = Clock()
     breakers = Breakers(2, 5.0, clock)
-    breakers.failed("a")
-    breakers.answered("a")
-    breakers.failed("a")
+    breakers.note_failure("a")
+    breakers.note_answer("a")
+    breakers.note_failure("a")
     assert breakers.order(["a", "b"]) == ["a", "b"], "the failures were not in a row"
-    breakers.failed("a")
+    breakers.note_failure("a")
     assert breakers.order(["a", "b"]) == ["b", "a"], "last, and there all the same"
     clock.now += 5.0
     assert breakers.order(["a", "b"]) == ["a", "b"]
-    breakers.asked("a")
+    breakers.note_request("a")
     assert breakers.order(["a", "b"]) == ["b", "a"], "one probe is enough"
-    breakers.failed("a")
+    breakers.note_failure("a")
     assert breakers.order(["a", "b"]) == ["b", "a"]
     clock.now += 5.0
-    breakers.asked("a")
-    breakers.given_up("a")
+    breakers.note_request("a")
+    breakers.note_cancellation("a")
     assert breakers.order(["a", "b"]) == ["a", "b"], "a probe whose client left says nothing"
-    breakers.asked("a")
-    breakers.answered("a")
+    breakers.note_request("a")
+    breakers.note_answer("a")
     assert breakers.order(["a", "b"]) == ["a", "b"]
-    breakers.failed("a")
+    breakers.note_failure("a")
     assert breakers.order(["a", "b"]) == ["a", "b"]
 
 
 def test_a_breaker_outlives_a_short_absence_and_no_long_one() -> None:
     clock = Clock()
     breakers = Breakers(1, 5.0, clock)
-    breakers.failed("a")
+    breakers.note_failure("a")
     breakers.keep(["b"])
     assert breakers.order(["a", "b"]) == ["b", "a"]
     clock.now += 601.0
     breakers.keep(["a"])
-    breakers.asked("a")
+    breakers.note_request("a")
     assert breakers.order(["a", "b"]) == ["b", "a"], "who is there is kept"
     breakers.keep([])
     assert breakers.order(["a", "b"]) == ["a", "b"]
@@ -254,7 +254,7 @@ def test_a_breaker_outlives_a_short_absence_and_no_long_one() -> None:
 
 def test_who_does_not_answer_is_asked_after_all_others_and_who_was_just_left_after_that() -> None:
     members = [Member("verifier", name, "", State.READY, {}) for name in "abc"]
-    routes = Routes(GatewaySettings(breaker_failures=1))
-    routes.breakers.failed("a")
-    order = routes.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
+    selection = VerifierSelection(GatewaySettings(breaker_failures=1))
+    selection.breakers.note_failure("a")
+    order = selection.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
     assert [member.instance for member in order] == ["c", "a", "b"]

@@ -1,4 +1,4 @@
-"""Requests that ask for the very same: one generation for all of them, and for each what it would have had alone."""
+"""Identical requests share one generation, and each gets the answer that it would get alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
 from outrider.gateway.sharing.cache import AnswerCache, repeatable
 from outrider.gateway.sharing.pool import answer_key
@@ -21,10 +21,10 @@ from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.frames import Finish, Frame, Usage
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, shared_answers
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack, Streamed
 from tests.gateway.streaming import Gateway
+from tests.gateway.tenants import TenantStore, shared_answers
 from tests.latch import FEW, Latch
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ def load(registry: Registry) -> int:
 
 @asynccontextmanager
 async def under_way(latch: Latch, registry: Registry, *streams: Streamed) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """The streams, each begun when the one before has tokens; they stand still until the latch is lifted.
+    """The streams, each begun when the one before has tokens; they are halted until the latch is lifted.
 
     Those that still run are left in the end.
     """
@@ -120,11 +120,11 @@ async def test_who_ends_his_stream_ends_nobody_elses(shared: Stack, registry: Re
 
 
 async def test_each_reader_can_come_back_to_his_own_stream(shared: Stack) -> None:
-    both = [Raw(shared.url), Raw(shared.url)]
+    both = [RawStream(shared.url), RawStream(shared.url)]
     await asyncio.gather(*(raw.begin(max_tokens=200, seed=21) for raw in both))
     assert both[0].request != both[1].request
     for raw in both:
-        again = await Raw(shared.url).resume(raw.request, raw.events[40].id)
+        again = await RawStream(shared.url).resume(raw.request, raw.events[40].id)
         assert text(again) == text(raw, 41)
 
 
@@ -138,7 +138,7 @@ async def test_a_reader_goes_on_while_the_first_ones_stream_is_taken_elsewhere_a
         await eventually(lambda: load(streaming_registry) == 1)
         tasks[0].cancel()
         await asyncio.wait({tasks[0]})
-        taken = await Raw(other.url).resume(first.id, enough=10)
+        taken = await RawStream(other.url).resume(first.id, enough=10)
         assert text(taken) == alone.text[: len(text(taken))]
         streaming.latch.lift()
         await tasks[1]
@@ -155,10 +155,10 @@ async def test_choices_logprobs_and_grammars_are_shared_like_all_else(shared: St
 
 
 async def test_each_is_charged_what_it_read_and_tenants_share_nothing(
-    shared: Stack, registry: Registry, urls: list[str], desk: Desk
+    shared: Stack, registry: Registry, urls: list[str], tenant_store: TenantStore
 ) -> None:
-    other = Desk(desk.bucket)
-    keys = [(await each.key(Limits(tokens_per_day=100_000)))[1] for each in (desk, desk, other)]
+    other = TenantStore(tenant_store.bucket)
+    keys = [(await each.key(Limits(tokens_per_day=100_000)))[1] for each in (tenant_store, tenant_store, other)]
     streams = [Streamed(urls[0], prompt="def same(", seed=31, max_tokens=LONG) for _ in keys]
     for each, key in zip(streams, keys, strict=True):
         each.headers = {"authorization": f"Bearer {key}"}
@@ -173,7 +173,7 @@ async def test_each_is_charged_what_it_read_and_tenants_share_nothing(
 
 @pytest.fixture(scope="module")
 def caching(shared: Stack) -> Iterator[str]:
-    """A gateway that keeps answers."""
+    """A gateway with a cache of answers."""
     port = hold_port()
     gateway = shared.add("gateway", port=port, cache_bytes=1 << 20)
     gateway.wait_ready()
@@ -241,7 +241,7 @@ def test_only_strict_answers_are_kept_unasked() -> None:
 
 def job(tenant: str = "t", prompt: tuple[int, ...] = (1, 2), model: str = "m", off: bool = False, **more: Any) -> Job:
     params = SamplingParams(**{"temperature": 1.0, "seed": 3, "max_tokens": 4} | more)
-    served, speculation = Served(model, "v", 64), Speculation(off=off)
+    served, speculation = ServedModel(model, "v", 64), Speculation(off=off)
     return Job(f"{tenant}-{more}", served, list(prompt), params, speculation, Caller(tenant=tenant), coalesce=True)
 
 
@@ -266,13 +266,13 @@ def test_everything_that_may_change_an_answer_tells_requests_apart() -> None:
     assert answer_key(job(temperature=0.0, seed=1)) == answer_key(job(temperature=0.0, seed=2))
 
 
-def text(raw: Raw, start: int = 0) -> str:
+def text(raw: RawStream, start: int = 0) -> str:
     chunks = [event.json for event in raw.events[start:] if event.data.startswith(b"{")]
     return "".join(choice["text"] for chunk in chunks for choice in chunk["choices"])
 
 
 async def left(url: str, key: str) -> int:
-    """What a tenant has left of its tokens, before a request of one token."""
+    """The tokens that a tenant had left before a request of one token."""
     asked = {"model": MODEL, "prompt": [5], "max_tokens": 1}
     async with httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as http:
         answer = await http.post(f"{url}/v1/completions", json=asked)

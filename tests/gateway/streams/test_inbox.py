@@ -1,4 +1,4 @@
-"""Where a stream's frames arrive, and how long their reader waits for them."""
+"""The inbox of a stream's frames, and the waits of its reader."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from outrider.gateway.streams.inbox import Inbox, Item, Lost, Replayed
+from outrider.gateway.streams.inbox import Inbox, InboxItem, LogEnd, VerifierLost
 from outrider.mesh.errors import Unavailable
 
 _SILENCE_S = 0.01
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until a test sets it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,7 +34,7 @@ async def inbox(clock: Clock) -> AsyncIterator[Inbox]:
     made.close()
 
 
-async def waiting(inbox: Inbox, by: float = 1e9) -> asyncio.Task[Item | None]:
+async def waiting(inbox: Inbox, by: float = 1e9) -> asyncio.Task[InboxItem | None]:
     getting = asyncio.create_task(inbox.get(_SILENCE_S, by))
     await asyncio.sleep(3 * _SILENCE_S)
     assert not getting.done()
@@ -42,7 +42,7 @@ async def waiting(inbox: Inbox, by: float = 1e9) -> asyncio.Task[Item | None]:
 
 
 async def test_items_come_in_order_and_those_put_first_before_them(inbox: Inbox) -> None:
-    lost, first, second = Lost(Unavailable("gone")), Replayed(), Replayed()
+    lost, first, second = VerifierLost(Unavailable("gone")), LogEnd(), LogEnd()
     inbox.put(lost)
     inbox.put_first([first, second])
     assert [await inbox.get(_SILENCE_S) for _ in range(3)] == [first, second, lost]
@@ -52,7 +52,7 @@ async def test_items_come_in_order_and_those_put_first_before_them(inbox: Inbox)
 async def test_who_waits_gets_what_comes(inbox: Inbox) -> None:
     getting = await waiting(inbox)
     assert inbox.reader_waits
-    item = Replayed()
+    item = LogEnd()
     inbox.put(item)
     assert not inbox.reader_waits
     assert await getting is item

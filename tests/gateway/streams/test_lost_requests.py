@@ -1,4 +1,4 @@
-"""Streams whose verifier has no such request, or an engine that gives no sign of life: they go on elsewhere."""
+"""Streams whose verifier lost the request, or whose engine hangs: another verifier goes on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import Served
-from outrider.gateway.routing import Ask, Routes
+from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
@@ -31,8 +31,8 @@ from tests.waiting import eventually
 LENGTH, PATIENCE_S = 60, 60.0
 
 
-class NotedRoutes(Routes):
-    """Routes that keep the requests that they order and those that a verifier took."""
+class RecordingSelection(VerifierSelection):
+    """A selection that records the requests that it ranks and those that a verifier took."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)
@@ -55,15 +55,15 @@ class Gateway:
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
-        self.routes, banned = NotedRoutes(settings), BannedGrammars(bus)
-        self.verifiers = Verifiers(registry, tasks, settings, self.routes, banned, lambda instance: None)
+        self.selection, banned = RecordingSelection(settings), BannedGrammars(bus)
+        self.verifiers = Verifiers(registry, tasks, settings, self.selection, banned, lambda instance: None)
 
     async def member(self, instance: str) -> Member:
         found = await self.registry.wait_for("verifier", lambda all_: any(m.instance == instance for m in all_), 30)
         return next(member for member in found if member.instance == instance)
 
     def stream(self, name: str, member: Member) -> TokenStream:
-        served = Served(member.status["model"], member.status["vocabulary"], member.status["context_length"])
+        served = ServedModel(member.status["model"], member.status["vocabulary"], member.status["context_length"])
         sampling = SamplingParameters(seed=7, ignore_eos=True, max_tokens=LENGTH).to_proto()
         return TokenStream(
             Job(name, served, [1, 2, 3], sampling, Speculation(off=True), Caller()),
@@ -95,7 +95,7 @@ async def gateway(
 
 
 async def read(stream: TokenStream) -> list[int]:
-    """All tokens, and the stream is closed."""
+    """All tokens of the stream; closes it."""
     tokens: list[int] = []
     try:
         async with asyncio.timeout(PATIENCE_S), aclosing(stream.frames()) as batches:
@@ -107,7 +107,7 @@ async def read(stream: TokenStream) -> list[int]:
 
 
 async def alone(gateway: Gateway, member: Member) -> list[int]:
-    """What a stream says that nothing happens to."""
+    """The tokens of an undisturbed stream."""
     stream = gateway.stream("alone", member)
     await stream.open()
     return await read(stream)
@@ -208,10 +208,10 @@ async def test_a_request_that_nobody_takes_in_time_is_told_that_no_verifier_answ
 async def test_a_router_recognizes_the_request_that_a_verifier_took(shared_nats: str, model: Path) -> None:
     async with inside(shared_nats, model, "ranked"), gateway(shared_nats) as reader:
         await alone(reader, await reader.member("ranked"))
-        (ordered,), (taken,) = reader.routes.ordered, reader.routes.taken
+        (ordered,), (taken,) = reader.selection.ordered, reader.selection.taken
         assert taken is ordered
 
 
 def park(verifier: Inside, name: str) -> None:
-    """Has a request stay with the engine and not move."""
+    """Halts a request inside the engine."""
     verifier.engine.scheduler.park(verifier.sequence(name))

@@ -1,4 +1,4 @@
-"""Frames put in order, against the tokens they were cut from."""
+"""Reassembly of frames, compared with the tokens that they were cut from."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a log of frames says, whatever stands in it."""
+"""Replays of arbitrary logs of frames."""
 
 from __future__ import annotations
 
 import msgspec
-from outrider.gateway.errors import Fatal
+from outrider.gateway.errors import FatalRequest
 from outrider.gateway.streams.replay import replay
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest
 from outrider.wire.frames import Finish, Frame, Usage
@@ -42,7 +42,7 @@ def test_failures_that_are_meant_for_all_end_it() -> None:
     ends = [
         (_frame(9, 0, Finish.CANCELLED, "the stream was cancelled"), Cancelled),
         (msgspec.structs.replace(_frame(2, 0, Finish.ERROR, "why"), verifier="v"), Internal),
-        (_frame(0, 0, Finish.ERROR, "verifiers died"), Fatal),
+        (_frame(0, 0, Finish.ERROR, "verifiers died"), FatalRequest),
         (_frame(2, 0, Finish.REFUSED, "no token is left"), InvalidRequest),
     ]
     for end, kind in ends:

@@ -1,4 +1,4 @@
-"""When the deaths of verifiers are the fault of a request."""
+"""Deaths of verifiers that end a request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.errors import Fatal
-from outrider.gateway.requests.models import Served
+from outrider.gateway.errors import FatalRequest
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.verifier_deaths import VerifierDeaths
@@ -37,7 +37,7 @@ def deaths(bus: Bus, sampling: SamplingParams, banned: BannedGrammars) -> Verifi
 
 
 def _job(sampling: SamplingParams) -> Job:
-    return Job("request", Served("m", "v", 9), [1], sampling, Speculation(), Caller())
+    return Job("request", ServedModel("m", "v", 9), [1], sampling, Speculation(), Caller())
 
 
 async def _die(deaths: VerifierDeaths, instances: str) -> None:
@@ -50,7 +50,7 @@ async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
     deaths: VerifierDeaths, sampling: SamplingParams, banned: BannedGrammars
 ) -> None:
     await _die(deaths, "ab")
-    with pytest.raises(Fatal, match="3 verifiers in a row"):
+    with pytest.raises(FatalRequest, match="3 verifiers in a row"):
         await _die(deaths, "c")
     with pytest.raises(InvalidRequest):
         banned.check(sampling)
@@ -64,7 +64,7 @@ async def test_deaths_outside_isolation_ban_nothing_and_twice_as_many_end_the_re
         await deaths.isolate(60)
         await asyncio.sleep(0.01)  # isolation is over
         deaths.add(instance)
-    with pytest.raises(Fatal, match="6 verifiers in a row"):
+    with pytest.raises(FatalRequest, match="6 verifiers in a row"):
         deaths.add("f")
     banned.check(sampling)
 

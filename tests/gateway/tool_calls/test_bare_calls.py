@@ -30,7 +30,7 @@ SAID: Any = [{"role": "user", "content": "paint the wall"}]
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh whose model begins to call without marks wherever a bias has it do so."""
+    """A mesh whose model calls without marks if a bias makes it do so."""
     model = save_bare(tmp_path_factory.mktemp("models"))
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false")
@@ -42,21 +42,21 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def head(bare: Stack) -> int:
-    """The token that is a bare call up to its arguments."""
+    """The token that holds a bare call up to its arguments."""
     (token,) = Tokenizer.load(bare.directory).encode(BARE_HEAD)
     return token
 
 
 @pytest.fixture(scope="module")
 def again(bare: Stack, head: int) -> list[list[int]]:
-    """Bad words that let no second call follow the first."""
+    """Bad words that prevent a second call."""
     tokenizer = Tokenizer.load(bare.directory)
     closing = [token for token in range(tokenizer.vocabulary_size) if tokenizer.decode([token]).endswith("}")]
     return [[token, head] for token in closing]
 
 
 def _asked(head: int, again: list[list[int]], **more: Any) -> dict[str, Any]:
-    """A chat whose answer is one bare call, and ends as soon as it may behind it."""
+    """A chat whose answer is one bare call and ends behind it."""
     biases = {str(head): 100, str(END): 80}
     said = {"model": MODEL, "messages": SAID, "tools": TOOLS, "seed": 3, "max_tokens": 200}
     return said | {"logit_bias": biases, "bad_words": again} | more

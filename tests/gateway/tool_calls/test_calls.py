@@ -1,4 +1,4 @@
-"""Calls of functions: what may be drawn, and what is read from what was."""
+"""Calls of functions: the grammar of answers, and the reader that finds calls in them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from outrider.gateway.doors.schema.structure import json_schema
-from outrider.gateway.requests.calling import Callee, Calling
+from outrider.gateway.requests.call_rules import CallableFunction, CallRules
+from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure
-from outrider.gateway.tool_calls.reading import Piece, Reading
 from outrider.models.speculation import NO_GUESSES
 from outrider.models.text import Tokenizer
 from outrider.tokenizer.service import call_style
@@ -27,17 +27,20 @@ EOS = 0
 PAINTED = '<tool_call>\n{"name": "paint", "arguments": {"colour": "red", "coats": 2}}\n</tool_call>'
 WAITED = '<tool_call>\n{"name": "wait", "arguments": {}}\n</tool_call>'
 LLAMA_PAINTED = '{"name": "paint", "parameters": {"colour": "red", "coats": 2}}'
-CALLEES = (Callee("paint", json.dumps(PAINT)), Callee("wait", '{"type":"object","additionalProperties":false}'))
+CALLEES = (
+    CallableFunction("paint", json.dumps(PAINT)),
+    CallableFunction("wait", '{"type":"object","additionalProperties":false}'),
+)
 NAMES = ("paint", "wait")
 
 
-def _calling(may_talk: bool = True, most: int = 16) -> Calling:
-    return Calling(CALLEES, may_talk, most, "tools")
+def _calling(may_talk: bool = True, most: int = 16) -> CallRules:
+    return CallRules(CALLEES, may_talk, most, "tools")
 
 
 @pytest.fixture(scope="module", params=["spelled", "tokens", "silent"])
 def hermes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models that have no tokens for the marks of calls, have them, or have them among their special ones."""
+    """Models without tokens for the marks of calls, with such tokens, and with special ones."""
     made = tmp_path_factory.mktemp(request.param)
     if request.param == "spelled":
         write(made, byte_level(), chat_template=HERMES)
@@ -56,8 +59,8 @@ def _style(directory: Path) -> CallStyle:
     return call_style(Tokenizer.load(directory), "auto")
 
 
-def _allows(directory: Path, calling: Calling, said: str | list[str], text: Any = None, *, ends: bool = True) -> bool:
-    """Whether an answer may be what is said, or for one that does not end may begin with it; a list is of tokens."""
+def _allows(directory: Path, calling: CallRules, said: str | list[str], text: Any = None, *, ends: bool = True) -> bool:
+    """Whether an answer may be ``said``, a text or a list of tokens, or may begin with it unless it ``ends``."""
     tokenizer = Tokenizer.load(directory)
     asked = None if text is None else json_schema("response_format", text)
     grammar = call_structure(calling, _style(directory), asked).grammar
@@ -132,7 +135,7 @@ LIKE_IT = "shopXpaint/wall:v2"
 
 @pytest.mark.parametrize("name", ODDLY_NAMED)
 def test_names_may_hold_what_means_something_in_a_pattern(hermes: Path, llama: Path, name: str) -> None:
-    calling = Calling(tuple(Callee(name, json.dumps(PAINT)) for name in ODDLY_NAMED), True, 16, "tools")
+    calling = CallRules(tuple(CallableFunction(name, json.dumps(PAINT)) for name in ODDLY_NAMED), True, 16, "tools")
     fenced = f"```json\n{BARE}\n```"
     for directory, said in ((hermes, PAINTED), (hermes, fenced), (llama, LLAMA_PAINTED), (llama, fenced)):
         named = said.replace("paint", name)
@@ -158,7 +161,7 @@ BARES = [
     (f"```json\n{BARE},\n{BARE}\n```", 2),
     (f"```json\n{BARE}\n```\n\n```json\n{BARE}\n```", 2),
 ]
-"""Answers that are calls and nothing else, and how many."""
+"""Answers of nothing but calls, with their number."""
 
 TEXTS = [
     f"Like so: {BARE}",
@@ -174,7 +177,7 @@ TEXTS = [
     "",
     "```",
 ]
-"""Answers that are no calls, though some begin or end as such."""
+"""Answers that are not calls, though some begin or end like calls."""
 
 
 @pytest.mark.parametrize(("said", "calls"), BARES)
@@ -237,8 +240,8 @@ def _read(
     names: tuple[str, ...] = NAMES,
     bare: bool = False,
     finish: Finish = Finish.STOP,
-) -> tuple[list[Piece], Reading]:
-    reading = Reading(style, names, bare=bare)
+) -> tuple[list[AnswerPiece], AnswerReader]:
+    reading = AnswerReader(style, names, bare=bare)
     ids = tokens or [1] * len(said)
     pieces = [piece for place in range(len(said)) for piece in reading.take(_frame(ids[place], said[place]))]
     return pieces + reading.take(Frame("r", len(said), [], [], [], finish)), reading
@@ -248,7 +251,7 @@ def _frame(token: int, text: str) -> Frame:
     return Frame("r", 0, [token], [text], [""])
 
 
-def _whole(pieces: list[Piece]) -> tuple[str, list[tuple[str, str]]]:
+def _whole(pieces: list[AnswerPiece]) -> tuple[str, list[tuple[str, str]]]:
     """The text, and the calls with their names and arguments."""
     text = "".join(piece.text for piece in pieces if piece.place is None)
     names = [piece.name for piece in pieces if piece.name]
@@ -317,25 +320,25 @@ def test_calls_with_marks_make_text_of_those_before_them() -> None:
 
 def test_llamas_own_calls_do_not_wait_for_the_end() -> None:
     pieces, _ = _read(CallStyle("llama3"), ['{"name": "paint", "parameters": {"col', 'our": '], bare=True)
-    assert pieces == [Piece('{"col', 0, "paint"), Piece('our": ', 0)]
+    assert pieces == [AnswerPiece('{"col', 0, "paint"), AnswerPiece('our": ', 0)]
 
 
 def test_text_is_held_back_only_while_it_may_become_a_call() -> None:
-    reading = Reading(CallStyle(), NAMES, bare=True)
+    reading = AnswerReader(CallStyle(), NAMES, bare=True)
     told = [reading.take(_frame(1, text)) for text in ("```", "json\n", '{"name"', ': "pa', 'nt"', " is it")]
-    assert told == [[], [], [], [], [Piece('```json\n{"name": "pant"')], [Piece(" is it")]]
+    assert told == [[], [], [], [], [AnswerPiece('```json\n{"name": "pant"')], [AnswerPiece(" is it")]]
 
 
 def test_the_last_tokens_tell_of_calls_before_the_end_is_told() -> None:
-    reading = Reading(CallStyle(), NAMES, bare=True)
-    assert reading.take(_frame(1, BARE_WAIT), last=True) == [Piece("{}", 0, "wait")]
+    reading = AnswerReader(CallStyle(), NAMES, bare=True)
+    assert reading.take(_frame(1, BARE_WAIT), last=True) == [AnswerPiece("{}", 0, "wait")]
     assert reading.take(Frame("r", 1, [], [], [], Finish.STOP)) == []
     assert reading.whole
 
 
 def test_pieces_come_as_soon_as_they_are_sure() -> None:
     pieces, reading = _read(CallStyle(), ["hi", " <t", "ool_call>", '\n{"name": "paint", "arguments": {"col', 'our": '])
-    assert pieces == [Piece("hi"), Piece('{"col', 0, "paint"), Piece('our": ', 0)]
+    assert pieces == [AnswerPiece("hi"), AnswerPiece('{"col', 0, "paint"), AnswerPiece('our": ', 0)]
     assert (reading.called, reading.whole) == (True, False)
 
 

@@ -27,7 +27,7 @@ NAMES = ("paint", "wait")
 
 @pytest.fixture(scope="module")
 def mark(calling: Stack) -> int:
-    """The token with which a call begins."""
+    """The token that begins a call."""
     token = Tokenizer.load(calling.directory).added_token("<tool_call>")
     assert token is not None
     return token
@@ -42,7 +42,7 @@ async def client(calling: Stack) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 def _asked(mark: int, bias: int, **more: Any) -> Any:
-    """A chat that may call, and does so the likelier the more of a bias its mark has."""
+    """A chat that may call; a bias on the mark of calls makes a call likelier."""
     return {
         "model": MODEL,
         "messages": SAID,
@@ -130,7 +130,7 @@ async def test_calls_that_have_to_be_end_behind_the_line_that_would_begin_anothe
 
 
 async def _mixed(client: openai.AsyncOpenAI, mark: int) -> dict[str, Any]:
-    """What has an answer say something, and then call."""
+    """Parameters that make an answer hold text and then a call."""
     for seed in range(20):
         asked = _asked(mark, 4, seed=seed, parallel_tool_calls=False, max_tokens=400)
         message = (await client.chat.completions.create(**asked)).choices[0].message

@@ -18,14 +18,14 @@ LEASE_S = 15.0
 SKEW_S = 2.0
 """Seconds by which the clocks of gateways may differ; an expired lease is respected for as long."""
 
-_DESPAIR_S = 0.25
-"""Seconds after a refusal in which equal or larger demands are refused unasked, to spare the broker hasty retries."""
+_REFUSAL_S = 0.25
+"""Seconds after a refusal in which equal or larger demands are refused without a write: hasty clients retry at once."""
 _NEVER = (0, float("-inf"))
 _SLICES = 64
 """A slice is at most 1/64 of its limit: a gateway that dies loses no more, and a larger slice needs fewer writes."""
 
 
-class Hold(msgspec.Struct, frozen=True, array_like=True):
+class Holding(msgspec.Struct, frozen=True, array_like=True):
     """The units of a limit that a gateway holds, the end of its lease, and the serial of the write that granted it."""
 
     units: int
@@ -38,7 +38,7 @@ class LimitLedger(msgspec.Struct, frozen=True):
 
     window: int = 0
     spent: int = 0
-    held: dict[str, Hold] = {}
+    held: dict[str, Holding] = {}
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class Account:
     until: float = 0.0
     refused: tuple[int, float] = _NEVER
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _doubts: dict[int, _Change] = field(default_factory=dict)
+    _unconfirmed: dict[int, _Change] = field(default_factory=dict)
 
     @property
     def idle(self) -> bool:
         """Whether the gateway holds nothing."""
-        return not (self.left or self.reserved or self.consumed or self._doubts)
+        return not (self.left or self.reserved or self.consumed or self._unconfirmed)
 
     def take(self, demand: Demand, now: float) -> Slice | None:
         """Takes the demanded amount out of the slice; None if too little is left, or the lease has ended."""
@@ -97,24 +97,24 @@ class Account:
     def settle(self, window: int, amount: int, used: int) -> None:
         """Settles what `take` took in ``window``, of which ``used`` units were used; ignored in a later period."""
         if window == self.window:
-            gone = min(used, amount) if self.period_s else 0
+            spent = min(used, amount) if self.period_s else 0
             self.reserved -= amount
-            self.consumed += gone
-            self.left += amount - gone
+            self.consumed += spent
+            self.left += amount - spent
             self.refused = _NEVER
 
     def lacks(self, demand: Demand) -> bool:
         """Whether ``demand`` exceeds all units left, in the slice and in the ledger, as far as is known."""
         return demand.amount > self.left + self.free
 
-    def despair(self, demand: Demand, now: float) -> None:
+    def note_refusal(self, demand: Demand, now: float) -> None:
         """Notes that ``demand`` is refused."""
         self.refused = demand.amount, now
 
-    def hopeless(self, demand: Demand, now: float) -> bool:
+    def recently_refused(self, demand: Demand, now: float) -> bool:
         """Whether an equal or smaller demand was refused a moment ago, and no units were released here since."""
         amount, when = self.refused
-        return demand.limit == self.limit and demand.amount >= amount and 0 <= now - when < _DESPAIR_S
+        return demand.limit == self.limit and demand.amount >= amount and 0 <= now - when < _REFUSAL_S
 
     def roll(self, now: float) -> None:
         """Begins a new period if ``now`` is past the present one."""
@@ -132,14 +132,14 @@ class Account:
         if ledger.window < self.window:
             self.left = 0
             return LimitLedger(self.window)
-        mine = ledger.held.get(self.holder)
-        if mine is not None and mine.serial in self._doubts:
-            self._apply(mine.serial)
-        elif mine is None:
+        own = ledger.held.get(self.holder)
+        if own is not None and own.serial in self._unconfirmed:
+            self._apply(own.serial)
+        elif own is None:
             self.left = 0
         return ledger
 
-    def ask(self, ledger: LimitLedger, demand: Demand, now: float) -> tuple[int, LimitLedger]:
+    def propose_refill(self, ledger: LimitLedger, demand: Demand, now: float) -> tuple[int, LimitLedger]:
         """Serial and content of a write that takes what ``demand`` lacks, and some units more.
 
         If the limit has too few units, the write gives back what is left in the slice: other gateways may need it.
@@ -153,34 +153,34 @@ class Account:
         more = min(room // (2 * sharers), self.limit // _SLICES)
         return self._change(ledger, max(lacks, more) if lacks else 0, now)
 
-    def tend(self, ledger: LimitLedger, keep: int, now: float) -> tuple[int, LimitLedger]:
+    def propose_return(self, ledger: LimitLedger, keep: int, now: float) -> tuple[int, LimitLedger]:
         """Serial and content of a write that gives back all but ``keep`` of the units left, and renews the lease."""
         return self._change(ledger, -max(0, self.left - keep), now)
 
     def confirm(self, serial: int) -> None:
         """Applies a write that was made: no other doubtful write was or will be made."""
-        if serial in self._doubts:
+        if serial in self._unconfirmed:
             self._apply(serial)
-        self._doubts.clear()
+        self._unconfirmed.clear()
 
     def refuse(self, serial: int) -> None:
         """Drops a write that was not made."""
-        self._doubts.pop(serial, None)
+        self._unconfirmed.pop(serial, None)
 
     def _begin(self, window: int) -> None:
         self.window, self.until = window, float((window + 1) * self.period_s)
         self.left = self.reserved = self.consumed = self.recent = 0
         self.free = self.limit
         self.refused = _NEVER
-        self._doubts.clear()
+        self._unconfirmed.clear()
 
     def _apply(self, serial: int) -> None:
-        change = self._doubts.pop(serial)
+        change = self._unconfirmed.pop(serial)
         self.consumed -= change.reported
         self.left += change.granted
         self.until = change.until
 
-    def _others(self, ledger: LimitLedger, now: float) -> dict[str, Hold]:
+    def _others(self, ledger: LimitLedger, now: float) -> dict[str, Holding]:
         return {
             holder: hold
             for holder, hold in ledger.held.items()
@@ -196,11 +196,11 @@ class Account:
         """Units to give back leave the slice before the write is sent; granted units enter it after the write."""
         serial = next(self.serials)
         until = float((self.window + 1) * self.period_s) if self.period_s else now + LEASE_S
-        self._doubts[serial] = _Change(self.consumed, max(0, grant), until)
+        self._unconfirmed[serial] = _Change(self.consumed, max(0, grant), until)
         units = self.left + self.reserved + grant
         self.left += min(0, grant)
         self.free -= grant
-        held = self._others(ledger, now) | {self.holder: Hold(units, until, serial)}
+        held = self._others(ledger, now) | {self.holder: Holding(units, until, serial)}
         return serial, LimitLedger(self.window, ledger.spent + self.consumed, held)
 
 
@@ -213,5 +213,5 @@ class Slice:
     amount: int
 
     def settle(self, used: int) -> None:
-        """As `Piece.settle`."""
+        """As `ReservedUnits.settle`."""
         self.account.settle(self.window, self.amount, used)

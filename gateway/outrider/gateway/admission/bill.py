@@ -1,4 +1,4 @@
-"""Which reader of a request pays for which tokens, where several readers went on with it one after the other.
+"""Divides the tokens of a request among the readers that have resumed it, one after the other.
 
 Each token is charged once. `docs/decisions/0011` has the reasons.
 """

@@ -30,11 +30,11 @@ TOKENS = (Meter("tokens_per_minute", "tokens per minute", 60), Meter("tokens_per
 STREAMS = Meter("concurrent_streams", "concurrent streams", 0)
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """Limits, the name of their owner in messages, and the bucket in which they are counted."""
+class OwnedLimits(msgspec.Struct, frozen=True):
+    """The limits of a tenant or of a key: their owner's name in messages, and the bucket in which they are counted."""
 
     owner: str
-    place: str
+    bucket: str
     limits: Limits
 
 
@@ -45,44 +45,44 @@ class Caller(msgspec.Struct, frozen=True):
     """
 
     tenant: str = "default"
-    bounds: tuple[Bound, ...] = ()
+    limits: tuple[OwnedLimits, ...] = ()
     priority: int = 0
     weight: float = 1.0
     parse_special: bool = True
 
     def may_use(self, model: str) -> bool:
         """Whether the caller may use ``model``."""
-        return all(model in bound.limits.models for bound in self.bounds if bound.limits.models is not None)
+        return all(model in owned.limits.models for owned in self.limits if owned.limits.models is not None)
 
     def may_come_from(self, address: Address | None) -> bool:
         """Whether ``address`` is in the allowed networks; an unknown address (None) is in no network."""
-        allowed = [bound.limits.networks for bound in self.bounds if bound.limits.networks is not None]
+        allowed = [owned.limits.networks for owned in self.limits if owned.limits.networks is not None]
         return all(
             address is not None and any(address in ip_network(network) for network in networks) for networks in allowed
         )
 
-    def least(self, field: str) -> tuple[int, str] | None:
+    def lowest(self, field: str) -> tuple[int, str] | None:
         """The lowest limit in ``field`` and its owner; None if there is no such limit."""
-        limits = ((getattr(bound.limits, field), bound.owner) for bound in self.bounds)
+        limits = ((getattr(owned.limits, field), owned.owner) for owned in self.limits)
         return min(((limit, owner) for limit, owner in limits if limit is not None), default=None)
 
     def demands(self, meters: Iterable[Meter], amount: int) -> list[Demand]:
         """A demand for ``amount`` of each of these limits that the caller has."""
         return [
-            Demand(f"{bound.place}.{meter.field}", meter.name, bound.owner, limit, meter.period_s, amount)
+            Demand(f"{owned.bucket}.{meter.field}", meter.name, owned.owner, limit, meter.period_s, amount)
             for meter in meters
-            for bound in self.bounds
-            if (limit := getattr(bound.limits, meter.field)) is not None
+            for owned in self.limits
+            if (limit := getattr(owned.limits, meter.field)) is not None
         ]
 
 
-def caller(tenant: Tenant, key: Key) -> Caller:
+def make_caller(tenant: Tenant, key: Key) -> Caller:
     """The caller with ``key`` of ``tenant``; priority, weight and parsing of the key override those of the tenant."""
     return Caller(
         tenant.name,
         (
-            Bound(f"tenant {tenant.name}", tenant_entry(tenant.name), tenant.limits),
-            Bound(f"key {key.id}", key_entry(key.id), key.limits),
+            OwnedLimits(f"tenant {tenant.name}", tenant_entry(tenant.name), tenant.limits),
+            OwnedLimits(f"key {key.id}", key_entry(key.id), key.limits),
         ),
         _first(key.limits.priority, tenant.limits.priority, 0),
         _first(key.limits.weight, tenant.limits.weight, 1.0),

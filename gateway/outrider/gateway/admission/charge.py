@@ -1,4 +1,4 @@
-"""What one reader of a request reserves of its caller's limits, and is charged in the end."""
+"""The units of a caller's limits that one reader of a request reserves, and the tokens that it is charged for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Charge:
 
     async def reserve(self, most: Sequence[int], running: int) -> None:
         """Reserves what is left of ``most`` tokens of each choice, and ``running`` slots; raises `LimitReached`."""
-        await self._admission.reserve_rest(_beyond(self._start or most, most), running)
+        await self._admission.reserve_rest(_tokens_beyond(self._start or most, most), running)
 
     def waive(self) -> None:
         """Charges nothing: no verifier took the request, or none computed anything before its deadline."""
@@ -55,12 +55,12 @@ class Charge:
             charged = await self._share(start, list(received))
         except Unavailable as error:
             _log.warning("a bill could not be written", request=self._name, why=error.message)
-            charged = _beyond(start, received)
+            charged = _tokens_beyond(start, received)
         self._admission.settle(self._prompt + charged)
 
     async def _share(self, start: list[int], received: list[int]) -> int:
         if not self.shared:
-            return _beyond(start, received)
+            return _tokens_beyond(start, received)
         return await self._bills.end(self._name, self._payer, start, received)
 
 
@@ -69,5 +69,5 @@ def new_payer() -> str:
     return secrets.token_hex(6)
 
 
-def _beyond(start: Sequence[int], received: Sequence[int]) -> int:
+def _tokens_beyond(start: Sequence[int], received: Sequence[int]) -> int:
     return sum(furthest(start, received)) - sum(start)

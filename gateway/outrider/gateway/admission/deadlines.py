@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from math import inf
 
 import msgspec
-from outrider.gateway.errors import Late
+from outrider.gateway.errors import DeadlinePassed
 
 _GRACE_S = 0.5
 """Seconds after a deadline in which the verifier, which knows what was computed, may report it first."""
@@ -49,15 +49,15 @@ class Deadlines(msgspec.Struct, frozen=True):
         now = time.monotonic()
         return _left_ms(inf if begun else self.first_by, now), _left_ms(self.end_by, now)
 
-    def late(self, begun: bool) -> Late:
+    def passed(self, begun: bool) -> DeadlinePassed:
         """The error for a request whose next deadline has passed."""
         if begun or self.end_by <= self.first_by:
-            return Late("the answer did not end within timeout_ms", param="timeout_ms")
-        return Late("the first token did not come within ttft_ms", param="ttft_ms")
+            return DeadlinePassed("the answer did not end within timeout_ms", param="timeout_ms")
+        return DeadlinePassed("the first token did not come within ttft_ms", param="ttft_ms")
 
     @asynccontextmanager
     async def until_first(self) -> AsyncIterator[None]:
-        """Raises `Late` if the block does not end in time for a first token."""
+        """Raises `DeadlinePassed` if the block does not end in time for a first token."""
         due = self.due(begun=False)
         try:
             async with asyncio.timeout(None if due == inf else max(due - time.monotonic(), 0.0) + _GRACE_S) as scope:
@@ -65,7 +65,7 @@ class Deadlines(msgspec.Struct, frozen=True):
         except TimeoutError:
             if not scope.expired():
                 raise
-            raise self.late(begun=False) from None
+            raise self.passed(begun=False) from None
 
 
 def _left_ms(by: float, now: float) -> int:

@@ -66,11 +66,11 @@ class _Cache(Generic[T]):
 
     async def _read(self, name: str) -> T | None:
         try:
-            found = await self._bucket.get(name)
+            stored = await self._bucket.get(name)
         except Unavailable:
             return self._stale(name)
         now = time.monotonic()
-        value = self._decode(found.value) if found is not None else None
+        value = self._decode(stored.value) if stored is not None else None
         self._entries.pop(name, None)
         if value is not None:
             self._entries[name] = _Entry(value, now, now)

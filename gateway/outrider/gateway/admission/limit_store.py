@@ -43,7 +43,7 @@ class Demand(msgspec.Struct, frozen=True):
         return (self.window(now) + 1) * self.period_s - now if self.period_s else _SLOT_RETRY_S
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LimitStatus(msgspec.Struct, frozen=True):
     """The units of a limit that remain, as far as this gateway knows, and the seconds until the limit resets."""
 
     demand: Demand
@@ -56,18 +56,18 @@ class LimitReached(Overloaded):
 
     reason: ClassVar[str] = "rate_limit_exceeded"
 
-    def __init__(self, standing: Standing) -> None:
-        asked, left = standing.demand, max(0, standing.remaining)
-        seconds = max(1, math.ceil(standing.reset_s))
+    def __init__(self, status: LimitStatus) -> None:
+        demand, left = status.demand, max(0, status.remaining)
+        seconds = max(1, math.ceil(status.reset_s))
         super().__init__(
-            f"{asked.owner} has reached its limit of {asked.limit} {asked.name}: {left} left, {asked.amount} asked "
+            f"{demand.owner} has reached its limit of {demand.limit} {demand.name}: {left} left, {demand.amount} asked "
             f"for; try again in {seconds} s",
             retry_after=seconds,
         )
-        self.standing = standing
+        self.status = status
 
 
-class Piece(Protocol):
+class ReservedUnits(Protocol):
     """Units reserved of one limit."""
 
     def settle(self, used: int) -> None:
@@ -77,15 +77,15 @@ class Piece(Protocol):
 class Reservation:
     """Units reserved of several limits at once, in the order of the demands."""
 
-    def __init__(self, pieces: Sequence[Piece], standings: Sequence[Standing]) -> None:
-        self._pieces = list(pieces)
-        self.standings = list(standings)
+    def __init__(self, units: Sequence[ReservedUnits], statuses: Sequence[LimitStatus]) -> None:
+        self._units = list(units)
+        self.statuses = list(statuses)
 
     def settle(self, used: Sequence[int]) -> None:
         """Uses up ``used`` units of each limit and releases the rest at once; a second call has no effect."""
-        pieces, self._pieces = self._pieces, []
-        for piece, amount in zip(pieces, used, strict=False):
-            piece.settle(amount)
+        units, self._units = self._units, []
+        for each, amount in zip(units, used, strict=False):
+            each.settle(amount)
 
 
 class LimitStore(Protocol):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, Reservation, Standing
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation
 from outrider.mesh.bus import Bus
 
 
@@ -18,7 +18,7 @@ class _Count:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _CountedUnits:
     count: _Count
     amount: int
     returns: bool
@@ -43,15 +43,14 @@ class MemoryStore:
         counts = [self._count(demand, now) for demand in demands]
         for demand, count in zip(demands, counts, strict=True):
             if count.used + demand.amount > demand.limit:
-                raise LimitReached(_standing(demand, count, now))
+                raise LimitReached(_status(demand, count, now))
         for demand, count in zip(demands, counts, strict=True):
             count.used += demand.amount
-        pieces = [
-            _Piece(count, demand.amount, not demand.period_s) for demand, count in zip(demands, counts, strict=True)
+        units = [
+            _CountedUnits(count, demand.amount, not demand.period_s)
+            for demand, count in zip(demands, counts, strict=True)
         ]
-        return Reservation(
-            pieces, [_standing(demand, count, now) for demand, count in zip(demands, counts, strict=True)]
-        )
+        return Reservation(units, [_status(demand, count, now) for demand, count in zip(demands, counts, strict=True)])
 
     async def upkeep(self) -> None:
         """Drops the counts of past periods, and of slots that are all free."""
@@ -70,5 +69,5 @@ class MemoryStore:
         return count
 
 
-def _standing(demand: Demand, count: _Count, now: float) -> Standing:
-    return Standing(demand, demand.limit - count.used, demand.reset_s(now))
+def _status(demand: Demand, count: _Count, now: float) -> LimitStatus:
+    return LimitStatus(demand, demand.limit - count.used, demand.reset_s(now))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from outrider.gateway import metrics
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
-from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStore, Reservation, Standing
+from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
 from outrider.mesh.errors import InvalidRequest
 
 _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS}
@@ -19,7 +19,7 @@ class Admission:
         self.caller = caller
         self._store, self._headers = store, headers
         self._demands: list[Demand] = []
-        self._held = Reservation([], [])
+        self._reservation = Reservation([], [])
 
     @property
     def metered(self) -> bool:
@@ -39,7 +39,7 @@ class Admission:
         self._demands = self._all(prompt + sum(answers), len(answers))
         for demand in self._demands:
             _require_possible(demand, max(answers))
-        self._held = await self._reserve(self._demands)
+        self._reservation = await self._reserve(self._demands)
 
     async def reserve_rest(self, tokens: int, streams: int) -> None:
         """Reserves ``tokens`` that are still to come and slots for ``streams``, for a request that began before.
@@ -47,11 +47,11 @@ class Admission:
         Raises as `LimitStore.reserve`.
         """
         self._demands = [demand for demand in self._all(tokens, streams) if demand.amount]
-        self._held = await self._reserve(self._demands)
+        self._reservation = await self._reserve(self._demands)
 
     def settle(self, tokens: int) -> None:
         """Releases the slots, uses up ``tokens`` tokens of prompts and answers, and releases the rest."""
-        self._held.settle([tokens if demand.period_s else 0 for demand in self._demands])
+        self._reservation.settle([tokens if demand.period_s else 0 for demand in self._demands])
 
     def _all(self, tokens: int, streams: int) -> list[Demand]:
         return self.caller.demands(TOKENS, tokens) + self.caller.demands([STREAMS], streams)
@@ -62,10 +62,10 @@ class Admission:
         try:
             reservation = await self._store.reserve(demands)
         except LimitReached as refusal:
-            metrics.limited.labels(refusal.standing.demand.name).inc()
-            self._headers.update(_headers([refusal.standing]))
+            metrics.limited.labels(refusal.status.demand.name).inc()
+            self._headers.update(_headers([refusal.status]))
             raise
-        self._headers.update(_headers(reservation.standings))
+        self._headers.update(_headers(reservation.statuses))
         return reservation
 
 
@@ -94,16 +94,16 @@ def _require_possible(demand: Demand, answer: int) -> None:
     )
 
 
-def _headers(standings: Iterable[Standing]) -> dict[str, str]:
+def _headers(statuses: Iterable[LimitStatus]) -> dict[str, str]:
     """OpenAI's headers; of several limits of one kind, they report the one with the least remaining."""
-    tightest: dict[str, Standing] = {}
-    for standing in standings:
-        kind = _KINDS.get(standing.demand.name)
-        if kind is not None and (kind not in tightest or standing.remaining < tightest[kind].remaining):
-            tightest[kind] = standing
+    tightest: dict[str, LimitStatus] = {}
+    for status in statuses:
+        kind = _KINDS.get(status.demand.name)
+        if kind is not None and (kind not in tightest or status.remaining < tightest[kind].remaining):
+            tightest[kind] = status
     headers = {}
-    for kind, standing in tightest.items():
-        headers[f"x-ratelimit-limit-{kind}"] = str(standing.demand.limit)
-        headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, standing.remaining))
-        headers[f"x-ratelimit-reset-{kind}"] = duration(standing.reset_s)
+    for kind, status in tightest.items():
+        headers[f"x-ratelimit-limit-{kind}"] = str(status.demand.limit)
+        headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, status.remaining))
+        headers[f"x-ratelimit-reset-{kind}"] = duration(status.reset_s)
     return headers

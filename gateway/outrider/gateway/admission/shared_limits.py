@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.admission.account import LEASE_S, Account, LimitLedger, Slice
-from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, Reservation, Standing
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
 
@@ -42,16 +42,16 @@ class NatsStore:
     async def reserve(self, demands: Sequence[Demand]) -> Reservation:
         """As `LimitStore.reserve`; asks the broker only if too little is left in a slice."""
         taken: list[Slice] = []
-        standings: list[Standing] = []
+        statuses: list[LimitStatus] = []
         try:
             for demand in demands:
                 taken.append(await self._take(demand))
-                standings.append(self._standing(taken[-1].account, demand))
+                statuses.append(self._status(taken[-1].account, demand))
         except BaseException:
-            for piece in taken:
-                piece.settle(0)
+            for each in taken:
+                each.settle(0)
             raise
-        return Reservation(taken, standings)
+        return Reservation(taken, statuses)
 
     async def upkeep(self) -> None:
         """Gives back units without recent demand, and renews leases, if the broker answers."""
@@ -70,23 +70,23 @@ class NatsStore:
     async def _take(self, demand: Demand) -> Slice:
         while True:
             account = self._account(demand)
-            piece = account.take(demand, self._clock())
-            if piece is not None:
-                return piece
+            taken = account.take(demand, self._clock())
+            if taken is not None:
+                return taken
             async with account.lock:
                 if self._account(demand) is account:  # `upkeep` may have dropped the account meanwhile
                     return account.take(demand, self._clock()) or await self._refill(account, demand)
 
     async def _refill(self, account: Account, demand: Demand) -> Slice:
         """Refills the slice and takes ``demand``; repeats if another request took the units, or the period ended."""
-        while not account.hopeless(demand, self._clock()):
-            await self._write(demand.bucket, account, lambda seen: account.ask(seen, demand, self._clock()))
-            piece = account.take(demand, self._clock())
-            if piece is not None:
-                return piece
+        while not account.recently_refused(demand, self._clock()):
+            await self._write(demand.bucket, account, lambda seen: account.propose_refill(seen, demand, self._clock()))
+            taken = account.take(demand, self._clock())
+            if taken is not None:
+                return taken
             if account.lacks(demand):
-                account.despair(demand, self._clock())
-        raise LimitReached(self._standing(account, demand))
+                account.note_refusal(demand, self._clock())
+        raise LimitReached(self._status(account, demand))
 
     async def _tend(self, bucket: str, account: Account, keep: int) -> None:
         """Writes only if there are units to give back, or a third of the lease is over."""
@@ -95,7 +95,7 @@ class NatsStore:
             account.recent = 0
             ending = not account.period_s and account.until - self._clock() < LEASE_S * 2 / 3
             if account.left > keep or (ending and not account.idle):
-                await self._write(bucket, account, lambda seen: account.tend(seen, keep, self._clock()))
+                await self._write(bucket, account, lambda seen: account.propose_return(seen, keep, self._clock()))
 
     async def _write(
         self, bucket: str, account: Account, propose: Callable[[LimitLedger], tuple[int, LimitLedger]]
@@ -124,7 +124,7 @@ class NatsStore:
             account = self._accounts[demand.bucket] = Account(self._holder, demand.period_s, self._serials)
         return account
 
-    def _standing(self, account: Account, demand: Demand) -> Standing:
+    def _status(self, account: Account, demand: Demand) -> LimitStatus:
         now = self._clock()
         reset_s = account.until - now if demand.period_s else demand.reset_s(now)
-        return Standing(demand, max(0, account.left + account.free), reset_s)
+        return LimitStatus(demand, max(0, account.left + account.free), reset_s)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.directory import Directory
-from outrider.gateway.admission.entrance import Entrance
 from outrider.gateway.admission.limit_store import GROUP, LimitStore
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.settings import GatewaySettings
@@ -16,7 +16,7 @@ _UPKEEP_S = 1.0
 
 
 class Tenants:
-    """The entrance of a gateway and its stores; without ``auth = "keys"`` everybody is let in, without limits."""
+    """The access control of a gateway and its stores; without ``auth = "keys"`` it admits everybody, without limits."""
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
         self._tasks = mesh.tasks
@@ -24,7 +24,7 @@ class Tenants:
         self._store: LimitStore = MemoryStore(mesh.bus)
         if self._directory is not None:
             self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus)
-        self.entrance = Entrance(self._store, self._directory, settings.trusted_proxies)
+        self.access = AccessControl(self._store, self._directory, settings.trusted_proxies)
 
     async def start(self) -> None:
         """Prepares the stores; raises `Unavailable` if NATS has no JetStream."""
@@ -34,7 +34,7 @@ class Tenants:
             self._tasks.spawn(self._keep_up(), "limits")
 
     async def stop(self) -> None:
-        """Releases what the gateway holds of limits."""
+        """Releases the units of limits that the gateway holds."""
         if self._directory is not None:
             await self._store.close()
 

@@ -1,6 +1,6 @@
-"""The front doors: each turns its own messages into one request, and frames into its own answers.
+"""The front doors: each turns its own messages into a request of the gateway, and frames into its own answers.
 
 Doors are `openai`, `responses`, `own` (Outrider's own endpoints), `playground`, `openapi`, `grpc` and `nats`; `http`
-(connections, bodies, errors) and `schema` (what OpenAI-shaped bodies have in common) lie below them. Only the service
+(connections, bodies, errors) and `schema` (the parts that OpenAI-shaped bodies share) lie below them. Only the service
 calls them.
 """

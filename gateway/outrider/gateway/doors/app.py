@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from outrider.gateway.admission.entrance import Entrance
-from outrider.gateway.doors.http.cors import shared_with
+from outrider.gateway.admission.access_control import AccessControl
+from outrider.gateway.doors.http.cors import with_cors
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.guard import Guard
 from outrider.gateway.doors.http.messages import json_response
-from outrider.gateway.doors.http.paths import Paths
-from outrider.gateway.doors.openai.resumption import Streams
-from outrider.gateway.doors.openai.routes import OpenAi
+from outrider.gateway.doors.http.paths import PathRouter
+from outrider.gateway.doors.openai.resumption import StreamRoutes
+from outrider.gateway.doors.openai.routes import OpenAiRoutes
 from outrider.gateway.doors.openapi.document import document
-from outrider.gateway.doors.own.named_prompts import Prompts
-from outrider.gateway.doors.own.readiness import Health, Ready, Version, ready
-from outrider.gateway.doors.own.tokenizing import Tokenizing
+from outrider.gateway.doors.own.named_prompts import PromptRoutes
+from outrider.gateway.doors.own.readiness import Health, Ready, Version, ready_models
+from outrider.gateway.doors.own.tokenizing import TokenizeRoutes
 from outrider.gateway.doors.playground.page import Playground
-from outrider.gateway.doors.responses.routes import Responses
+from outrider.gateway.doors.responses.routes import ResponseRoutes
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
 from outrider.gateway.settings import GatewaySettings
@@ -31,15 +31,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 
-def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, entrance: Entrance) -> ASGIApp:
-    """All front doors over HTTP, which ``entrance`` lets callers in by, and what operators ask."""
+def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: AccessControl) -> ASGIApp:
+    """The ASGI application with all front doors over HTTP, and the routes for operators; ``access`` admits requests."""
     generations = Generations(flights, settings)
 
     async def healthz(request: Request) -> Response:
         return json_response(Health())
 
     async def readyz(request: Request) -> Response:
-        models = await ready(generations.models)
+        models = await ready_models(generations.models)
         if not models:
             raise Unavailable("no model has both a tokenizer and a verifier that answer", retry_after=1.0)
         if (trouble := flights.catalog.trouble) is not None:
@@ -50,29 +50,29 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, entrance: 
         return Response(render(), media_type=CONTENT_TYPE)
 
     async def openapi(request: Request) -> Response:
-        return JSONResponse(described)
+        return JSONResponse(openapi_document)
 
-    async def told_version(request: Request) -> Response:
+    async def outrider_version(request: Request) -> Response:
         return json_response(Version(version("outrider")))
 
-    operations = [
+    operator_routes = [
         *(Playground().routes if settings.playground else []),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
         Route("/health", readyz),
         Route("/ping", readyz, methods=["GET", "POST"]),
-        Route("/version", told_version),
+        Route("/version", outrider_version),
         Route("/metrics", metrics),
         Route("/openapi.json", openapi),
     ]
-    answering = [
-        *OpenAi(generations, flights, settings).routes,
-        *Responses(generations, flights, settings).routes,
-        *Streams(flights).routes,
-        *Tokenizing(generations, settings).routes,
-        *Prompts(mesh.bus, mesh.registry, generations, settings).routes,
+    api_routes = [
+        *OpenAiRoutes(generations, flights, settings).routes,
+        *ResponseRoutes(generations, flights, settings).routes,
+        *StreamRoutes(flights).routes,
+        *TokenizeRoutes(generations, settings).routes,
+        *PromptRoutes(mesh.bus, mesh.registry, generations, settings).routes,
     ]
     strict = settings.parameters == "strict"
-    described = document([*answering, *operations], version("outrider"), strict=strict)
-    edge = Edge(Guard(Paths([*answering, *operations]), entrance), settings.body_idle_s)
-    return shared_with(settings.cors_origins, edge)
+    openapi_document = document([*api_routes, *operator_routes], version("outrider"), strict=strict)
+    edge = Edge(Guard(PathRouter([*api_routes, *operator_routes]), access), settings.body_idle_s)
+    return with_cors(settings.cors_origins, edge)

@@ -22,7 +22,7 @@ from outrider.wire.frames import Finish, Frame
 _CANCELLED = "the stream was cancelled"
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredStream(msgspec.Struct, frozen=True):
     """A stream: its record, the instance of each choice's verifier, or "", and whether the ledger has the record."""
 
     record: Record
@@ -59,22 +59,22 @@ class StreamCatalog:
 
     async def find(self, key: Key) -> tuple[Record, list[str]]:
         """The record of a stream and the instance of each choice's verifier, or ""; raises as `locate`."""
-        found = await self.locate(key)
-        return found.record, found.verifiers
+        stored = await self.locate(key)
+        return stored.record, stored.verifiers
 
-    async def locate(self, key: Key) -> Found:
+    async def locate(self, key: Key) -> StoredStream:
         """Finds a stream, after the writes of this gateway that are under way.
 
         Raises `NotFound` if there is no such stream, and `Unavailable` if there may be one: the ledger cannot be read,
         or lacks the records of a time in which it could not be written.
         """
-        await self.writer.written(key)
+        await self.writer.wait_written(key)
         try:
-            return Found(*await self.ledger.find(key), in_ledger=True)
+            return StoredStream(*await self.ledger.find(key), in_ledger=True)
         except (NotFound, Unavailable) as missing:
-            if (found := await self._find_elsewhere(key)) is not None:
+            if (stored := await self._find_elsewhere(key)) is not None:
                 metrics.recalls.inc()
-                return found
+                return stored
             if isinstance(missing, Unavailable) or self.trouble is None:
                 raise
             why = f"the stream is not known, and may be one that could not be recorded: {self.trouble}"
@@ -108,11 +108,11 @@ class StreamCatalog:
         await self._at_verifiers.forget(jobs, _CANCELLED)
         await self.ledger.forget(key, jobs)
 
-    async def _find_elsewhere(self, key: Key) -> Found | None:
+    async def _find_elsewhere(self, key: Key) -> StoredStream | None:
         if (record := self.writer.find(key)) is not None:
-            return Found(record, record.verifiers, in_ledger=False)
-        found = await self._at_verifiers.find(key)
-        return None if found is None else Found(*found, in_ledger=False)
+            return StoredStream(record, record.verifiers, in_ledger=False)
+        recalled = await self._at_verifiers.find(key)
+        return None if recalled is None else StoredStream(*recalled, in_ledger=False)
 
 
 def _jobs(key: Key, record: Record) -> list[Job]:

@@ -38,7 +38,7 @@ class Flight:
 
     @property
     def record(self) -> Record:
-        """What another gateway has to know to go on with the request."""
+        """The record from which another gateway can resume the request."""
         return self.recording.record
 
     @property

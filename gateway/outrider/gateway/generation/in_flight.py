@@ -22,7 +22,7 @@ from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.generation.takeover_notices import TakeoverNotices
 from outrider.gateway.generation.upkeep import Upkeep
 from outrider.gateway.requests.attempts import persist
-from outrider.gateway.routing import Routes
+from outrider.gateway.routing import VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
@@ -30,7 +30,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing import AnswerPool
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.gateway.streams.failover import OnPlaced
-from outrider.gateway.streams.stream import Logged, TokenStream
+from outrider.gateway.streams.stream import LogSummary, TokenStream
 from outrider.mesh.errors import AlreadyExists, OutriderError
 from outrider.mesh.service import Mesh
 
@@ -54,9 +54,9 @@ class Flights:
         self._flights: set[Flight] = set()
         self._bills = BillStore(mesh.bus, settings.replay_s)
         self._banned = BannedGrammars(mesh.bus)
-        routes = Routes(settings)
-        routes.attach(mesh)
-        self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, routes, self._banned, self._on_verifier_lost)
+        selection = VerifierSelection(settings)
+        selection.attach(mesh)
+        self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, selection, self._banned, self._on_verifier_lost)
         self.catalog = StreamCatalog(mesh, settings, self.verifiers)
         self._takeovers = TakeoverNotices(mesh.bus, mesh.instance, self._on_taken_over)
         self._pool = AnswerPool(settings, mesh.bus, self._generate)
@@ -80,7 +80,7 @@ class Flights:
 
         Without a ledger only the requests in flight at this gateway count.
         """
-        if self._has(key):
+        if self._has_flight(key):
             raise AlreadyExists("there is a request of this id already", param="request_id")
         await self.catalog.claim(key)
 
@@ -99,7 +99,7 @@ class Flights:
         flight, streams = self._launch(_Launch(key, record, charge, resumable), jobs, make)
         try:
             await _all([stream.open() for stream in streams])
-            await flight.recording.written()
+            await flight.recording.wait_written()
         except BaseException:
             charge.waive()
             await self.end(flight)
@@ -126,7 +126,7 @@ class Flights:
         except BaseException:
             await self.end(flight)
             raise
-        self._own(flight)
+        self._take_ownership(flight)
         self._upkeep.renew([flight])
         if not flight.recording.recorded:
             flight.recording.write()
@@ -135,7 +135,7 @@ class Flights:
 
     def runs(self, key: Key, verifier: str) -> bool:
         """Whether a stream goes on at this gateway, or may go on at the ``verifier`` of its record."""
-        return self._has(key) or self.verifiers.find(verifier) is not None
+        return self._has_flight(key) or self.verifiers.find(verifier) is not None
 
     async def leave(self, flight: Flight) -> None:
         """Ends a flight whose reader is gone, unless its record says that it lingers or runs in the background."""
@@ -150,14 +150,14 @@ class Flights:
         await flight.close()
         await flight.settle(self._tasks)
 
-    def _has(self, key: Key) -> bool:
+    def _has_flight(self, key: Key) -> bool:
         return any(flight.key == key for flight in self._flights)
 
     def _launch(
         self, launch: _Launch, jobs: Iterable[Job], make: Callable[[Job, OnPlaced], S]
     ) -> tuple[Flight, list[S]]:
         """A new flight, and its streams, which ``make`` makes."""
-        launched: list[weakref.ref[Flight]] = []  # weak: a stream that held its flight would wait for a collection
+        launched: list[weakref.ref[Flight]] = []  # weak: streams and flights in a cycle would wait for a collection
 
         def on_placed() -> None:
             for flight in filter(None, (each() for each in launched)):
@@ -180,20 +180,20 @@ class Flights:
     def _generate(self, job: Job, on_placed: OnPlaced) -> TokenStream:
         return TokenStream(job, self.verifiers, self._bus, self._settings, on_placed)
 
-    async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[Logged]) -> None:
-        """Reserves tokens and slots; slots may still be held by the gateway before, which then is told to free them."""
+    async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[LogSummary]) -> None:
+        """Reserves tokens and slots; if the earlier gateway still holds slots, announces the takeover and waits."""
         pairs = zip(flight.streams, logged, strict=True)
         most = [stream.job.sampling.max_tokens if log.open_ended else log.tokens for stream, log in pairs]
         running = sum(log.open_ended for log in logged)
         try:
             await charge.reserve(most, running)
         except LimitReached as refusal:
-            if refusal.standing.demand.period_s:
+            if refusal.status.demand.period_s:
                 raise
-            self._own(flight)
+            self._take_ownership(flight)
             await persist(lambda: charge.reserve(most, running), _TAKEOVER_S, (LimitReached,))
 
-    def _own(self, flight: Flight) -> None:
+    def _take_ownership(self, flight: Flight) -> None:
         """Makes ``flight`` the owner of its request; all other flights of the request disown it."""
         flight.own()
         self._takeovers.announce(flight.key)
@@ -221,7 +221,7 @@ class Flights:
 
 @dataclass(frozen=True)
 class _Launch:
-    """What a flight begins with; one that is ``taken_over`` has a record in the ledger and another owner."""
+    """The parts of a new flight; one that is ``taken_over`` has a record in the ledger and another owner."""
 
     key: Key
     record: Record
@@ -230,7 +230,7 @@ class _Launch:
     taken_over: bool = False
 
     def prepared(self, jobs: Iterable[Job]) -> list[Job]:
-        """``jobs`` with what their verifiers keep for other gateways."""
+        """``jobs`` with the stream's id and record, which their verifiers keep for other gateways."""
         if not self.resumable:
             return list(jobs)
         record = self.record.encode_for_verifier()

@@ -15,8 +15,15 @@ from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
-from outrider.gateway.requests.models import Models, Served
-from outrider.gateway.requests.request import LEAST_PRIORITY, Generation, Prompt, Structure, choice_seed, settled
+from outrider.gateway.requests.models import Models, ServedModel
+from outrider.gateway.requests.request import (
+    LEAST_PRIORITY,
+    Generation,
+    Prompt,
+    Structure,
+    choice_seed,
+    with_parse_special,
+)
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
@@ -55,8 +62,8 @@ class Generations:
         gets back. A flight that is left goes on for a while if it ``lingers``, and to its end in the ``background``.
 
         Raises `UnknownModel`, `InvalidRequest`, `Overloaded` if every verifier is full or a limit is reached,
-        `DeadlineUnmeetable` or `Late` if a deadline cannot be met or has passed, and `Unavailable` if services are
-        missing for longer than ``place_s``.
+        `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if
+        services are missing for longer than ``place_s``.
         """
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():
@@ -73,17 +80,17 @@ class Generations:
             try:
                 return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
             except OutriderError as error:
-                raise _named(error, generation) from None
+                raise _with_client_param(error, generation) from None
 
-    async def find(self, name: str | None, caller: Caller) -> Served:
+    async def find(self, name: str | None, caller: Caller) -> ServedModel:
         """The model called ``name``, as `Models.wait_for`."""
         return await self.models.wait_for(name, caller.may_use, self._settings.place_s)
 
-    async def encode(self, served: Served, prompt: Prompt, caller: Caller) -> list[int]:
+    async def encode(self, served: ServedModel, prompt: Prompt, caller: Caller) -> list[int]:
         """As `Encoder.encode`, with the settings of ``caller``; waits for tokenizers."""
         return (await self._encode_all(served, [prompt], caller))[0]
 
-    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool = True) -> str:
+    async def decode(self, served: ServedModel, ids: Sequence[int], *, keep_special: bool = True) -> str:
         """As `Encoder.decode`; waits for tokenizers."""
         return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
 
@@ -91,21 +98,21 @@ class Generations:
         """A job for each choice; the choices of one prompt are adjacent."""
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
-        asked = [(generation.prompt, sampling.seed), *generation.more]
-        prompts = await self._encode_all(served, [prompt for prompt, _ in asked], caller)
+        seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
+        prompts = await self._encode_all(served, [prompt for prompt, _ in seeded_prompts], caller)
         lengths = _longest(served, generation, prompts, caller)
-        several = range(generation.choices)
-        drawn = [
+        choice_indices = range(generation.choices)
+        choices = [
             (prompt, msgspec.structs.replace(sampling, seed=choice_seed(seed, choice), max_tokens=most).to_proto())
-            for prompt, (_, seed), most in zip(prompts, asked, lengths, strict=True)
-            for choice in several
+            for prompt, (_, seed), most in zip(prompts, seeded_prompts, lengths, strict=True)
+            for choice in choice_indices
         ]
         return [
             Job(
                 request_id=choice_id(request_id, place),
                 served=served,
                 prompt=prompt,
-                sampling=draws,
+                sampling=parameters,
                 speculation=generation.speculation.to_proto(),
                 caller=caller,
                 priority=effective_priority(generation, caller),
@@ -113,14 +120,14 @@ class Generations:
                 deadlines=generation.deadlines,
                 coalesce=generation.coalesce,
             )
-            for place, (prompt, draws) in enumerate(drawn)
+            for place, (prompt, parameters) in enumerate(choices)
         ]
 
-    async def _encode_all(self, served: Served, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
-        asked = [settled(prompt, caller.parse_special) for prompt in prompts]
-        return await self._persist(lambda: self._encoder.encode_all(served, asked))
+    async def _encode_all(self, served: ServedModel, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+        with_options = [with_parse_special(prompt, caller.parse_special) for prompt in prompts]
+        return await self._persist(lambda: self._encoder.encode_all(served, with_options))
 
-    async def _sampling(self, generation: Generation, served: Served) -> SamplingParameters:
+    async def _sampling(self, generation: Generation, served: ServedModel) -> SamplingParameters:
         """How the target draws, with bad words as the model's tokens and the structure as a grammar."""
         words, structure = generation.bad_words, _structure(generation, served)
         if not words and structure is None:
@@ -137,32 +144,32 @@ class Generations:
         return await persist(attempt, self._settings.place_s, TRANSIENT)
 
 
-def _longest(served: Served, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
+def _longest(served: ServedModel, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
     """The most tokens of an answer to each prompt, as `longest_answer`; an error names its prompt among several."""
-    found: list[int] = []
+    lengths: list[int] = []
     for place, prompt in enumerate(prompts):
         try:
-            found.append(longest_answer(served, generation, len(prompt), caller))
+            lengths.append(longest_answer(served, generation, len(prompt), caller))
         except InvalidRequest as error:
             raise error if len(prompts) == 1 else error.at_index(place) from None
-    return found
+    return lengths
 
 
-def _structure(generation: Generation, served: Served) -> Structure | None:
-    """What the answer has to be; tool calls get a grammar of the model's own format."""
-    calling, structure = generation.calling, generation.structure
-    return structure if calling is None else call_structure(calling, served.calls, structure)
+def _structure(generation: Generation, served: ServedModel) -> Structure | None:
+    """The structure of the answer; tool calls get a grammar of the model's own format."""
+    rules, structure = generation.call_rules, generation.structure
+    return structure if rules is None else call_structure(rules, served.calls, structure)
 
 
 def effective_priority(generation: Generation, caller: Caller) -> int:
     """The request's priority plus the caller's; a caller with limits can only lower the priority of a request."""
-    asked = min(generation.priority, 0) if caller.bounds else generation.priority
-    return max(caller.priority + asked, LEAST_PRIORITY)
+    priority = min(generation.priority, 0) if caller.limits else generation.priority
+    return max(caller.priority + priority, LEAST_PRIORITY)
 
 
-def _named(error: OutriderError, generation: Generation) -> OutriderError:
+def _with_client_param(error: OutriderError, generation: Generation) -> OutriderError:
     """``error``, with the client's own name of the parameter if a verifier refused its grammar."""
-    asked = generation.calling or generation.structure
-    if asked is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
+    source = generation.call_rules or generation.structure
+    if source is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
-    return InvalidRequest(asked.param + error.message.removeprefix("grammar"), param=asked.param)
+    return InvalidRequest(source.param + error.message.removeprefix("grammar"), param=source.param)

@@ -89,13 +89,13 @@ class Ledger:
 
     async def find(self, key: Key) -> tuple[Record, list[str]]:
         """The record of a request, and the instance of each choice's verifier, or ""; raises `NotFound`."""
-        found = dict(await self._records.read(key.subject("*")))
-        if key.subject(_GONE) in found:
+        messages = dict(await self._records.read(key.subject("*")))
+        if key.subject(_GONE) in messages:
             raise _unknown()
-        at = found.pop(key.subject(_AT), None)
-        found.pop(key.subject(_CLAIM), None)
-        count = len(found)
-        parts = [found.get(key.subject(f"{place}-{count}"), b"") for place in range(count)]
+        at = messages.pop(key.subject(_AT), None)
+        messages.pop(key.subject(_CLAIM), None)
+        count = len(messages)
+        parts = [messages.get(key.subject(f"{place}-{count}"), b"") for place in range(count)]
         if not all(parts) or not parts:
             raise _unknown()
         record = Record.decode(b"".join(parts))

@@ -1,4 +1,4 @@
-"""What a gateway has to know of a streamed request to go on with it."""
+"""The record of a streamed request, from which another gateway can resume it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import msgspec
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.requests.request import choice_seed
 from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import NotFound
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True):
     """
 
     created: int
-    served: Served
+    served: ServedModel
     prompt: bytes
     sampling: bytes
     speculation: bytes

@@ -47,7 +47,7 @@ class RecordWriter:
         task.add_done_callback(self._writes.pop)
         return task
 
-    async def written(self, key: Key) -> None:
+    async def wait_written(self, key: Key) -> None:
         """Returns when the writes for ``key`` that are under way have ended."""
         if writes := {task for task, written in self._writes.items() if written == key}:
             await asyncio.wait(writes)
@@ -136,12 +136,12 @@ class Recording:
                 return self._report_miss(self._writer.ledger.trouble)
             self._task = self._writer.spawn(self._write(self._task), self.key)
 
-    async def written(self) -> None:
+    async def wait_written(self) -> None:
         """Returns when the write under way has ended, or after a second."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_WRITE_S)
 
-    async def kept(self) -> bool:
+    async def wait_recorded(self) -> bool:
         """Waits for the write under way; whether the ledger has the record."""
         if self._task is not None:
             await asyncio.shield(self._task)

@@ -35,33 +35,33 @@ class VerifierRecords:
         """
         while True:
             due = self._registry.news_due_s
-            found = await self._find(key)
-            if found is not None or not due:
-                return found
+            stored = await self._find(key)
+            if stored is not None or not due:
+                return stored
             await asyncio.sleep(min(due, _AGAIN_S))
 
     async def _find(self, key: Key) -> tuple[Record, list[str]] | None:
         """As `find`, for the verifiers that the registry knows now."""
         late: list[VerifierStub] = []
-        answers = await self._all(lambda verifier: _recalled(verifier, key, late))
-        found = [(request, instance) for instance, requests in answers for request in requests]
-        if not found and late:
+        answers = await self._all(lambda verifier: _recall(verifier, key, late))
+        recalled = [(request, instance) for instance, requests in answers for request in requests]
+        if not recalled and late:
             raise Unavailable("the stream may be one of a verifier that does not answer at the moment", retry_after=1.0)
-        if not found:
+        if not recalled:
             return None
-        first = found[0][0]
+        first = recalled[0][0]
         sampling, speculation = first.sampling.SerializeToString(), first.speculation.SerializeToString()
         record = Record.from_verifier(first.record, first.prompt, sampling, speculation)
-        holders = {request.request_id: name for request, name in sorted(found, key=lambda each: each[0].running)}
+        holders = {request.request_id: name for request, name in sorted(recalled, key=lambda each: each[0].running)}
         return record, [holders.get(choice_id(key.request, choice), "") for choice in range(record.choices)]
 
     async def frames(self, job: Job) -> list[Frame]:
         """The frames that verifiers have of a job so far, in order; raises `Unavailable` if there are none."""
         answers = await self._all(lambda verifier: _frames(verifier, job))
-        found = [frame for _, frames in answers for frame in frames]
-        if not found:
+        all_frames = [frame for _, frames in answers for frame in frames]
+        if not all_frames:
             raise Unavailable("no verifier has the tokens of this stream", retry_after=1.0)
-        return sorted(found, key=lambda frame: (frame.first_index, frame.finish is not None))
+        return sorted(all_frames, key=lambda frame: (frame.first_index, frame.finish is not None))
 
     async def forget(self, jobs: Sequence[Job], reason: str) -> None:
         """Makes all verifiers forget ``jobs``; jobs that run are cancelled for the ``reason``."""
@@ -71,8 +71,8 @@ class VerifierRecords:
     async def _all(self, ask: Callable[[VerifierStub], Awaitable[T]]) -> list[tuple[str, T]]:
         """The answers of all verifiers that answer, each with its instance."""
         members = self._registry.members("verifier")
-        asked = (_quietly(ask(stub(VerifierStub, member.address))) for member in members)
-        answers = zip(members, await asyncio.gather(*asked), strict=True)
+        calls = (_quietly(ask(stub(VerifierStub, member.address))) for member in members)
+        answers = zip(members, await asyncio.gather(*calls), strict=True)
         return [(member.instance, answer) for member, answer in answers if answer is not None]
 
 
@@ -83,7 +83,7 @@ async def _quietly(answer: Awaitable[T]) -> T | None:
         return None
 
 
-async def _recalled(verifier: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
+async def _recall(verifier: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
     """The requests of a stream that a verifier has; a verifier that does not answer in time is added to ``late``."""
     message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
     try:

@@ -1,5 +1,5 @@
-"""One generation as every front door asks for it, and what has to be known of a model to make it token ids.
+"""Requests for generations in the form that all front doors share, with the models and token ids that they need.
 
-In comes what a door has read; out goes a `GenerationRequest` with token ids. Streams, generation and the doors call
-it.
+In come bodies that a door has read; out go a `Generation` and the token ids of its prompts. Streams, generation and
+the doors call it.
 """

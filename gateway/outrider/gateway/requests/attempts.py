@@ -1,4 +1,4 @@
-"""Trying again while the mesh changes."""
+"""Repeats attempts while the mesh changes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from outrider.mesh.errors import Cancelled, DeadlineExceeded, OutriderError, Ove
 T = TypeVar("T")
 
 TRANSIENT: tuple[type[OutriderError], ...] = (Unavailable, DeadlineExceeded, Cancelled)
-"""Failures of a service, not of the request: another one, or a later try, may succeed."""
+"""Failures of a service, not of the request: another service, or a later attempt, may succeed."""
 BUSY: tuple[type[OutriderError], ...] = (*TRANSIENT, Overloaded)
 
 _PAUSE_S = 0.1
 
 
 async def persist(attempt: Callable[[], Awaitable[T]], seconds: float, transient: tuple[type[OutriderError], ...]) -> T:
-    """First result of ``attempt`` within ``seconds``, else its last failure; others than ``transient`` at once."""
+    """The first result of ``attempt`` within ``seconds``.
+
+    Raises the last ``transient`` failure after that time, and other failures at once.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Prompts to token ids and back, by whichever tokenizer answers."""
+"""Converts prompts to token ids and back, with any tokenizer that answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from outrider.gateway.requests.attempts import TRANSIENT
-from outrider.gateway.requests.models import Models, Served
+from outrider.gateway.requests.models import Models, ServedModel
 from outrider.gateway.requests.request import Messages, Prompt, Text, Tokens
 from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.rpc import call, stub
@@ -24,25 +24,23 @@ class Encoder:
     def __init__(self, models: Models) -> None:
         self._models = models
 
-    async def encode(self, served: Served, prompt: Prompt) -> list[int]:
-        """Ids of ``prompt``; `InvalidRequest` when the tokenizer refuses it, `Unavailable` when none answers."""
+    async def encode(self, served: ServedModel, prompt: Prompt) -> list[int]:
+        """Token ids of ``prompt``; raises `InvalidRequest` if a tokenizer refuses it, `Unavailable` if none answers."""
         return (await self.encode_all(served, [prompt]))[0]
 
-    async def encode_all(self, served: Served, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Ids of each of ``prompts``, as `encode`; all of them are token ids, or none is."""
-        known = [prompt.ids for prompt in prompts if isinstance(prompt, Tokens)]
-        return known or await self._ask(
-            served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
-        )
+    async def encode_all(self, served: ServedModel, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Token ids of each of ``prompts``, as `encode`; either all prompts are `Tokens`, or none is."""
+        ids = [prompt.ids for prompt in prompts if isinstance(prompt, Tokens)]
+        return ids or await self._ask(served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)])
 
-    async def encode_words(self, served: Served, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """Ids of each word, at a text's beginning and after a space, as often as they differ."""
+    async def encode_words(self, served: ServedModel, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each word, at a text's beginning and after a space, without repeats."""
         forms = dict.fromkeys(form for word in words for form in (word, " " + word.lstrip()))
-        found = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
-        return [ids for ids in dict.fromkeys(map(tuple, found)) if ids]
+        encoded = await self._ask(served, [pb.EncodeInput(text=form) for form in forms])
+        return [ids for ids in dict.fromkeys(map(tuple, encoded)) if ids]
 
-    async def decode(self, served: Served, ids: Sequence[int], *, keep_special: bool) -> str:
-        """Text of ``ids``, with special tokens or without; errors as with `encode`."""
+    async def decode(self, served: ServedModel, ids: Sequence[int], *, keep_special: bool) -> str:
+        """The text of ``ids``, with special tokens if ``keep_special``; raises as `encode`."""
         try:
             request = pb.DecodeRequest(ids=[pack_ids(ids)], keep_special=keep_special)
         except OverflowError:
@@ -50,12 +48,12 @@ class Encoder:
         response: pb.DecodeResponse = await self._call(served, lambda tokenizer: tokenizer.Decode, request)
         return str(response.texts[0])
 
-    async def _ask(self, served: Served, inputs: list[pb.EncodeInput]) -> list[list[int]]:
+    async def _ask(self, served: ServedModel, inputs: list[pb.EncodeInput]) -> list[list[int]]:
         request = pb.EncodeRequest(inputs=inputs)
         response: pb.EncodeResponse = await self._call(served, lambda tokenizer: tokenizer.Encode, request)
         return [unpack_ids(output.ids) for output in response.outputs]
 
-    async def _call(self, served: Served, method: Callable[[TokenizerStub], Any], request: Message) -> Any:
+    async def _call(self, served: ServedModel, method: Callable[[TokenizerStub], Any], request: Message) -> Any:
         """The response of the first tokenizer that answers."""
         failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):

@@ -1,27 +1,27 @@
-"""One generation as every front door of the gateway asks for it."""
+"""A request for a generation, in the form that all front doors share."""
 
 from __future__ import annotations
 
 import msgspec
 from outrider.gateway.admission.deadlines import Deadlines
-from outrider.gateway.requests.calling import Calling
+from outrider.gateway.requests.call_rules import CallRules
 from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
 from outrider.wire.sampling import UNSIGNED, SamplingParameters, Speculation
 
 DEFAULT_TENANT = "default"
-"""Whose requests all are."""
+"""The tenant of all requests without keys."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 LEAST_PRIORITY = -MOST_PRIORITY
-"""What verifiers put last."""
+"""The lowest priority."""
 
 
 def choice_seed(seed: int, choice: int) -> int:
-    """Seed of one of a request's choices: the first has the request's own.
+    """The seed of one of a request's choices: the first choice has the request's own seed.
 
-    The others have the upper 53 bits (a number that survives clients whose numbers are doubles) of what SplitMix64
-    (Steele, Lea and Flood 2014) gives as its ``choice``-th number from the request's seed.
+    The others have the upper 53 bits of the ``choice``-th number of SplitMix64 (Steele, Lea and Flood 2014) with the
+    request's seed; 53 bits survive clients whose numbers are doubles.
     """
     if choice == 0:
         return seed
@@ -34,8 +34,8 @@ def choice_seed(seed: int, choice: int) -> int:
 class Text(msgspec.Struct, frozen=True):
     """A prompt of plain text.
 
-    ``add_special`` has the tokenizer put around it what it puts around a text (often a beginning-of-text token).
-    ``parse_special`` takes names of special tokens in it for those tokens; None leaves that to the caller's settings.
+    With ``add_special``, the tokenizer adds its special tokens, often a beginning-of-text token. With
+    ``parse_special``, names of special tokens in the text become those tokens; None uses the caller's setting.
     """
 
     text: str
@@ -44,10 +44,9 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """A chat: messages and tools as JSON arrays; no tools are an empty string.
+    """A chat: messages and tools as JSON arrays; without tools, ``tools`` is empty.
 
-    ``answering`` opens the assistant's turn at the end; ``variables`` are a JSON object that the template may read, or
-    empty.
+    ``answering`` opens the assistant's turn at the end. ``variables`` is a JSON object for the template, or empty.
     """
 
     json: str
@@ -57,7 +56,7 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """A prompt that is tokenized already."""
+    """A prompt of token ids."""
 
     ids: list[int]
 
@@ -65,31 +64,30 @@ class Tokens(msgspec.Struct, frozen=True):
 Prompt = Text | Messages | Tokens
 
 
-def settled(prompt: Prompt, parse_special: bool) -> Prompt:
-    """``prompt``; a text that leaves it open parses special tokens if ``parse_special`` says so."""
+def with_parse_special(prompt: Prompt, parse_special: bool) -> Prompt:
+    """``prompt``; a `Text` whose ``parse_special`` is None gets this one."""
     if isinstance(prompt, Text) and prompt.parse_special is None:
         return msgspec.structs.replace(prompt, parse_special=parse_special)
     return prompt
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """What an answer has to be; ``param`` is what the client calls it."""
+    """The grammar that an answer has to fit; ``param`` is the client's parameter, for messages."""
 
     param: str
     grammar: Grammar
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be generated.
+    """A request for answers to one or several prompts.
 
-    Bad words, texts or token ids, and the ``structure`` stand beside the ``sampling`` until texts are tokenized. There
-    may be ``more`` prompts than ``prompt``, each with a seed, which it has in place of the sampling's.
-    ``model`` None means the only one there is; ``choices`` is how many answers to each prompt are wanted.
-    ``priority``, higher first, is that of ``verifier.proto``, from `LEAST_PRIORITY` on. ``session`` names the
-    conversation that it belongs to, for routers that keep one together.
-    ``coalesce`` says that the answer of another that asks for the very same will do; its tokens must be fixed, by a
-    seed that was given or by a temperature of 0. Where there is a ``calling``, the structure is what the
-    answer's text has to be.
+    ``model`` is None if the client leaves the choice to the gateway. ``more`` holds the prompts after ``prompt``, each
+    with a seed that replaces the one in ``sampling``; each prompt gets ``choices`` answers. ``bad_words``, texts or
+    token ids, and ``structure`` enter ``sampling`` once texts are tokenized. ``priority`` is that of
+    ``verifier.proto``, higher first, at least `LEAST_PRIORITY`. ``session`` names the conversation of the request, for
+    routers that keep a conversation on one verifier. With ``coalesce``, an identical request may share the answer; its
+    tokens must be fixed, by a given seed or a temperature of 0. If there are ``call_rules``, ``structure`` applies to
+    text beside calls.
     """
 
     model: str | None
@@ -103,5 +101,5 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     deadlines: Deadlines = Deadlines()
     coalesce: bool = False
-    calling: Calling | None = None
+    call_rules: CallRules | None = None
     more: tuple[tuple[Prompt, int], ...] = ()

@@ -37,21 +37,21 @@ class Breakers:
 
     def order(self, instances: Sequence[str]) -> list[str]:
         """``instances``, those with an open breaker last."""
-        return sorted(instances, key=self._shut_out)
+        return sorted(instances, key=self._comes_last)
 
-    def asked(self, instance: str) -> None:
+    def note_request(self, instance: str) -> None:
         """Notes that a request is offered to ``instance``: a probe, if the breaker is open."""
         if (breaker := self._breakers.get(instance)) is not None and breaker.open:
             breaker.probing = True
 
-    def answered(self, instance: str) -> None:
+    def note_answer(self, instance: str) -> None:
         """Notes that ``instance`` answered, even with a refusal; closes the breaker."""
         breaker = self._breakers.pop(instance, None)
         if breaker is not None and breaker.open:
             _log.info("a verifier answers again", verifier=instance)
             metrics.breakers.labels(instance).set(0)
 
-    def failed(self, instance: str) -> None:
+    def note_failure(self, instance: str) -> None:
         """Notes that ``instance`` did not answer."""
         breaker = self._breakers.setdefault(instance, _Breaker())
         breaker.failures, breaker.failed_at, breaker.probing = breaker.failures + 1, self._clock(), False
@@ -61,7 +61,7 @@ class Breakers:
             metrics.breakers.labels(instance).set(1)
             breaker.open = True
 
-    def given_up(self, instance: str) -> None:
+    def note_cancellation(self, instance: str) -> None:
         """Notes that a request was cancelled before ``instance`` answered."""
         if (breaker := self._breakers.get(instance)) is not None:
             breaker.probing = False
@@ -72,7 +72,7 @@ class Breakers:
             if self._clock() > self._breakers[instance].failed_at + _FORGET_S and self._breakers.pop(instance).open:
                 metrics.breakers.remove(instance)
 
-    def _shut_out(self, instance: str) -> bool:
+    def _comes_last(self, instance: str) -> bool:
         breaker = self._breakers.get(instance)
         if breaker is None or not breaker.open:
             return False

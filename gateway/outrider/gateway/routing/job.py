@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.deadlines import Deadlines
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing import Ask
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
@@ -23,7 +23,7 @@ class Job(msgspec.Struct, frozen=True):
     """
 
     request_id: str
-    served: Served
+    served: ServedModel
     prompt: list[int]
     sampling: SamplingParams
     speculation: Speculation

@@ -55,8 +55,8 @@ class PageReader:
     async def run(self) -> None:
         """Reads news until it is cancelled."""
         await self._bus.subscribe(ALL_SUBJECTS, self.hear)
-        self._registry.on_change("verifier", self._meet)
-        self._meet(self._registry.members("verifier"))
+        self._registry.on_change("verifier", self._on_members)
+        self._on_members(self._registry.members("verifier"))
         while True:
             await asyncio.sleep(_RENEW_S)
             metrics.known_pages.set(len(self._pages))
@@ -93,19 +93,21 @@ class PageReader:
             metrics.page_news.labels("evicted").inc(len(evicted))
             metrics.page_news.labels("stored").inc(len(stored))
 
-    def _meet(self, members: list[Member]) -> None:
-        there = {member.instance: member for member in members if "page_epoch" in member.status}
-        for instance in [name for name, each in self._verifiers.items() if not _same(each, there.get(name))]:
+    def _on_members(self, members: list[Member]) -> None:
+        present = {member.instance: member for member in members if "page_epoch" in member.status}
+        for instance in [
+            name for name, each in self._verifiers.items() if not _is_same_process(each, present.get(name))
+        ]:
             del self._verifiers[instance]
             self._pages.forget(instance)
-        for instance, member in there.items():
+        for instance, member in present.items():
             if (verifier := self._verifiers.get(instance)) is None:
                 verifier = self._verifiers[instance] = _Verifier(member)
                 self._ask(verifier, "")
             elif _behind(verifier, member):
-                asyncio.get_running_loop().call_later(_GRACE_S, self._look, verifier, member)
+                asyncio.get_running_loop().call_later(_GRACE_S, self._check_news, verifier, member)
 
-    def _look(self, verifier: _Verifier, member: Member) -> None:
+    def _check_news(self, verifier: _Verifier, member: Member) -> None:
         """Asks for all pages if the news that an announcement counted have not arrived: the last news may be lost."""
         if self._verifiers.get(member.instance) is verifier and not verifier.asking and _behind(verifier, member):
             metrics.page_gaps.inc()
@@ -143,7 +145,7 @@ class PageReader:
                 self._take(verifier, news)
 
 
-def _same(verifier: _Verifier, member: Member | None) -> bool:
+def _is_same_process(verifier: _Verifier, member: Member | None) -> bool:
     """Whether ``member`` is the process of ``verifier``."""
     if member is None:
         return False

@@ -32,7 +32,7 @@ class _Rates(msgspec.Struct, frozen=True):
     queue_ms: Annotated[float, msgspec.Meta(ge=0)]
 
 
-class _Names:
+class _PageNames:
     """The page names of a prompt, for each vocabulary and page size."""
 
     def __init__(self, ask: Ask) -> None:
@@ -95,7 +95,7 @@ class Prefix:
         self._options = read_options("prefix", options, _Options)
         self.pages = PageMap(self._options.most_pages)
         self.backlog = Backlog()
-        self._asked: OrderedDict[int, tuple[_Names, dict[str, Replica]]] = OrderedDict()
+        self._ranked: OrderedDict[int, tuple[_PageNames, dict[str, Replica]]] = OrderedDict()
 
     def choose(self, ask: Ask, replicas: Sequence[Replica]) -> list[Replica]:
         """Ranks by time, or by pages and load."""
@@ -107,22 +107,22 @@ class Prefix:
         def rank(replica: Replica) -> tuple[bool, float, int]:
             if replica.load > most and not all_report:
                 return True, 0.0, replica.load
-            found, speed = self._found(names, replica), rates[replica.instance]
+            cached, speed = self._cached_tokens(names, replica), rates[replica.instance]
             if not all_report or speed is None:
-                return False, -found, replica.load
-            return replica.load > most, self._seconds(replica, speed, len(ask.prompt) - found), replica.load
+                return False, -cached, replica.load
+            return replica.load > most, self._seconds(replica, speed, len(ask.prompt) - cached), replica.load
 
         return sorted(replicas, key=rank)
 
     def sent(self, ask: Ask, instance: str) -> None:
         """Notes that ``instance`` computes the part of the prompt that is not in its pages."""
-        names, replicas = self._asked.pop(id(ask), (_Names(ask), {}))
+        names, replicas = self._ranked.pop(id(ask), (_PageNames(ask), {}))
         replica = replicas.get(instance, Replica(instance, 0))
-        found = self._found(names, replica)
-        metrics.routed_tokens.labels("found").inc(found)
-        metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - found)
+        cached = self._cached_tokens(names, replica)
+        metrics.routed_tokens.labels("found").inc(cached)
+        metrics.routed_tokens.labels("missing").inc(len(ask.prompt) - cached)
         if (speed := _rates(replica)) is not None:
-            self.backlog.add(instance, (len(ask.prompt) - found) / speed.prefill_tokens_per_s)
+            self.backlog.add(instance, (len(ask.prompt) - cached) / speed.prefill_tokens_per_s)
         self.pages.add(instance, names.of(*self._kind(replica)))
 
     def _seconds(self, replica: Replica, speed: _Rates, missing: int) -> float:
@@ -131,7 +131,7 @@ class Prefix:
         prefill = (2 + replica.load) * missing / speed.prefill_tokens_per_s
         return self.backlog.seconds(replica.instance) + prefill + replica.load / speed.tokens_per_s
 
-    def _found(self, names: _Names, replica: Replica) -> int:
+    def _cached_tokens(self, names: _PageNames, replica: Replica) -> int:
         """Prompt tokens in the pages of ``replica``."""
         vocabulary, size = self._kind(replica)
         return self.pages.leading(replica.instance, names.of(vocabulary, size)) * size
@@ -140,12 +140,12 @@ class Prefix:
         size = replica.status.get("page_size") or self._options.page_tokens
         return str(replica.status.get("vocabulary", "")), int(size)
 
-    def _remember(self, ask: Ask, replicas: Sequence[Replica]) -> _Names:
+    def _remember(self, ask: Ask, replicas: Sequence[Replica]) -> _PageNames:
         """Keeps what `sent` needs; the oldest requests, which no verifier took, are dropped."""
-        names = _Names(ask)
-        self._asked[id(ask)] = names, {replica.instance: replica for replica in replicas}
-        if len(self._asked) > _MOST_ASKED:
-            self._asked.popitem(last=False)
+        names = _PageNames(ask)
+        self._ranked[id(ask)] = names, {replica.instance: replica for replica in replicas}
+        if len(self._ranked) > _MOST_ASKED:
+            self._ranked.popitem(last=False)
         return names
 
 

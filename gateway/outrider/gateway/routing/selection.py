@@ -26,7 +26,7 @@ class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
     sticky_imbalance: Annotated[int, msgspec.Meta(ge=0)] = 8
 
 
-class Routes:
+class VerifierSelection:
     """The router of the settings, with sticky sessions if the settings ask for them, and circuit breakers.
 
     Raises `ConfigError` for an unknown router or unknown options.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from outrider.gateway.requests.attempts import TRANSIENT
-from outrider.gateway.requests.models import Models, Served
-from outrider.gateway.routing import Ask, Routes
+from outrider.gateway.requests.models import Models, ServedModel
+from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
@@ -44,22 +44,22 @@ class Verifiers:
         registry: Registry,
         tasks: Tasks,
         settings: GatewaySettings,
-        routes: Routes,
+        selection: VerifierSelection,
         banned: BannedGrammars,
         on_lost: Callable[[str], None],
     ) -> None:
         self._registry, self._tasks = registry, tasks
         self._lease_s, self._submit_s = settings.lease_s, settings.submit_s
         self._heartbeat_s = settings.heartbeat_s
-        self._routes, self._watches = routes, HealthWatches(tasks, on_lost)
+        self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.isolation, self.banned = asyncio.Lock(), banned
         self.models = Models(registry, self._in_flight.__getitem__)
-        registry.on_change("verifier", lambda found: routes.breakers.keep(member.instance for member in found))
+        registry.on_change("verifier", lambda members: selection.breakers.keep(member.instance for member in members))
 
-    def candidates(self, ask: Ask, served: Served, avoid: Collection[str] = ()) -> list[Member]:
-        """The verifiers of the ``served`` model, in the order of the routes; instances to ``avoid`` come last."""
-        return self._routes.order(ask, self.models.verifiers(served), self.models.load, avoid)
+    def candidates(self, ask: Ask, served: ServedModel, avoid: Collection[str] = ()) -> list[Member]:
+        """The verifiers of the ``served`` model, in the order of the selection; instances to ``avoid`` come last."""
+        return self._selection.order(ask, self.models.verifiers(served), self.models.load, avoid)
 
     async def submit(self, ask: Ask, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """Submits a job to ``member``; returns the refusal, or None if ``member`` took the job.
@@ -70,7 +70,7 @@ class Verifiers:
         refusal = await self._submit(message, member)
         if refusal is None or isinstance(refusal, AlreadyExists):
             self._watches.start(member)
-            self._routes.sent(ask, member.instance)
+            self._selection.sent(ask, member.instance)
         else:
             self.leave(member)
         return refusal
@@ -83,8 +83,8 @@ class Verifiers:
         """
         sends_heartbeats = bool(member.status.get("heartbeats"))
         heartbeat_ms = max(round(self._heartbeat_s * 1e3 / _HEARTBEATS), 1)
-        asked = pb.FollowRequest(request_id=job.request_id, from_index=start, heartbeat_ms=heartbeat_ms)
-        stream = _stub(member.address).Follow(asked)
+        request = pb.FollowRequest(request_id=job.request_id, from_index=start, heartbeat_ms=heartbeat_ms)
+        stream = _stub(member.address).Follow(request)
         try:
             while (response := await _next(stream, self._heartbeat_s if sends_heartbeats else None)) is not None:
                 if response.held:
@@ -107,11 +107,11 @@ class Verifiers:
 
     def renew(self, requests: Iterable[tuple[str, Member]]) -> None:
         """Renews the leases of ``requests``, each given with its verifier, in the background."""
-        asked: dict[str, pb.RenewRequest] = {}
+        messages: dict[str, pb.RenewRequest] = {}
         for request_id, member in requests:
             default = pb.RenewRequest(lease_ms=round(self._lease_s * 1e3))
-            asked.setdefault(member.address, default).request_ids.append(request_id)
-        for address, message in asked.items():
+            messages.setdefault(member.address, default).request_ids.append(request_id)
+        for address, message in messages.items():
             self._tasks.spawn(_quietly(_stub(address).Renew, message), "renew")
 
     def confirm_records(self, requests: Iterable[tuple[str, str]]) -> None:
@@ -119,31 +119,31 @@ class Verifiers:
 
         A request is its id and the instance of its verifier. The verifier keeps the record no longer than its frames.
         """
-        asked: dict[str, pb.RenewRequest] = {}
+        messages: dict[str, pb.RenewRequest] = {}
         for request_id, instance in requests:
             if (member := self.find(instance)) is not None:
-                asked.setdefault(member.address, pb.RenewRequest(lease_ms=1)).recorded.append(request_id)
-        for address, message in asked.items():
+                messages.setdefault(member.address, pb.RenewRequest(lease_ms=1)).recorded.append(request_id)
+        for address, message in messages.items():
             self._tasks.spawn(_quietly(_stub(address).Renew, message), "recorded")
 
     async def _submit(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """The refusal of ``member``, or None; the stream counts as one on ``member`` before the answer is there."""
-        breakers, instance = self._routes.breakers, member.instance
+        breakers, instance = self._selection.breakers, member.instance
         self._in_flight[instance] += 1
-        breakers.asked(instance)
+        breakers.note_request(instance)
         try:
             await call(_stub(member.address).Submit, message, self._submit_s)
         except DeadlineExceeded:
-            breakers.failed(instance)
+            breakers.note_failure(instance)
             return Unavailable(f"a verifier did not answer within {self._submit_s:g} s", retry_after=1.0)
         except OutriderError as refusal:
-            (breakers.failed if isinstance(refusal, TRANSIENT) else breakers.answered)(instance)
+            (breakers.note_failure if isinstance(refusal, TRANSIENT) else breakers.note_answer)(instance)
             return refusal
         except BaseException:
-            breakers.given_up(instance)
+            breakers.note_cancellation(instance)
             self.leave(member)
             raise
-        breakers.answered(instance)
+        breakers.note_answer(instance)
         return None
 
     def enter(self, member: Member) -> None:

@@ -72,7 +72,7 @@ class CoalescedStream:
         """As `AnswerStream.open`."""
         if not self._leads:
             self._subscription = await self._bus.subscribe(self.job.subject, self._on_message)
-        await self._shared.opened()
+        await self._shared.wait_opened()
         self._opened = True
         if not self._leads:
             self._on_placed()
@@ -119,7 +119,7 @@ class CoalescedStream:
         if fresh:
             return fresh
         if error is None:
-            await self._shared.changed()
+            await self._shared.wait_changed()
         elif isinstance(error, Cancelled) and not self._leads:
             await self._go_alone()
         else:

@@ -48,8 +48,8 @@ class AnswerPool:
         if running is not None:
             metrics.shared.labels("flight").inc()
             return CoalescedStream(job, running, generate_alone, self._bus, on_placed, leads=False)
-        begun = self._begin(key, job, on_placed)
-        return CoalescedStream(job, begun, generate_alone, self._bus, on_placed, leads=True)
+        shared = self._begin(key, job, on_placed)
+        return CoalescedStream(job, shared, generate_alone, self._bus, on_placed, leads=True)
 
     def _begin(self, key: bytes, job: Job, on_placed: OnPlaced) -> SharedGeneration:
         """Starts a generation that later jobs may share."""
@@ -61,8 +61,8 @@ class AnswerPool:
             if self._settings.cache_fast or repeatable(generation.member):
                 self._cache.put(key, generation.frames)
 
-        self._running[place] = begun = SharedGeneration(self._generate(job, on_placed), on_end)
-        return begun
+        self._running[place] = shared = SharedGeneration(self._generate(job, on_placed), on_end)
+        return shared
 
 
 def answer_key(job: Job) -> bytes:

@@ -57,7 +57,7 @@ class SharedGeneration:
         self._readers += 1
         self._running = self._running or asyncio.create_task(self._run())
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Returns when a verifier has the job; raises as `AnswerStream.open`."""
         await asyncio.shield(self._opened)
 
@@ -82,7 +82,7 @@ class SharedGeneration:
             if not reader.done():
                 reader.set_result(None)
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Returns when there is another frame, the end, or a call of `wake`."""
         reader: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(reader)

@@ -1,4 +1,4 @@
-"""What a flight reads one of its answers from."""
+"""The interface of the stream from which a flight reads one answer."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class AnswerStream(Protocol):
     def frames(self) -> AsyncGenerator[list[Frame], None]:
         """Frames without gap or repeat up to the one with ``finish``; frames that are ready together come together.
 
-        Raises `Unavailable` if no verifier goes on with the answer, `Internal` if the verifier failed, `Fatal` if too
-        many verifiers died, `Cancelled` if the stream was ended for all its readers, and `Late` after the deadline.
+        Raises `Unavailable` if no verifier goes on with the answer, `Internal` if the verifier failed, `FatalRequest`
+        if too many verifiers died, `Cancelled` if the stream was ended for all its readers, and `DeadlinePassed`.
         """
         ...
 

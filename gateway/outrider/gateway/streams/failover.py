@@ -71,7 +71,7 @@ class FailOver:
         """Submits the job to another verifier, which goes on after ``emitted``; whether that one had the job already.
 
         Raises `Unavailable` if no verifier takes the job within ``resume_s`` seconds of the last token or death,
-        `Late` if the job's deadline passes first, and `Fatal` if too many verifiers died.
+        `DeadlinePassed` if the job's deadline passes first, and `FatalRequest` if too many verifiers died.
         """
         if isinstance(why, Unreachable):
             self._count_death(self.verifier)
@@ -118,7 +118,7 @@ class FailOver:
         if left_s > 0:
             return left_s
         if late_s <= 0:
-            raise self._job.deadlines.late(begun)
+            raise self._job.deadlines.passed(begun)
         raise Unavailable("the stream could not be resumed", retry_after=1.0)
 
     async def _submit(self, emitted: Sequence[int]) -> bool:
@@ -135,13 +135,13 @@ class FailOver:
             self._may_have_job[member.instance] = member
             refusal = await self._verifiers.submit(ask, message, member)
             if refusal is None or isinstance(refusal, AlreadyExists):
-                self._settle(member)
+                self._settle_on(member)
                 return refusal is not None
-            await self._weigh(refusal, member)
+            await self._check_refusal(refusal, member)
             failure = _preferred(failure, refusal)
         raise failure or Unavailable(f"no verifier is ready for the model {self._job.served.name!r}", retry_after=1.0)
 
-    async def _weigh(self, refusal: OutriderError, member: Member) -> None:
+    async def _check_refusal(self, refusal: OutriderError, member: Member) -> None:
         """Counts a death that ``refusal`` shows; raises a refusal that every other verifier would repeat."""
         if isinstance(refusal, Unreachable) and refusal.broke:
             self._count_death(member.instance)
@@ -153,7 +153,7 @@ class FailOver:
         if self._deaths.add(instance):
             self._stalled_since = None
 
-    def _settle(self, member: Member) -> None:
+    def _settle_on(self, member: Member) -> None:
         """Makes ``member`` the verifier of the job, and cancels the job at all others that may have it."""
         self._leave()
         self.member = self._counted = member

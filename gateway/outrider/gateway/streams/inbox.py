@@ -15,7 +15,7 @@ from outrider.wire.frames import Frame
 
 
 class Source(Enum):
-    """Where a frame comes from."""
+    """The source of a frame: the log, the broker, or the verifier itself."""
 
     LOG = "log"
     BUS = "bus"
@@ -29,28 +29,28 @@ class Arrival(msgspec.Struct, frozen=True):
     frame: Frame
 
 
-class Lost(msgspec.Struct, frozen=True):
+class VerifierLost(msgspec.Struct, frozen=True):
     """The verifier that was followed is lost."""
 
     error: OutriderError
 
 
-class Replayed(msgspec.Struct, frozen=True):
-    """The log ends here."""
+class LogEnd(msgspec.Struct, frozen=True):
+    """All frames of the log have been read."""
 
 
-Item = Arrival | Lost | Replayed
+InboxItem = Arrival | VerifierLost | LogEnd
 
 
 class Inbox:
-    """A queue with one reader, who waits for a limited time.
+    """A queue with one reader, which waits for a limited time.
 
     One timer serves all waits: a timer for each token would cost as much as all other work on the token.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop, self._clock = asyncio.get_running_loop(), clock
-        self._items: deque[Item] = deque()
+        self._items: deque[InboxItem] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._active = self._silence_s = 0.0
@@ -61,12 +61,12 @@ class Inbox:
         """Whether the reader waits and no item has woken it."""
         return self._waiter is not None and not self._waiter.done()
 
-    def put(self, item: Item) -> None:
+    def put(self, item: InboxItem) -> None:
         """Appends ``item``."""
         self._items.append(item)
         self._wake()
 
-    def put_first(self, items: Sequence[Item]) -> None:
+    def put_first(self, items: Sequence[InboxItem]) -> None:
         """Puts ``items`` before those in the queue."""
         self._items.extendleft(reversed(items))
         self._wake()
@@ -75,11 +75,11 @@ class Inbox:
         """Notes that a frame skipped the queue: the silence begins anew."""
         self._active = self._clock()
 
-    def get_nowait(self) -> Item | None:
+    def get_nowait(self) -> InboxItem | None:
         """The oldest item, or None."""
         return self._items.popleft() if self._items else None
 
-    async def get(self, silence_s: float, by: float = inf) -> Item | None:
+    async def get(self, silence_s: float, by: float = inf) -> InboxItem | None:
         """The oldest item; None after ``silence_s`` seconds without activity, or at the time ``by``.
 
         ``by`` is a time of the queue's clock, and never earlier than in the call before.
@@ -93,8 +93,8 @@ class Inbox:
         return self.get_nowait()
 
     def drop_losses(self) -> None:
-        """Removes all `Lost` items."""
-        self._items = deque(item for item in self._items if not isinstance(item, Lost))
+        """Removes all `VerifierLost` items."""
+        self._items = deque(item for item in self._items if not isinstance(item, VerifierLost))
 
     def close(self) -> None:
         """Stops the timer."""

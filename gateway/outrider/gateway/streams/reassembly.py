@@ -40,10 +40,10 @@ class Reassembly:
 
     def take(self, frame: Frame) -> Frame | None:
         """Appends a fitting ``frame``; returns its new part, or None if it has none."""
-        known = self.next_index - frame.first_index
-        if known >= len(frame.tokens) and frame.finish is None:
+        repeated = self.next_index - frame.first_index
+        if repeated >= len(frame.tokens) and frame.finish is None:
             return None
-        fresh = frame if known == 0 else split(frame, known)[1]
+        fresh = frame if repeated == 0 else split(frame, repeated)[1]
         self.tokens += fresh.tokens
         self._guessed += map(bool, fresh.guessed_by[max(0, -fresh.first_index) :])
         if fresh.first_index >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-from outrider.gateway.errors import Fatal
+from outrider.gateway.errors import FatalRequest
 from outrider.gateway.streams.reassembly import Reassembly
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.wire.frames import Finish, Frame
@@ -25,28 +25,28 @@ class Replay(msgspec.Struct):
 
 def replay(log: Iterable[Frame]) -> Replay:
     """What readers of the answer have received. The answer must not echo its prompt."""
-    order, read = Reassembly(), Replay([])
+    order, result = Reassembly(), Replay([])
     for frame in log:
         missing = not order.fits(frame)
         if frame.finish is Finish.CANCELLED and frame.error is None:
-            read.given_up = True
+            result.given_up = True
         elif (frame.finish is Finish.CANCELLED or not missing) and (failure := failure_of(frame)) is not None:
-            read.failure = failure
+            result.failure = failure
             break
         elif missing:
-            read.given_up = True
+            result.given_up = True
         elif (fresh := order.take(frame)) is not None:
-            read.frames.append(order.complete(fresh))
-            read.given_up = False
+            result.frames.append(order.complete(fresh))
+            result.given_up = False
             if fresh.finish is not None:
                 break
-    return read
+    return result
 
 
 def failure_of(frame: Frame) -> OutriderError | None:
     """The error that ``frame`` reports to all readers of the answer, or None."""
     if frame.finish is Finish.ERROR:
-        return Internal() if frame.verifier else Fatal(frame.error or "the request was given up")
+        return Internal() if frame.verifier else FatalRequest(frame.error or "the request was given up")
     if frame.finish is Finish.REFUSED:
         return InvalidRequest(frame.error or "the request's parameters leave no token to draw")
     return Cancelled(frame.error) if frame.finish is Finish.CANCELLED and frame.error is not None else None

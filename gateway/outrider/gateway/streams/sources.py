@@ -10,7 +10,7 @@ from math import inf
 from outrider.gateway import metrics
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
-from outrider.gateway.streams.inbox import Arrival, Inbox, Item, Lost, Replayed, Source
+from outrider.gateway.streams.inbox import Arrival, Inbox, InboxItem, LogEnd, Source, VerifierLost
 from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.registry import Member
@@ -58,7 +58,7 @@ class FrameSources:
 
     def replay(self, log: Sequence[Frame]) -> None:
         """Puts the frames of a ``log`` before all others."""
-        self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in log), Replayed()])
+        self._inbox.put_first([*(Arrival(Source.LOG, frame) for frame in log), LogEnd()])
 
     def follow(self, member: Member, start: int, reason: str) -> None:
         """Reads frames from ``member`` itself, from token index ``start`` on, unless a verifier is followed already."""
@@ -72,13 +72,13 @@ class FrameSources:
             self._follower.cancel()
             self._follower = None
 
-    async def next(self, silence_s: float, by: float = inf) -> Item | None:
+    async def next(self, silence_s: float, by: float = inf) -> InboxItem | None:
         """The oldest item; None after ``silence_s`` seconds without a frame, or at ``by`` on the monotonic clock."""
-        return self._delivered(await self._inbox.get(silence_s, by))
+        return self._note_loss(await self._inbox.get(silence_s, by))
 
-    def next_ready(self) -> Item | None:
+    def next_ready(self) -> InboxItem | None:
         """The oldest item, or None if the inbox is empty."""
-        return self._delivered(self._inbox.get_nowait())
+        return self._note_loss(self._inbox.get_nowait())
 
     def forget_losses(self) -> None:
         """Drops reports on the loss of an earlier verifier."""
@@ -92,8 +92,8 @@ class FrameSources:
             await self._subscription.unsubscribe()
             self._subscription = None
 
-    def _delivered(self, item: Item | None) -> Item | None:
-        if isinstance(item, Lost):
+    def _note_loss(self, item: InboxItem | None) -> InboxItem | None:
+        if isinstance(item, VerifierLost):
             self._follower = None
         return item
 
@@ -103,7 +103,7 @@ class FrameSources:
                 async for frame in frames:
                     self._inbox.put(Arrival(Source.VERIFIER, frame))
         except OutriderError as error:
-            self._inbox.put(Lost(error))
+            self._inbox.put(VerifierLost(error))
         except Exception:
             _log.exception("a verifier could not be followed", request=self._job.request_id, verifier=member.instance)
-            self._inbox.put(Lost(Internal()))
+            self._inbox.put(VerifierLost(Internal()))

@@ -11,7 +11,7 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.failover import FailOver, OnPlaced, ignore_placement
-from outrider.gateway.streams.inbox import Item, Lost, Replayed, Source
+from outrider.gateway.streams.inbox import InboxItem, LogEnd, Source, VerifierLost
 from outrider.gateway.streams.reassembly import Reassembly
 from outrider.gateway.streams.replay import failure_of
 from outrider.gateway.streams.sources import FrameSources
@@ -26,8 +26,11 @@ _log = get_logger("stream")
 ReadLog = Callable[[Job], Awaitable[Sequence[Frame]]]
 
 
-class Logged(msgspec.Struct, frozen=True):
-    """What the log of an answer holds: its number of ``tokens``, and whether it is ``open_ended``, without an end."""
+class LogSummary(msgspec.Struct, frozen=True):
+    """The extent of an answer's log: its number of ``tokens``, and whether it is ``open_ended``.
+
+    A log is open-ended if no frame in it ends the answer.
+    """
 
     tokens: int
     open_ended: bool
@@ -101,8 +104,8 @@ class TokenStream:
         await self._sources.subscribe(self._take_at_once)
         self._start_reading(await self._failover.start(self._order.generated))
 
-    async def attach(self, read_log: ReadLog, member: Member | None) -> Logged:
-        """Takes up a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
+    async def attach(self, read_log: ReadLog, member: Member | None) -> LogSummary:
+        """Resumes a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
 
         If ``member`` is None or the log has a gap, another verifier goes on.
         """
@@ -112,7 +115,7 @@ class TokenStream:
             self._failover.adopt(member)
         self._sources.replay(log)
         end = max([0, *(frame.first_index + len(frame.tokens) for frame in log)])
-        return Logged(end, all(frame.finish in (None, Finish.CANCELLED) for frame in log))
+        return LogSummary(end, all(frame.finish in (None, Finish.CANCELLED) for frame in log))
 
     async def frames(self, on_frame: Callable[[Frame], None] | None = None) -> AsyncGenerator[list[Frame], None]:
         """As `AnswerStream.frames`; a frame that arrives in order goes to ``on_frame`` at once, if that is given."""
@@ -142,7 +145,7 @@ class TokenStream:
             self._sources.follow(self.member, self._order.next_index, reason)
 
     async def _move(self, why: OutriderError) -> None:
-        """Has another verifier go on with the answer."""
+        """Moves the job to another verifier, which goes on with the answer."""
         self._sources.unfollow()
         try:
             had_job = await self._failover.move(why, self._order.generated)
@@ -174,7 +177,7 @@ class TokenStream:
         self._on_frame(fresh)
         return True
 
-    def _take_all(self, item: Item | None) -> list[Frame]:
+    def _take_all(self, item: InboxItem | None) -> list[Frame]:
         ready: list[Frame] = []
         while item is not None and not self.finished and self.failed is None:
             fresh = self._take(item)
@@ -183,11 +186,11 @@ class TokenStream:
             item = self._sources.next_ready()
         return ready
 
-    def _take(self, item: Item) -> Frame | None:
-        if isinstance(item, Lost):
+    def _take(self, item: InboxItem) -> Frame | None:
+        if isinstance(item, VerifierLost):
             self._lost = item.error
             return None
-        if isinstance(item, Replayed):
+        if isinstance(item, LogEnd):
             self._on_replayed()
             return None
         return self._take_frame(item.source, item.frame)
@@ -223,7 +226,7 @@ class TokenStream:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
         self.failed = failure_of(frame)
         if frame.finish is Finish.TIMEOUT:
-            self.failed, self.expired_unstarted = self.job.deadlines.late(bool(self.spent)), frame.usage is None
+            self.failed, self.expired_unstarted = self.job.deadlines.passed(bool(self.spent)), frame.usage is None
 
     def _on_replayed(self) -> None:
         if self.member is None:
@@ -248,7 +251,7 @@ class TokenStream:
 
     def _on_silence(self) -> None:
         if time.monotonic() >= self._expires_at:
-            self.failed = self.job.deadlines.late(bool(self.spent))
+            self.failed = self.job.deadlines.passed(bool(self.spent))
         elif not self.following:
             self.follow("silence")
         elif self.placed and self._sources.connected and not self._failover.present:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from outrider.gateway.errors import Fatal
+from outrider.gateway.errors import FatalRequest
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.mesh.bus import Bus
@@ -42,7 +42,7 @@ class VerifierDeaths:
     def add(self, instance: str) -> bool:
         """Counts the death of ``instance``; False if it was counted before.
 
-        The death that ends the request raises `Fatal`, for this reader and all others.
+        The death that ends the request raises `FatalRequest`, for this reader and all others.
         """
         if instance in self._dead:
             return False
@@ -80,4 +80,4 @@ class VerifierDeaths:
         why = f"{len(self._dead)} verifiers in a row died with this request and gave no token of it"
         end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
         self._bus.publish(self._job.subject, encode_frame(end))
-        raise Fatal(why)
+        raise FatalRequest(why)

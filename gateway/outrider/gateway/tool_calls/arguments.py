@@ -1,17 +1,21 @@
-"""Where the JSON of a call's arguments ends."""
+"""Finds the end of the JSON of a call's arguments."""
 
 from __future__ import annotations
 
 
-class Arguments:
-    """Where the JSON of a call's arguments ends: before the bracket that closes the object around it."""
+class ArgumentsScanner:
+    """Reads the JSON of a call's arguments as it arrives; it ends before the bracket that closes the object around it.
+
+    Attributes:
+        whole: Whether the arguments have ended.
+    """
 
     def __init__(self) -> None:
         self._depth, self._quoted, self._escaped = 0, False, False
         self.whole = False
 
     def split(self, text: str) -> tuple[str, str]:
-        """What of ``text`` belongs to them, and what follows."""
+        """The part of ``text`` that belongs to the arguments, and the rest."""
         for place, character in enumerate(text):
             if self._escaped:
                 self._escaped = False

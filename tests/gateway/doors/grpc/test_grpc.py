@@ -1,4 +1,4 @@
-"""The gateway over gRPC, as a client with nothing but reflection and the protocol meets it."""
+"""The gateway over gRPC, for a client that uses nothing but reflection and the protocol."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from outrider.wire.frames import Finish
 from outrider.wire.ids import pack_ids
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, complete, get, shared_answers
-from tests.gateway.patience import SOON_MS, answers_seem_short
+from tests.gateway.deadlines import SOON_MS, answers_seem_short
 from tests.gateway.stack import CONTEXT, MODEL, RUNNING, Stack
 from tests.gateway.streaming import Gateway, finish, holder
+from tests.gateway.tenants import TenantStore, complete, get, shared_answers
 from tests.latch import FEW, Latch
 from tests.waiting import eventually
 
@@ -324,8 +324,8 @@ async def test_a_stream_is_taken_up_again_through_any_door(one: Gateway, other: 
             assert (await _refused(gone))[0] is grpc.StatusCode.NOT_FOUND
 
 
-async def test_keys_and_limits_are_those_of_http(urls: list[str], keyed_grpc: str, desk: Desk) -> None:
-    _, key = await desk.key(Limits(tokens_per_day=200))
+async def test_keys_and_limits_are_those_of_http(urls: list[str], keyed_grpc: str, tenant_store: TenantStore) -> None:
+    _, key = await tenant_store.key(Limits(tokens_per_day=200))
     async with grpc.aio.insecure_channel(keyed_grpc) as channel:
         stub = InferenceStub(channel)
         status, message, trailing = await _refused(stub.ListModels(pb.ListModelsRequest()))
@@ -345,7 +345,7 @@ async def test_keys_and_limits_are_those_of_http(urls: list[str], keyed_grpc: st
             stub.Complete(pb.CompleteRequest(request=_ask("ab", max_tokens=195)), metadata=metadata)
         )
         assert (status.name, trailing["outrider-code"]) == ("RESOURCE_EXHAUSTED", "rate_limit_exceeded")
-        assert f"tenant {desk.tenant} has reached its limit of 200 tokens per day" in message
+        assert f"tenant {tenant_store.tenant} has reached its limit of 200 tokens per day" in message
         assert int(trailing["retry-after-ms"]) >= 1000
         assert "x-ratelimit-reset-tokens" in trailing
 

@@ -1,4 +1,4 @@
-"""Pages of other origins: what a browser asks before and after it lets them read an answer."""
+"""Web pages of other origins: a browser's preflight requests, and the headers of answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import hold_port
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import MODEL, Stack
+from tests.gateway.tenants import TenantStore
 
 APP, STRANGER = "https://app.example.com", "https://evil.example.com"
 BODY = {"model": MODEL, "prompt": "def f(", "max_tokens": 2}
@@ -19,7 +19,7 @@ BODY = {"model": MODEL, "prompt": "def f(", "max_tokens": 2}
 
 @pytest.fixture(scope="module")
 def url(shared: Stack) -> Iterator[str]:
-    """A gateway that asks for keys and lets pages of one origin in."""
+    """A gateway that requires keys and allows web pages of one origin."""
     port = hold_port()
     gateway = shared.add("gateway", port=port, auth="keys", cors_origins=APP, nats_door="false")
     gateway.wait_ready()
@@ -50,8 +50,10 @@ def test_a_page_of_another_origin_is_let_read_nothing(url: str) -> None:
     assert preflight(url, APP, "PATCH").status_code == 400
 
 
-async def test_answers_streams_and_errors_can_be_read_with_what_they_tell_of_limits(url: str, desk: Desk) -> None:
-    _, key = await desk.key(Limits(requests_per_minute=1000, tokens_per_day=100))
+async def test_answers_streams_and_errors_can_be_read_with_what_they_tell_of_limits(
+    url: str, tenant_store: TenantStore
+) -> None:
+    _, key = await tenant_store.key(Limits(requests_per_minute=1000, tokens_per_day=100))
     headers = {"origin": APP, "authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as page:
         whole = await page.post("/v1/completions", json=BODY)

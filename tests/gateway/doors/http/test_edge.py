@@ -1,4 +1,4 @@
-"""What stands before every request over HTTP: its type, its JSON, its key and its method."""
+"""Checks of every HTTP request: content type, JSON, key and method."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from outrider.gateway.doors.http.plain_json import DEPTH, require_plain
 from outrider.mesh.errors import InvalidRequest
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import CONTEXT, MODEL, Stack
+from tests.gateway.tenants import TenantStore
 
 BODY = {"model": MODEL, "prompt": "def f(", "max_tokens": 2}
 CHAT: Any = [{"role": "user", "content": "def f("}]
@@ -29,7 +29,7 @@ def http(shared: Stack) -> Iterator[httpx.Client]:
 
 
 def nested(levels: int, pair: str = "[]") -> str:
-    """JSON of so many levels."""
+    """JSON with this number of levels."""
     opening = pair[0] if pair == "[]" else '{"a":'
     return opening * levels + ("" if pair == "[]" else "1") + pair[1] * levels
 
@@ -150,8 +150,8 @@ def test_two_types_are_refused_and_no_body_needs_none(http: httpx.Client) -> Non
 
 
 @pytest.mark.parametrize("name", ["authorization", "x-api-key"])
-async def test_two_keys_are_refused(shared: Stack, urls: list[str], desk: Desk, name: str) -> None:
-    _, key = await desk.key()
+async def test_two_keys_are_refused(shared: Stack, urls: list[str], tenant_store: TenantStore, name: str) -> None:
+    _, key = await tenant_store.key()
     given = f"Bearer {key}" if name == "authorization" else key
     async with httpx.AsyncClient(timeout=60) as http:
         for url in (shared.url, urls[0]):
@@ -190,8 +190,8 @@ def test_what_clients_of_vllm_ask_is_there(http: httpx.Client) -> None:
     assert text.json() == http.post("/v1/detokenize", json={"tokens": told.json()["tokens"]}).json()
 
 
-async def test_paths_without_v1_need_a_key_as_well(urls: list[str], desk: Desk) -> None:
-    _, key = await desk.key()
+async def test_paths_without_v1_need_a_key_as_well(urls: list[str], tenant_store: TenantStore) -> None:
+    _, key = await tenant_store.key()
     async with httpx.AsyncClient(base_url=urls[0], timeout=60) as http:
         for path, body in (("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [5]})):
             assert (await http.post(path, json=body)).status_code == 401

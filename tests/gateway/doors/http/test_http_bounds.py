@@ -1,4 +1,4 @@
-"""Requests that never end, have too many headers or stop half-way, sent byte by byte as no client would."""
+"""Requests that never end, have too many headers or stop half-way, sent as raw bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
 
 async def tell(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the headers that came, and with the body where there should be one."""
+    """Answers with the headers and the body of the request."""
     request = Request(scope, receive)
     body = await read_body(request, 1 << 20) if scope["method"] == "POST" else b""
     told = {"headers": [name.decode() for name, _ in scope["headers"]], "body": body.decode()}
@@ -47,20 +47,20 @@ class Answer:
 
 
 class Client:
-    """A connection on which anything can be sent."""
+    """A connection for raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def send(self, *parts: bytes) -> None:
-        """Sends ``parts`` one after the other, as far as the gateway takes them."""
+        """Sends ``parts`` one after the other, until the gateway closes the connection."""
         with suppress(ConnectionError):
             for part in parts:
                 self._writer.write(part)
                 await self._writer.drain()
 
     async def answers(self) -> list[Answer]:
-        """All that is answered before the gateway closes the connection."""
+        """All bytes that the gateway sends before it closes the connection."""
         data, found = b"", list[Answer]()
         with suppress(ConnectionError):
             async with asyncio.timeout(30):
@@ -72,7 +72,7 @@ class Client:
         return found
 
     async def answer(self) -> Answer:
-        """The only one."""
+        """The only answer."""
         (answer,) = await self.answers()
         return answer
 

@@ -1,4 +1,4 @@
-"""Ids of events, there and back."""
+"""Positions as ids of events, written and read."""
 
 from __future__ import annotations
 

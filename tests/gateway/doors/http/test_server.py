@@ -1,4 +1,4 @@
-"""The HTTP server's own port, and one that several share."""
+"""The HTTP server on a port of its own, and on a shared port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 
 import httpx
 import pytest
-from outrider.gateway.doors.http.corked import Corked
+from outrider.gateway.doors.http.buffered_transport import BufferedTransport
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.server import HttpServer
 from outrider.mesh.errors import Unavailable
@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 
 async def heard(port: int) -> str:
-    """Who answers a new connection."""
+    """The name of the server that answers a new connection."""
     try:
         async with httpx.AsyncClient() as client:
             return (await client.get(f"http://127.0.0.1:{port}/")).text
@@ -74,7 +74,7 @@ async def test_an_answer_leaves_in_one_piece_and_all_of_it_before_the_connection
 
 
 class Mark:
-    """Something that a request holds."""
+    """An object that a request holds."""
 
 
 async def test_a_request_that_was_answered_leaves_nothing_to_collect() -> None:
@@ -99,7 +99,7 @@ async def test_a_request_that_was_answered_leaves_nothing_to_collect() -> None:
 
 
 class Written(asyncio.Transport):
-    """Remembers what was written."""
+    """A transport that records writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,15 +114,15 @@ class Written(asyncio.Transport):
 
 async def test_writes_of_one_turn_are_one_unless_they_are_many() -> None:
     written = Written()
-    corked = Corked(written)
+    buffered = BufferedTransport(written)
     for data in (b"head", b"body"):
-        corked.write(data)
+        buffered.write(data)
     assert written.heard == []
     await asyncio.sleep(0)
-    corked.write(b"more")
-    corked.write(bytes(1 << 16))
+    buffered.write(b"more")
+    buffered.write(bytes(1 << 16))
     assert [len(data) for data in written.heard] == [8, 4 + (1 << 16)]
-    corked.write(b"last")
-    corked.close()
+    buffered.write(b"last")
+    buffered.close()
     await asyncio.sleep(0)
     assert written.heard[2:] == [b"last", b"closed"]

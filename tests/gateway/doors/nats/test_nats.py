@@ -1,4 +1,4 @@
-"""The gateway over NATS, as a client with nothing but nats-py and the documentation meets it."""
+"""The gateway over NATS, for a client that uses nothing but nats-py."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.frames import Finish, Frame, decode_frame
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, complete
-from tests.gateway.patience import SOON_MS, answers_seem_short
+from tests.gateway.deadlines import SOON_MS, answers_seem_short
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
+from tests.gateway.tenants import TenantStore, complete
 from tests.latch import FEW
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ ASKED = {"prompt": "def f(", "seed": 7, "max_tokens": 300, "ignore_eos": True}
 
 
 class Reader:
-    """Someone who asks over NATS and reads frames until the last."""
+    """A client over NATS, which reads frames until the last one."""
 
     def __init__(self, client: Client, key: str = "") -> None:
         self.client = client
@@ -55,11 +55,11 @@ class Reader:
         return await self.client.request(f"outrider.v1.{subject}", data, timeout=30, headers=self._headers)
 
     async def told(self, subject: str, **body: Any) -> dict[str, Any]:
-        """What the answer says."""
+        """The answer's JSON."""
         return dict(json.loads((await self.ask(subject, **body)).data))
 
     async def begin(self, **more: Any) -> str:
-        """Asks for a generation by a name of its own, having subscribed to its frames; the request's id."""
+        """Subscribes to the frames of a request with a chosen id, begins the request, and returns its id."""
         name = token_hex(8)
         hello = await self.told("hello")
         subject = hello["subject_prefix"] + name
@@ -69,7 +69,7 @@ class Reader:
         return str(told["request_id"])
 
     async def resume(self, request: str, start: int) -> dict[str, Any]:
-        """Reads on, through the gateway."""
+        """Resumes through the gateway."""
         inbox = self.client.new_inbox()
         messages = await self.client.subscribe(inbox)
         body = json.dumps({"request_id": request, "from_index": [start]}).encode()
@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def tokens(self) -> list[int]:
-        """What was read; it must have come in order, with nothing missing or twice."""
+        """The frames read; fails if one is missing, repeated or out of order."""
         found: list[int] = []
         for frame in self.frames:
             assert not frame.tokens or frame.first_index == len(found)
@@ -295,10 +295,10 @@ async def test_what_is_no_json_object_is_refused(reader: Reader) -> None:
         assert "JSON" in json.loads(answer.data)["error"]["message"]
 
 
-async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str], desk: Desk) -> None:
+async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str], tenant_store: TenantStore) -> None:
     limits = Limits(concurrent_streams=1, tokens_per_day=100_000)
-    _, key = await desk.key(limits)
-    _, narrow = await desk.key(limits, own=Limits(networks=("127.0.0.0/8",)))
+    _, key = await tenant_store.key(limits)
+    _, narrow = await tenant_store.key(limits, own=Limits(networks=("127.0.0.0/8",)))
     async with _reader(shared.broker.url, key) as keyed:
         bare = await Reader(keyed.client).ask("hello")
         assert json.loads(bare.data)["error"]["code"] == "invalid_api_key"
@@ -306,17 +306,17 @@ async def test_keys_and_limits_are_those_of_http(shared: Stack, urls: list[str],
         assert (bare.headers["Nats-Service-Error-Code"], bare.headers["www-authenticate"]) == ("401", "Bearer")
         elsewhere = await Reader(keyed.client, narrow).told("hello")
         assert elsewhere["error"]["message"] == "this key may not be used from an unknown address"
-        assert (await keyed.told("hello"))["tenant"] == desk.tenant
+        assert (await keyed.told("hello"))["tenant"] == tenant_store.tenant
         with shared.latch.at(FEW):
             request = await keyed.begin(max_tokens=CONTEXT - 100)
             await eventually(lambda: keyed.frames)
-            desk.tenant += "-other"
-            other = Reader(keyed.client, (await desk.key())[1])
+            tenant_store.tenant += "-other"
+            other = Reader(keyed.client, (await tenant_store.key())[1])
             for subject in ("resume", "cancel"):
                 assert "no such stream" in (await other.told(subject, request_id=request))["error"]["message"]
             mine = await other.told("generate", request_id=request.partition("-")[2], **ASKED | {"max_tokens": 2})
             assert mine["request_id"] != request
-            assert mine["subject"].startswith(f"tok.{desk.tenant}.")
+            assert mine["subject"].startswith(f"tok.{tenant_store.tenant}.")
             refused = await keyed.ask("generate", **ASKED)
             assert refused.headers is not None
             assert refused.headers["Nats-Service-Error-Code"] == "429"

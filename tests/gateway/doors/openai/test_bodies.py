@@ -1,4 +1,4 @@
-"""Reading requests: what is honoured, and refusals that name the parameter and what it may hold."""
+"""Reading bodies: supported parameters, and refusals that name the parameter and its allowed values."""
 
 from __future__ import annotations
 

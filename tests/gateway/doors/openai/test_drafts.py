@@ -1,4 +1,4 @@
-"""The guesses that were verified, over HTTP, where a request asks for them."""
+"""The verified guesses in answers over HTTP, for requests that ask for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be asked of a draw, over HTTP and through the whole mesh: the same with speculation and without it."""
+"""Sampling parameters over HTTP and through the whole mesh: answers are the same with and without speculation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several prompts in one completion: answers that each would have had alone."""
+"""Several prompts in one completion: each gets the answers that it would get alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import openai
 import pytest
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk, error_of, headers_of
-from tests.gateway.raw import Raw
+from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 from tests.gateway.streaming import Gateway
+from tests.gateway.tenants import TenantStore, error_of, headers_of
 from tests.models.text.makers import byte_level
 
 TEXTS = ["def parse(", "for x in", "class A:\n    "]
@@ -81,13 +81,13 @@ async def test_a_stream_tells_each_answer_by_its_index(http: httpx.AsyncClient, 
 @pytest.mark.parametrize("echo", [False, True])
 async def test_a_stream_is_taken_up_at_another_gateway(one: Gateway, other: Gateway, echo: bool) -> None:
     body: Any = {"prompt": TEXTS, "n": 2, "echo": echo, "max_tokens": 24, "logprobs": 1, "return_tokens": True}
-    stayed = await Raw(one.url).begin(**body)
-    left = await Raw(one.url).begin(**body, enough=9, stay=True)
-    back = await Raw(other.url).resume(left.request, left.events[-1].id)
+    stayed = await RawStream(one.url).begin(**body)
+    left = await RawStream(one.url).begin(**body, enough=9, stay=True)
+    back = await RawStream(other.url).resume(left.request, left.events[-1].id)
     heard = [event for event in [*left.events, *back.events] if event.data != b"[DONE]"]
     assert _texts(heard) == _texts(event for event in stayed.events if event.data != b"[DONE]")
     assert back.events[-1].data == b"[DONE]"
-    everything = await Raw(other.url).resume(left.request)
+    everything = await RawStream(other.url).resume(left.request)
     assert _texts(event for event in everything.events if event.data != b"[DONE]") == _texts(heard)
 
 
@@ -150,7 +150,7 @@ async def test_over_nats_each_answer_has_a_subject(one: Gateway, streaming: Stac
         answer = await client.request("outrider.v1.generate", json.dumps(body).encode(), timeout=30)
         told = json.loads(answer.data)
         assert len(told["subjects"]) == 3
-        resumed = await Raw(one.url).resume(told["request_id"])
+        resumed = await RawStream(one.url).resume(told["request_id"])
     finally:
         await client.close()
     texts: dict[int, str] = {}
@@ -160,11 +160,11 @@ async def test_over_nats_each_answer_has_a_subject(one: Gateway, streaming: Stac
     assert [texts[index] for index in range(3)] == [choice["text"] for choice in whole["choices"]]
 
 
-async def test_limits_count_every_prompt_and_every_answer(urls: list[str], desk: Desk) -> None:
-    _, key = await desk.key(Limits(tokens_per_minute=1000))
+async def test_limits_count_every_prompt_and_every_answer(urls: list[str], tenant_store: TenantStore) -> None:
+    _, key = await tenant_store.key(Limits(tokens_per_minute=1000))
     told = await headers_of(urls[0], key, prompt=IDS, max_tokens=4, n=1)
     assert int(told["x-ratelimit-remaining-tokens"]) == 1000 - sum(map(len, IDS)) - 3 * 4
-    _, narrow = await desk.key(Limits(tokens_per_minute=1000), own=Limits(concurrent_streams=2))
+    _, narrow = await tenant_store.key(Limits(tokens_per_minute=1000), own=Limits(concurrent_streams=2))
     with pytest.raises(openai.BadRequestError) as caught:
         await headers_of(urls[0], narrow, prompt=IDS)
     assert "3 answers are more than the 2 concurrent streams" in error_of(caught)["message"]

@@ -1,4 +1,4 @@
-"""Names of special tokens: those tokens in a completion's prompt, and plain text in a chat."""
+"""Names of special tokens: they become tokens in a completion's prompt, and stay text in a chat."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.wire.tenants import Limits
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import MODEL, Stack
+from tests.gateway.tenants import TenantStore
 from tests.models.text.makers import SPECIAL, byte_level
 
 END, START, STOP = SPECIAL
@@ -34,7 +34,7 @@ def _post(http: httpx.Client, path: str, **body: Any) -> Any:
 
 
 def _parsed(text: str) -> list[int]:
-    """As the model's own tokenizer has it."""
+    """The token ids by the model's own tokenizer."""
     return list(byte_level().encode(text).ids)
 
 
@@ -66,10 +66,12 @@ def test_a_request_may_have_names_of_special_tokens_be_plain_text(http: httpx.Cl
     assert refused.json()["error"]["param"] == "parse_special_tokens"
 
 
-async def test_a_tenant_or_a_key_says_what_holds_where_a_request_says_nothing(urls: list[str], desk: Desk) -> None:
+async def test_a_tenant_or_a_key_says_what_holds_where_a_request_says_nothing(
+    urls: list[str], tenant_store: TenantStore
+) -> None:
     off, on = Limits(parse_special_tokens=False), Limits(parse_special_tokens=True)
-    _, plain = await desk.key(off)
-    _, parsing = await desk.key(off, own=on)
+    _, plain = await tenant_store.key(off)
+    _, parsing = await tenant_store.key(off, own=on)
     counts = []
     async with httpx.AsyncClient(base_url=f"{urls[0]}/v1", timeout=60) as http:
         for key, more in ((plain, {}), (parsing, {}), (plain, {"parse_special_tokens": True})):

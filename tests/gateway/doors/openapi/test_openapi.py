@@ -1,4 +1,4 @@
-"""The served OpenAPI document is true of the gateway that serves it."""
+"""The served OpenAPI document agrees with the gateway that serves it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_when_to_come_back_is_promised_where_every_error_of_a_status_says_it(ser
 
 
 def _body(path: str, **changes: Any) -> dict[str, Any]:
-    """A body that is right but for the ``changes``; None takes a parameter away."""
+    """A valid body with ``changes``; None removes a parameter."""
     length = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
     right = EXAMPLES[path] | ({length: 2} if path in GENERATING else {}) | changes
     return {name: value for name, value in right.items() if value is not None}

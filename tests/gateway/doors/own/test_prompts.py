@@ -38,7 +38,7 @@ def full(site: Stack, prompt: str) -> int:
 
 
 def warm(site: Stack, name: str, verifiers: int) -> dict[str, Any]:
-    """What is told of a prompt once so many verifiers keep it."""
+    """The stored prompt, once this number of verifiers keep it computed."""
     deadline = time.monotonic() + 90
     while True:
         told = dict(call(site, "GET", f"/{name}").json())
@@ -49,7 +49,7 @@ def warm(site: Stack, name: str, verifiers: int) -> dict[str, Any]:
 
 
 def complete(site: Stack, prompt: str) -> tuple[str, int]:
-    """The answer, and how many of the prompt's tokens were found."""
+    """The answer, and the number of the prompt's tokens that were cached."""
     body = {"model": MODEL, "prompt": prompt, "max_tokens": 8, "seed": 1, "ignore_eos": True, "coalesce": False}
     answer = httpx.post(f"{site.url}/v1/completions", json=body, timeout=60).json()
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]

@@ -1,4 +1,4 @@
-"""Token ids of texts and chats over HTTP, and back."""
+"""Tokenizing texts and chats over HTTP, and detokenizing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playground as it is served: one page, by itself, cached, and not at all where nobody wants it."""
+"""The playground's page: it loads nothing else, is cached, and can be switched off."""
 
 from __future__ import annotations
 

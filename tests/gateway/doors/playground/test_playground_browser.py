@@ -16,8 +16,8 @@ import pytest_asyncio
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import BUCKET
 
-from tests.gateway.desk import Desk
 from tests.gateway.stack import BEGINNING, Stack
+from tests.gateway.tenants import TenantStore
 from tests.latch import FEW
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: pip install playwright")
@@ -44,7 +44,7 @@ async def browser() -> AsyncIterator[playwright.Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: playwright.Browser) -> AsyncIterator[Page]:
-    """An empty tab; nothing in it may go against the page's own policy, and no script may fail."""
+    """An empty tab; fails if the page violates its own policy, or a script fails."""
     context = await browser.new_context(viewport={"width": 1200, "height": 900})
     made, wrong = await context.new_page(), list[str]()
     made.on("pageerror", lambda error: wrong.append(str(error)))
@@ -64,13 +64,13 @@ async def ask(page: Page, url: str, **fields: object) -> None:
 
 
 async def endless(route: playwright.Route) -> None:
-    """Passes a request on so that no end-of-text token ends its answer."""
+    """Passes a request on with ``ignore_eos``."""
     asked = json.loads(route.request.post_data or "{}")
     await route.continue_(post_data=json.dumps(asked | {"ignore_eos": True}))
 
 
 async def throttle(page: Page) -> None:
-    """Has answers come slowly enough that a long one is under way while a test does something to it."""
+    """Slows answers down, so that a long one runs while a test acts."""
     slow = {"offline": False, "latency": 0, "downloadThroughput": 60_000, "uploadThroughput": -1}
     tab = await page.context.new_cdp_session(page)
     await tab.send("Network.enable")
@@ -78,7 +78,7 @@ async def throttle(page: Page) -> None:
 
 
 async def until_guessed(page: Page) -> None:
-    """Runs it again until a guess was right: drafters that did not pay of late are left alone for a while."""
+    """Runs the page until a guess was accepted: drafters that lost time are paused for a while."""
     await expect(page.locator("#verdict")).to_contain_text("Identical")
     while not await page.locator("#with .guess").count():
         await page.click("#run")
@@ -86,7 +86,7 @@ async def until_guessed(page: Page) -> None:
 
 
 async def gap(page: Page) -> float:
-    """Pixels of the answer below what is in view of it."""
+    """Pixels of the answer below its visible part."""
     told = await page.locator("#with pre").evaluate("it => it.scrollHeight - it.scrollTop - it.clientHeight")
     return float(told)
 
@@ -254,7 +254,7 @@ async def test_a_gateway_that_is_gone_is_told_of(page: Page, guessing: Stack) ->
 async def test_a_key_is_asked_for_used_and_kept_in_the_tab_alone(page: Page, shared: Stack, urls: list[str]) -> None:
     bus = Bus()
     await bus.connect(shared.broker.url, "test", wait_s=10)
-    _, key = await Desk(Bucket(bus, BUCKET)).key()
+    _, key = await TenantStore(Bucket(bus, BUCKET)).key()
     await bus.close()
     await page.goto(shared.url)
     await expect(page.locator("#model option")).to_have_count(1)

@@ -1,4 +1,4 @@
-"""Responses that need no reader, at any gateway, and how they end."""
+"""Background responses, at any gateway, and their ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 
-from tests.gateway.responding import ASKED, strict
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway, finish, holder
+from tests.gateway.strict_client import REQUEST, strict
 from tests.latch import Latch
 
 pytestmark = pytest.mark.timeout(300)
-LONG: Any = ASKED | {"max_output_tokens": 400}
+LONG: Any = REQUEST | {"max_output_tokens": 400}
 
 
 @pytest.fixture
@@ -35,19 +35,19 @@ async def elsewhere(other: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
 async def test_a_background_response_needs_no_reader_and_is_polled_anywhere(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, streaming_registry: Registry
 ) -> None:
-    made = await client.responses.create(**ASKED, background=True)
+    made = await client.responses.create(**REQUEST, background=True)
     assert (made.status, made.background, made.output) == ("queued", True, [])
     assert await finish(streaming_registry, made.id.removeprefix("resp_")) is Finish.LENGTH
     whole = await _ended(elsewhere, made.id)
     assert whole.status == "incomplete"
-    assert whole.output_text == (await client.responses.create(**ASKED, store=False)).output_text
+    assert whole.output_text == (await client.responses.create(**REQUEST, store=False)).output_text
 
 
 async def test_polling_takes_nothing_over_from_a_gateway_that_lives(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, other: Gateway
 ) -> None:
     taken = other.count("replays_total")
-    made = await client.responses.create(**ASKED | {"max_output_tokens": 1000}, background=True)
+    made = await client.responses.create(**REQUEST | {"max_output_tokens": 1000}, background=True)
     assert (await _ended(elsewhere, made.id)).usage.output_tokens == 1000
     assert other.count("replays_total") == taken
 
@@ -113,7 +113,7 @@ async def test_a_stored_response_whose_client_left_is_cancelled(
 
 
 async def _ended(client: openai.AsyncOpenAI, id_: str) -> Any:
-    """The response, polled until it has ended."""
+    """The response, polled until its end."""
     async with asyncio.timeout(100):
         while (made := await client.responses.retrieve(id_)).status in ("queued", "in_progress"):
             await asyncio.sleep(0.1)

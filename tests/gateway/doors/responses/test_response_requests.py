@@ -1,4 +1,4 @@
-"""What may be asked of responses, and what is refused by its name."""
+"""Parameters of responses, and refusals that name the parameter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.responding import TOOL
 from tests.gateway.stack import CONTEXT, MODEL
 from tests.gateway.streaming import Gateway
+from tests.gateway.strict_client import TOOL
 
 pytestmark = pytest.mark.timeout(300)
 IMAGE = {"type": "input_image", "image_url": "http://localhost"}

@@ -12,14 +12,14 @@ import pytest
 from outrider.gateway.doors.responses.body import read_response
 from outrider.gateway.doors.responses.stored_form import ResponseShape
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.mesh.errors import Unavailable
 from outrider.models.text import Tokenizer
 from outrider.wire.frames import Finish, Frame, Usage
 
-from tests.gateway.responding import ASKED, TEXT_ENDS, TEXT_EVENTS, TOOL, Paint, same, strict
 from tests.gateway.stack import MODEL
 from tests.gateway.streaming import Gateway
+from tests.gateway.strict_client import REQUEST, TEXT_ENDS, TEXT_EVENTS, TOOL, Paint, same, strict
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -39,12 +39,12 @@ async def elsewhere(other: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
 async def test_a_response_is_the_chat_s_answer_and_is_read_again_anywhere(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
 ) -> None:
-    made = await client.responses.create(**ASKED, instructions="be brief", metadata={"a": "b"})
+    made = await client.responses.create(**REQUEST, instructions="be brief", metadata={"a": "b"})
     chat = await client.chat.completions.create(
         model=MODEL,
         messages=[{"role": "system", "content": "be brief"}, {"role": "user", "content": "def f("}],
         max_tokens=40,
-        extra_body=ASKED["extra_body"],
+        extra_body=REQUEST["extra_body"],
     )
     assert made.output_text == chat.choices[0].message.content
     assert (made.status, made.metadata, made.instructions) == ("incomplete", {"a": "b"}, "be brief")
@@ -58,7 +58,7 @@ async def test_a_response_is_the_chat_s_answer_and_is_read_again_anywhere(
 
 def test_the_client_that_waits_works_as_well(one: Gateway) -> None:
     with openai.OpenAI(base_url=f"{one.url}/v1", api_key="none", _strict_response_validation=True) as client:
-        told = list(client.responses.create(**ASKED, stream=True))
+        told = list(client.responses.create(**REQUEST, stream=True))
         made = told[-1].response  # type: ignore[union-attr]
         assert same(client.responses.retrieve(made.id), made)
         client.responses.delete(made.id)
@@ -67,7 +67,7 @@ def test_the_client_that_waits_works_as_well(one: Gateway) -> None:
 
 
 async def test_events_come_in_their_order_and_make_up_the_response(client: openai.AsyncOpenAI) -> None:
-    told = [event async for event in await client.responses.create(**ASKED, stream=True)]
+    told = [event async for event in await client.responses.create(**REQUEST, stream=True)]
     kinds = [event.type.removeprefix("response.") for event in told]
     deltas = [event.delta for event in told if event.type == "response.output_text.delta"]
     assert kinds == [*TEXT_EVENTS, *["output_text.delta"] * len(deltas), *TEXT_ENDS]
@@ -91,7 +91,7 @@ async def test_the_clients_own_accumulation_agrees(client: openai.AsyncOpenAI) -
 async def test_every_place_of_a_finished_stream_is_resumed_with_the_very_events_behind_it(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
 ) -> None:
-    asked = ASKED | {"extra_body": ASKED["extra_body"] | {"return_tokens": True}}
+    asked = REQUEST | {"extra_body": REQUEST["extra_body"] | {"return_tokens": True}}
     include: Any = ["message.output_text.logprobs"]
     stream = await client.responses.create(**asked, stream=True, include=include, top_logprobs=2)
     told = [event.to_dict(mode="json") async for event in stream]
@@ -219,23 +219,23 @@ async def test_parameters_that_leave_no_token_fail_the_response(
 
 
 async def test_a_failure_that_may_pass_leaves_the_number_where_it_was() -> None:
-    telling = ResponseShape.of(read_response(b'{"input": "a"}'), []).telling(Key("t", "r"), _record())
-    events = [*telling.begin(), *telling.take(Frame("r", 0, [1], ["x"], [""]))]
-    broken = telling.broken(Unavailable("no verifier"))
-    assert broken.sequence_number == events[-1].sequence_number == 4
-    after = telling.take(Frame("r", 1, [2], ["y"], [""], Finish.STOP, Usage(1, 2)))
+    builder = ResponseShape.of(read_response(b'{"input": "a"}'), []).builder(Key("t", "r"), _record())
+    events = [*builder.begin(), *builder.take(Frame("r", 0, [1], ["x"], [""]))]
+    interruption = builder.interrupt(Unavailable("no verifier"))
+    assert interruption.sequence_number == events[-1].sequence_number == 4
+    after = builder.take(Frame("r", 1, [2], ["y"], [""], Finish.STOP, Usage(1, 2)))
     assert [event.sequence_number for event in after] == list(range(5, 10))
-    assert telling.response().status == "completed"
+    assert builder.response().status == "completed"
 
 
 def _record() -> Record:
-    return Record(0, Served("m", "v", 8), b"", b"", b"", 1, 1, False, b"")
+    return Record(0, ServedModel("m", "v", 8), b"", b"", b"", 1, 1, False, b"")
 
 
 async def test_a_conversation_goes_on_from_a_stored_response(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI
 ) -> None:
-    first = await client.responses.create(**ASKED)
+    first = await client.responses.create(**REQUEST)
     asked: Any = {"model": MODEL, "max_output_tokens": 20, "extra_body": {"seed": 1}}
     second = await elsewhere.responses.create(**asked, previous_response_id=first.id, input="and g(")
     third = await client.responses.create(**asked, previous_response_id=second.id, input="and h(")

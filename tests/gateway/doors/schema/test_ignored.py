@@ -1,4 +1,4 @@
-"""Parameters without effect are taken and named; those that would change an answer are refused."""
+"""Parameters without effect are accepted and named; those that would change an answer are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from httpx_sse import EventSource
 from outrider.gateway.doors.openai.bodies import read_chat, read_completion
 from outrider.gateway.doors.responses.body import read_response
-from outrider.gateway.doors.schema.ignored import told
+from outrider.gateway.doors.schema.ignored import shown_names
 from outrider.gateway.requests.request import Messages
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import InvalidRequest
@@ -38,7 +38,7 @@ def _read(kind: str, **more: Any) -> tuple[Any, list[str]]:
 
 
 def _asked(kind: str, **more: Any) -> dict[str, Any]:
-    """Each parameter as it was understood."""
+    """The parameters as the gateway read them."""
     read, ignored = _read(kind, **more)
     assert not ignored
     return msgspec.structs.asdict(read)
@@ -157,8 +157,8 @@ def test_a_deeply_nested_parameter_is_refused_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["a.b", "server/tool", "ns:tool"])
 def test_a_tool_may_be_called_by_its_place_on_a_server(name: str) -> None:
-    assert _read("chat", tools=[{"type": "function", "function": {"name": name}}])[0].calling.names == (name,)
-    assert _read("response", tools=[{"type": "function", "name": name}])[0].calling.names == (name,)
+    assert _read("chat", tools=[{"type": "function", "function": {"name": name}}])[0].call_rules.names == (name,)
+    assert _read("response", tools=[{"type": "function", "name": name}])[0].call_rules.names == (name,)
 
 
 def test_variables_of_the_template_are_passed_on_but_for_the_chat_itself() -> None:
@@ -171,9 +171,9 @@ def test_variables_of_the_template_are_passed_on_but_for_the_chat_itself() -> No
 
 
 def test_names_are_told_in_few_safe_characters() -> None:
-    assert told(["a", "b\r\nx-evil: 1", "ä, b", "c" * 1000]) == ("a", "b??x-evil??1", "???b", "c" * 64)
-    assert told([str(place) for place in range(20)]) == (*map(str, range(16)), "+4")
-    assert told([]) == told(None) == ()
+    assert shown_names(["a", "b\r\nx-evil: 1", "ä, b", "c" * 1000]) == ("a", "b??x-evil??1", "???b", "c" * 64)
+    assert shown_names([str(place) for place in range(20)]) == (*map(str, range(16)), "+4")
+    assert shown_names([]) == shown_names(None) == ()
 
 
 @pytest.fixture

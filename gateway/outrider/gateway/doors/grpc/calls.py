@@ -1,4 +1,4 @@
-"""What stands around every call over gRPC: its id, whose it is, its metrics, and what is told beside its error."""
+"""What every call over gRPC has: an id, an admission, metrics and trailing metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import grpc
 from grpc.aio import ServicerContext as Context
 from outrider.gateway import metrics
-from outrider.gateway.admission.entrance import Entrance, Visitor
+from outrider.gateway.admission.access_control import AccessControl, Sender
 from outrider.gateway.admission.reservation import Admission
 from outrider.mesh.errors import Internal, InvalidRequest, OutriderError
 
@@ -21,33 +21,34 @@ _REASON_KEY = "outrider-code"
 
 
 class Call(NamedTuple):
-    """One call: its id, and what its caller is admitted to."""
+    """One call: its id and its admission."""
 
     id: str
     admission: Admission
 
 
 class Calls:
-    """Lets calls in."""
+    """Admits calls."""
 
-    def __init__(self, entrance: Entrance) -> None:
-        self._entrance = entrance
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
 
     @asynccontextmanager
     async def enter(self, context: Context, method: str, *, counts: bool = False) -> AsyncIterator[Call]:
-        """One call of ``method``, which ``counts`` as a request; its errors leave the block as they are.
+        """One call of ``method``; errors of the block pass unchanged.
 
-        The id is told at once, in the initial metadata; what is known of limits, and an error's code, at the end.
+        Only a call that ``counts`` counts toward the limit on requests. The initial metadata hold the call's id, the
+        trailing metadata the state of limits and the code of an error.
         """
         id_, headers = token_hex(16), dict[str, str]()
-        with _counted(method), _told(context, headers):
+        with _counted(method), _with_trailers(context, headers):
             await context.send_initial_metadata((("x-request-id", id_),))
-            admission = await self._entrance.admit(_visitor(context), headers, counts=counts)
+            admission = await self._access.admit(_sender(context), headers, counts=counts)
             yield Call(id_, admission)
 
 
 @contextmanager
-def _told(context: Context, headers: dict[str, str]) -> Iterator[None]:
+def _with_trailers(context: Context, headers: dict[str, str]) -> Iterator[None]:
     try:
         yield
     except OutriderError as error:
@@ -74,16 +75,16 @@ def _counted(method: str) -> Iterator[None]:
         metrics.calls.labels(method, code.name).inc()
 
 
-def _visitor(context: Context) -> Visitor:
-    said = [(str(key), str(value)) for key, value in context.invocation_metadata() or ()]
-    named = dict(said)
+def _sender(context: Context) -> Sender:
+    metadata = [(str(key), str(value)) for key, value in context.invocation_metadata() or ()]
+    by_name = dict(metadata)
     for name in ("authorization", "x-api-key"):
-        if sum(key == name for key, _ in said) > 1:
+        if sum(key == name for key, _ in metadata) > 1:
             raise InvalidRequest(f"the metadata {name} are given several times: give them once", param=name)
     peer = _PEER.fullmatch(unquote(context.peer()))
-    return Visitor(
+    return Sender(
         peer=peer["host"].strip("[]") if peer else "",
-        authorization=named.get("authorization", ""),
-        api_key=named.get("x-api-key", ""),
-        forwarded=[value for key, value in said if key == "x-forwarded-for"],
+        authorization=by_name.get("authorization", ""),
+        api_key=by_name.get("x-api-key", ""),
+        forwarded=[value for key, value in metadata if key == "x-forwarded-for"],
     )

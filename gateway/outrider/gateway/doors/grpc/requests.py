@@ -1,4 +1,4 @@
-"""Requests over gRPC as the parameters of the HTTP API, which are checked in one place for all front doors."""
+"""Turns requests over gRPC into the parameters of the HTTP API, which one place checks for all front doors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from outrider.gateway.doors.http.plain_json import require_plain
-from outrider.gateway.doors.openai.asked import Asked, read_asked
+from outrider.gateway.doors.openai.bodies import ShapedGeneration, read_body_of_any_kind
 from outrider.gateway.errors import TooLarge
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb
@@ -18,7 +18,7 @@ from outrider.wire.bounds import OutOfBounds
 from outrider.wire.sampling import ids_of, set_fields, set_sampling_fields
 
 _GRAMMARS = {"json_schema": "json", "regex": "regex", "context_free": "grammar", "choice": "choice"}
-_NAMES = {
+_HTTP_NAMES = {
     "text": "prompt",
     "ids": "prompt",
     "messages_json": "messages",
@@ -27,23 +27,20 @@ _NAMES = {
     "add_special": "add_special_tokens",
     "parse_special": "parse_special_tokens",
 }
-"""Names of the protocol's fields in the HTTP API, where those differ."""
+"""Names in the HTTP API of the protocol's fields that have another name there."""
 
 
-def asked(request: pb.GenerateRequest, limit: int) -> Asked:
-    """What is asked for; `InvalidRequest` as over HTTP, `TooLarge` for more than ``limit`` bytes.
-
-    A field that is not known here is refused, too.
-    """
+def read_generation(request: pb.GenerateRequest, limit: int) -> ShapedGeneration:
+    """The generation that ``request`` asks for; raises as `require_readable`, and `InvalidRequest` as over HTTP."""
     require_readable(request, limit)
     try:
-        return read_asked(_body(request))
+        return read_body_of_any_kind(_body(request))
     except OutOfBounds as error:
         raise InvalidRequest(str(error), param=error.param) from None
 
 
 def require_readable(message: Message, limit: int) -> None:
-    """`TooLarge` for more than ``limit`` bytes, `InvalidRequest` for a field of a later version."""
+    """Raises `TooLarge` for more than ``limit`` bytes, and `InvalidRequest` for a field that this version lacks."""
     if message.ByteSize() > limit:
         raise TooLarge(f"the request is larger than {limit} bytes")
     _require_known(message)
@@ -60,9 +57,9 @@ def _require_known(message: Message, place: str = "the request") -> None:
 
 
 def _body(request: pb.GenerateRequest) -> dict[str, Any]:
-    """Parameters by the names of the HTTP API: where the protocol has the same name, the field's value as it is."""
+    """The parameters by their names in the HTTP API. Only the fields in `_CONVERSIONS` change their values."""
     body = {
-        _NAMES.get(name, name): _FORMS[name](value, name) if name in _FORMS else value
+        _HTTP_NAMES.get(name, name): _CONVERSIONS[name](value, name) if name in _CONVERSIONS else value
         for name, value in set_fields(request).items()
         if name != "linger"
     }
@@ -74,25 +71,25 @@ def _body(request: pb.GenerateRequest) -> dict[str, Any]:
 
 
 def _sampling(message: SamplingParams, *, chat: bool) -> dict[str, Any]:
-    """Parameters that have another form in JSON in that form."""
-    found = set_sampling_fields(message)
-    if chat and "logprobs" in found:
-        found |= {"logprobs": True, "top_logprobs": found["logprobs"]}
-    if "grammar" in found:
-        found["structured_outputs"] = {
+    """The sampling parameters in their JSON form."""
+    parameters = set_sampling_fields(message)
+    if chat and "logprobs" in parameters:
+        parameters |= {"logprobs": True, "top_logprobs": parameters["logprobs"]}
+    if "grammar" in parameters:
+        parameters["structured_outputs"] = {
             _GRAMMARS[kind]: list(value.texts) if kind == "choice" else value
-            for kind, value in set_fields(found.pop("grammar")).items()
+            for kind, value in set_fields(parameters.pop("grammar")).items()
         }
-    return found
+    return parameters
 
 
 def _speculation(message: Speculation) -> dict[str, Any]:
-    wanted = set_fields(message)
-    drafts = wanted.pop("return_drafts", False)
-    if not wanted.pop("off", False):
-        return {"speculation": wanted, "return_drafts": drafts}
-    if wanted:
-        raise InvalidRequest(f"speculation: off may not be given with {' or '.join(wanted)}", param="speculation")
+    options = set_fields(message)
+    drafts = options.pop("return_drafts", False)
+    if not options.pop("off", False):
+        return {"speculation": options, "return_drafts": drafts}
+    if options:
+        raise InvalidRequest(f"speculation: off may not be given with {' or '.join(options)}", param="speculation")
     return {"speculation": "off", "return_drafts": drafts}
 
 
@@ -104,10 +101,10 @@ def _json(text: str, name: str) -> Any:
         raise InvalidRequest(f"{name} is not valid JSON: {error}", param=name) from None
 
 
-_FORMS: dict[str, Callable[[Any, str], Any]] = {
+_CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
     "ids": ids_of,
     "messages_json": _json,
     "tools_json": _json,
     "tool_choice_json": _json,
 }
-"""How fields become what JSON holds, where they are not that already."""
+"""Conversions of fields whose values JSON writes in another form."""

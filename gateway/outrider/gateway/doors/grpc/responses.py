@@ -1,4 +1,4 @@
-"""Frames as gRPC's clients read them."""
+"""Turns frames into the messages that clients read over gRPC."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ from outrider.gateway.doors.openai.stored_form import decode_shape
 from outrider.gateway.doors.schema.tools import read_calls
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.streams.reassembly import join, split
-from outrider.gateway.tool_calls.reading import Piece, Reading
+from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.v1 import inference_pb2 as pb
 from outrider.wire.frames import Draft, Frame, Likelihood, Usage
 
 _UNSIGNED = (1 << 64) - 1
 
 
-class Responses:
-    """Writes a flight's responses from an index of each choice on: what comes before is read and not told."""
+class ResponseWriter:
+    """Writes the responses of a flight, each choice from its token index in ``start`` on.
 
-    def __init__(self, flight: Flight, had: Sequence[int]) -> None:
-        self._flight, self._had = flight, had
+    Earlier tokens are read too, since calls of functions may begin in them.
+    """
+
+    def __init__(self, flight: Flight, start: Sequence[int]) -> None:
+        self._flight, self._start = flight, start
         shape = decode_shape(flight.record.shape)
         self._functions, self._return_tokens = shape.functions, shape.return_tokens
         style = flight.record.served.calls
-        self._readings = [Reading(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)]
-        self._calls: list[list[Piece]] = [[] for _ in self._readings]
+        self._answer_readers = [
+            AnswerReader(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)
+        ]
+        self._calls: list[list[AnswerPiece]] = [[] for _ in self._answer_readers]
 
     async def run(self) -> AsyncGenerator[pb.GenerateResponse, None]:
-        """The responses; errors are those of `TokenStream.frames`."""
+        """The responses; raises as `AnswerStream.frames`."""
         async with aclosing(self._flight.frames()) as batches:
             async for choice, frames in batches:
                 for frame in frames:
@@ -37,25 +42,25 @@ class Responses:
                         yield response
 
     async def whole(self) -> pb.CompleteResponse:
-        """All choices, each joined."""
-        heard: list[list[Frame]] = [[] for _ in self._flight.streams]
+        """The whole answer; raises as `AnswerStream.frames`."""
+        frames_by_choice: list[list[Frame]] = [[] for _ in self._flight.streams]
         async with aclosing(self._flight.frames()) as batches:
             async for choice, frames in batches:
-                heard[choice] += frames
-        ends = [join(frames) for frames in heard]
-        choices = [self._told(frame, choice) for choice, frame in enumerate(ends)]
+                frames_by_choice[choice] += frames
+        joined = [join(frames) for frames in frames_by_choice]
+        choices = [self._message(frame, choice) for choice, frame in enumerate(joined)]
         return pb.CompleteResponse(request_id=self._flight.key.request, choices=choices, usage=_sum(choices))
 
     def _response(self, frame: Frame, choice: int) -> pb.GenerateResponse | None:
-        """What of ``frame`` was not had before; None where that is nothing."""
-        known = min(self._had[choice] - frame.first_index, len(frame.tokens))
-        if known > 0:
-            head, frame = split(frame, known)
+        """The part of ``frame`` from the start index on; None if that part is empty."""
+        read_before = min(self._start[choice] - frame.first_index, len(frame.tokens))
+        if read_before > 0:
+            head, frame = split(frame, read_before)
             self._read(head, choice)
-        return self._told(frame, choice) if frame.tokens or frame.finish else None
+        return self._message(frame, choice) if frame.tokens or frame.finish else None
 
-    def _told(self, frame: Frame, choice: int) -> pb.GenerateResponse:
-        told = pb.GenerateResponse(
+    def _message(self, frame: Frame, choice: int) -> pb.GenerateResponse:
+        message = pb.GenerateResponse(
             request_id=self._flight.key.request,
             choice=choice,
             first_index=frame.first_index,
@@ -65,27 +70,27 @@ class Responses:
             drafts=[_draft(draft) for draft in frame.drafts or []],
         )
         if self._return_tokens:
-            told.texts.extend(frame.texts)
-            told.guessed_by.extend(frame.guessed_by)
+            message.texts.extend(frame.texts)
+            message.guessed_by.extend(frame.guessed_by)
         if frame.finish is not None:
-            self._end(told, frame, choice)
-        return told
+            self._end(message, frame, choice)
+        return message
 
-    def _end(self, told: pb.GenerateResponse, frame: Frame, choice: int) -> None:
-        told.finish = "length" if frame.finish == "length" else "stop"
-        told.usage.CopyFrom(_usage(frame.usage or Usage(0, 0)))
-        told.detail.CopyFrom(self._detail(frame, choice))
+    def _end(self, message: pb.GenerateResponse, frame: Frame, choice: int) -> None:
+        message.finish = "length" if frame.finish == "length" else "stop"
+        message.usage.CopyFrom(_usage(frame.usage or Usage(0, 0)))
+        message.detail.CopyFrom(self._detail(frame, choice))
         for call in read_calls(self._calls[choice], f"{self._flight.key.request}_{choice}"):
             name, arguments = str(call.function.name), call.function.arguments
-            told.tool_calls.append(pb.FunctionCall(id=str(call.id), name=name, arguments=arguments))
-        if self._readings[choice].whole and told.finish == "stop":
-            told.finish = "tool_calls"
+            message.tool_calls.append(pb.FunctionCall(id=str(call.id), name=name, arguments=arguments))
+        if self._answer_readers[choice].whole and message.finish == "stop":
+            message.finish = "tool_calls"
 
     def _read(self, frame: Frame, choice: int) -> str:
-        """The text of a frame; what it says of calls is kept until they are told."""
+        """The text of a frame outside calls; pieces of calls are kept for the last message."""
         if not self._functions:
             return "".join(frame.texts)
-        pieces = self._readings[choice].take(frame)
+        pieces = self._answer_readers[choice].take(frame)
         self._calls[choice] += [piece for piece in pieces if piece.place is not None]
         return "".join(piece.text for piece in pieces if piece.place is None)
 
@@ -113,7 +118,7 @@ def _usage(usage: Usage) -> pb.Usage:
 
 
 def _sum(choices: Sequence[pb.GenerateResponse]) -> pb.Usage:
-    """What all have cost: one prompt, and what each generated."""
+    """The usage of all choices: the prompt counts once."""
     total = pb.Usage()
     total.CopyFrom(choices[0].usage)
     for choice in choices[1:]:

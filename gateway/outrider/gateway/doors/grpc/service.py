@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 import msgspec
 from grpc.aio import ServicerContext as Context
-from outrider.gateway.admission.entrance import Entrance
+from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.doors.grpc.calls import Call, Calls
-from outrider.gateway.doors.grpc.requests import asked, require_readable
-from outrider.gateway.doors.grpc.responses import Responses
+from outrider.gateway.doors.grpc.requests import read_generation, require_readable
+from outrider.gateway.doors.grpc.responses import ResponseWriter
 from outrider.gateway.doors.http.plain_json import require_plain
 from outrider.gateway.doors.openai.stored_form import encode_shape
 from outrider.gateway.doors.schema.prompts import chat
@@ -28,18 +28,18 @@ from outrider.v1.inference_pb2_grpc import InferenceServicer
 
 
 class Inference(InferenceServicer):
-    """Generates for callers over gRPC; gRPC itself cancels the handler of a call that is left or out of time."""
+    """Serves callers over gRPC; gRPC cancels the handler of a call when its client leaves or its deadline passes."""
 
-    def __init__(self, flights: Flights, settings: GatewaySettings, entrance: Entrance, tasks: Tasks) -> None:
+    def __init__(self, flights: Flights, settings: GatewaySettings, access: AccessControl, tasks: Tasks) -> None:
         self._flights, self._settings, self._tasks = flights, settings, tasks
-        self._generations, self._calls = Generations(flights, settings), Calls(entrance)
+        self._generations, self._calls = Generations(flights, settings), Calls(access)
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:  # noqa: N802
-        """A stream that any gateway can take up again."""
+        """A stream, which any gateway can resume."""
         async with self._calls.enter(context, "Generate", counts=True) as call:
             flight = await self._start(call, request, context, resumable=True)
             self._leave_with(context, flight)
-            async with aclosing(Responses(flight, _places([], flight.record)).run()) as responses:
+            async with aclosing(ResponseWriter(flight, _start_indices([], flight.record)).run()) as responses:
                 async for response in responses:
                     yield response
 
@@ -51,26 +51,26 @@ class Inference(InferenceServicer):
                 raise InvalidRequest("linger may only be given to Generate", param="linger")
             flight = await self._start(call, request.request, context, resumable=False)
             try:
-                return await Responses(flight, []).whole()
+                return await ResponseWriter(flight, []).whole()
             finally:
                 await self._flights.end(flight)
 
     async def Resume(self, request: pb.ResumeRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:  # noqa: N802
-        """What follows in a stream, whoever began it."""
+        """The rest of a stream, from the client's index on, whichever gateway began the stream."""
         async with self._calls.enter(context, "Resume") as call:
             require_readable(request, self._settings.max_body_bytes)
             key = _key(request.request_id, call)
             record, verifiers = await self._flights.catalog.find(key)
             require_allowed(record.served.name, call.admission.caller.may_use)
-            had = _places(list(request.from_index), record)
+            start = _start_indices(list(request.from_index), record)
             flight = await self._flights.resume(key, record, verifiers, call.admission)
             self._leave_with(context, flight)
-            async with aclosing(Responses(flight, had).run()) as responses:
+            async with aclosing(ResponseWriter(flight, start).run()) as responses:
                 async for response in responses:
                     yield response
 
     async def Cancel(self, request: pb.CancelGenerationRequest, context: Context) -> pb.CancelGenerationResponse:  # noqa: N802
-        """Ends a stream for everybody."""
+        """Ends a stream for all its readers."""
         async with self._calls.enter(context, "Cancel") as call:
             await self._flights.catalog.cancel(_key(request.request_id, call))
             return pb.CancelGenerationResponse()
@@ -99,20 +99,20 @@ class Inference(InferenceServicer):
             return pb.DetokenizeResponse(text=text)
 
     async def _start(self, call: Call, request: pb.GenerateRequest, context: Context, *, resumable: bool) -> Flight:
-        wanted = asked(request, self._settings.max_body_bytes)
-        generation = wanted.generation if request.linger else _timed(wanted.generation, context)
-        shape = encode_shape(wanted.shape)
+        shaped = read_generation(request, self._settings.max_body_bytes)
+        generation = shaped.generation if request.linger else _with_call_deadline(shaped.generation, context)
+        shape = encode_shape(shaped.shape)
         return await self._generations.start(
             call.id, generation, shape, call.admission, resumable=resumable, lingers=request.linger
         )
 
     def _leave_with(self, context: Context, flight: Flight) -> None:
-        """Leaves ``flight`` when the call is over: a handler that is cancelled while it sends does not hear of it."""
+        """Leaves ``flight`` when the call is over: a handler that is cancelled while it sends would not notice."""
         context.add_done_callback(lambda _: self._tasks.spawn(self._flights.leave(flight), "leave"))
 
 
-def _timed(generation: Generation, context: Context) -> Generation:
-    """``generation`` with what is left of the call's own deadline, if it has one."""
+def _with_call_deadline(generation: Generation, context: Context) -> Generation:
+    """``generation`` with the deadline of the call itself, if the call has one."""
     left_s = context.time_remaining()
     if left_s is None:
         return generation
@@ -123,12 +123,12 @@ def _key(request_id: str, call: Call) -> Key:
     return Key.read(call.admission.caller.tenant, request_id)
 
 
-def _places(given: list[int], record: Record) -> list[int]:
-    """The index from which each choice is wanted."""
-    if len(given) not in (0, 1, record.choices):
+def _start_indices(from_index: list[int], record: Record) -> list[int]:
+    """The token index of each choice from which the client wants tokens; raises `InvalidRequest`."""
+    if len(from_index) not in (0, 1, record.choices):
         raise InvalidRequest(f"from_index must be one index, or {record.choices}", param="from_index")
-    places = given or record.first_indices
-    return places if len(places) == record.choices else places * record.choices
+    indices = from_index or record.first_indices
+    return indices if len(indices) == record.choices else indices * record.choices
 
 
 def _prompt(request: pb.TokenizeRequest) -> Text | Messages:

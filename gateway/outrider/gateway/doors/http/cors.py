@@ -1,4 +1,4 @@
-"""Pages of other origins in browsers, which may read answers only where the operator lets them."""
+"""Access of web pages from other origins, if the operator allows it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _EXPOSED = (
     "x-outrider-ignored",
     *(f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")),
 )
-"""Headers of answers that such pages may read, besides those that every page may."""
+"""Headers of answers that such pages may read, besides those that every page may read."""
 
 
-def shared_with(origins: Collection[str], app: ASGIApp) -> ASGIApp:
-    """``app``, whose answers and errors pages of ``origins`` may read; cookies are not among what they may send.
+def with_cors(origins: Collection[str], app: ASGIApp) -> ASGIApp:
+    """``app``, whose answers and errors web pages of ``origins`` may read; those pages may not send cookies.
 
-    It stands around all else, so that a browser that asks beforehand needs no key.
+    It wraps everything else, so that a browser's preflight request needs no key.
     """
     if not origins:
         return app

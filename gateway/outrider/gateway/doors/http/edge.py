@@ -1,4 +1,4 @@
-"""What stands around every HTTP request: its id, its trace, its metrics, and its errors as JSON."""
+"""What every HTTP request has: an id, a trace, metrics, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = get_logger("http")
 _CLIENT_LEFT = 499
-_RAISING = object()
-"""Has starlette's routes raise what they refuse; it must not lead back to the request, whose memory then waits for a
-collection."""
+_RAISES_REFUSALS = object()
+"""Value of ``scope["app"]``: with it, starlette's routes raise their refusals. A value that refers to the request would
+keep its memory until a garbage collection."""
 
 
 class Edge:
-    """Wraps the routes, as an ASGI application. A request's body may pause for ``body_idle_s`` seconds."""
+    """An ASGI application around the routes. A request's body may pause for ``body_idle_s`` seconds."""
 
     def __init__(self, routes: ASGIApp, body_idle_s: float = Bounds().body_idle_s) -> None:
         self._routes, self._body_idle_s = routes, body_idle_s
@@ -44,11 +44,11 @@ class Edge:
         except ClientDisconnect:
             exchange.status = _CLIENT_LEFT
         except Exception as error:
-            await exchange.fail(_known(error, exchange.id), receive)
+            await exchange.fail(_as_outrider_error(error, exchange.id), receive)
 
 
 class _Exchange:
-    """One request and what was answered so far."""
+    """One request, and the state of its answer."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.status = 0
@@ -56,24 +56,24 @@ class _Exchange:
         self.id = token_hex(16)
         self._headers: dict[str, str] = {}
         scope["state"] = {**scope.get("state", {}), "request_id": self.id, "headers": self._headers}
-        scope["app"] = _RAISING
+        scope["app"] = _RAISES_REFUSALS
 
     @property
     def route(self) -> str:
-        """The route's pattern: a path itself would make a metric of every client's typing error."""
+        """The route's pattern, for metrics: paths as clients write them would make too many metrics."""
         route = self._scope.get("route")
         return str(route.path) if route is not None else "none"
 
     async def send(self, message: Message) -> None:
-        """Passes on, with the request's id and the headers in its state on the first message."""
+        """Passes a message on; adds the request's id and the headers in its state to the first one."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            told = self._headers | {"x-request-id": self.id}
-            message["headers"] = [*message["headers"], *((key.encode(), told[key].encode()) for key in told)]
+            headers = self._headers | {"x-request-id": self.id}
+            message["headers"] = [*message["headers"], *((key.encode(), headers[key].encode()) for key in headers)]
         await self._send(message)
 
     async def fail(self, error: OutriderError, receive: Receive) -> None:
-        """Answers with ``error``, unless an answer has begun: then all that can be done is to break it off."""
+        """Answers with ``error``; raises it if an answer has begun, which breaks the answer off."""
         if self.status:
             raise error
         response = json_response(error_answer(error), error.http_status, error_headers(error))
@@ -84,7 +84,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
 
 
-def _known(error: Exception, request_id: str) -> OutriderError:
+def _as_outrider_error(error: Exception, request_id: str) -> OutriderError:
     if isinstance(error, OutriderError):
         return error
     if isinstance(error, HTTPException):

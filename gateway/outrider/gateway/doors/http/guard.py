@@ -1,8 +1,8 @@
-"""What stands before OpenAI's endpoints: the entrance, as HTTP knows it."""
+"""Access control for HTTP requests."""
 
 from __future__ import annotations
 
-from outrider.gateway.admission.entrance import Entrance, Visitor
+from outrider.gateway.admission.access_control import AccessControl, Sender
 from outrider.mesh.errors import InvalidRequest
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,30 +12,30 @@ _GUARDED = ("/v1/", "/tokenize", "/detokenize")
 
 
 def guarded(path: str) -> bool:
-    """Whether what is under ``path`` is for callers that are let in."""
+    """Whether requests for ``path`` need an admission."""
     return path.startswith(_GUARDED)
 
 
 class Guard:
-    """Wraps the routes, as an ASGI application: each `guarded` request gets an `Admission` in its state."""
+    """An ASGI application around the routes: each `guarded` request gets an `Admission` in its state."""
 
-    def __init__(self, routes: ASGIApp, entrance: Entrance) -> None:
-        self._routes, self._entrance = routes, entrance
+    def __init__(self, routes: ASGIApp, access: AccessControl) -> None:
+        self._routes, self._access = routes, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request in; errors are those of `Entrance.admit`."""
+        """Admits a request and passes it on; raises as `AccessControl.admit`."""
         if guarded(scope["path"]):
             state, counts = scope["state"], scope["method"] == "POST"
-            state["admission"] = await self._entrance.admit(_visitor(scope), state["headers"], counts=counts)
+            state["admission"] = await self._access.admit(_sender(scope), state["headers"], counts=counts)
         await self._routes(scope, receive, send)
 
 
-def _visitor(scope: Scope) -> Visitor:
+def _sender(scope: Scope) -> Sender:
     headers = Headers(scope=scope)
     for name in _SINGLE:
         if len(headers.getlist(name)) > 1:
             raise InvalidRequest(f"the header {name} is given several times: give it once", param=name)
-    return Visitor(
+    return Sender(
         peer=scope["client"][0] if scope.get("client") else "",
         authorization=headers.get("authorization", ""),
         api_key=headers.get("x-api-key", ""),

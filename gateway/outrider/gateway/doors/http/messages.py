@@ -1,4 +1,4 @@
-"""HTTP as the gateway needs it: bodies of JSON and of bounded size, streams of events, clients that leave."""
+"""HTTP messages: JSON bodies of bounded size, streams of events, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ON_DISCONNECT = "x-outrider-on-disconnect"
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The request's body, JSON by its ``Content-Type``; it is parsed by who asks.
+    """The bytes of the request's body, unparsed.
 
-    `WrongContentType`; `TooLarge` for more than ``limit`` bytes; `TimedOut`; `ClientDisconnect` when it never comes
-    whole; `InvalidRequest` as `require_plain`.
+    Raises `WrongContentType` unless it is said to be JSON, `TooLarge` for more than ``limit`` bytes, `TimedOut` if it
+    takes too long to arrive, `ClientDisconnect` if it never arrives whole, and `InvalidRequest` as `require_plain`.
     """
     _require_json(request)
     body = await _read(request, limit)
@@ -58,25 +58,25 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def _require_json(request: Request) -> None:
-    """Raises `WrongContentType` for a body of another type: a web page may send such ones to any server, unasked."""
+    """Raises `WrongContentType` unless the body is JSON: web pages may send other types to any server unasked."""
     headers = request.headers
-    told = headers.getlist("content-type")
-    if not told and "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
+    types = headers.getlist("content-type")
+    if not types and "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
         return
-    kind = told[0].partition(";")[0].strip().lower() if len(told) == 1 else ""
+    kind = types[0].partition(";")[0].strip().lower() if len(types) == 1 else ""
     if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
-        shown = f"not {', '.join(told)[:_SHOWN]}" if any(told) else "which is missing"
+        shown = f"not {', '.join(types)[:_SHOWN]}" if any(types) else "which is missing"
         raise WrongContentType(
             f"send the body as JSON with the header Content-Type: application/json (curl --json), {shown}"
         )
 
 
-def stays(request: Request) -> bool:
-    """Whether the generation is to go on for a while when its reader leaves; `InvalidRequest` for an unknown wish."""
-    wish = request.headers.get(_ON_DISCONNECT, "cancel")
-    if wish not in ("cancel", "continue"):
-        raise InvalidRequest(f"{_ON_DISCONNECT} must be cancel or continue, not {wish[:40]!r}", param=_ON_DISCONNECT)
-    return wish == "continue"
+def lingers_after_disconnect(request: Request) -> bool:
+    """Whether the generation lingers after its client has left; raises `InvalidRequest` for an unknown header value."""
+    value = request.headers.get(_ON_DISCONNECT, "cancel")
+    if value not in ("cancel", "continue"):
+        raise InvalidRequest(f"{_ON_DISCONNECT} must be cancel or continue, not {value[:40]!r}", param=_ON_DISCONNECT)
+    return value == "continue"
 
 
 def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -84,10 +84,10 @@ def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str
     return Response(msgspec.json.encode(value), status, dict(headers or {}), _JSON)
 
 
-async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Result of ``work``; `ClientDisconnect` when the client leaves first, and ``work`` is then cancelled.
+async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``; if the client disconnects first, cancels ``work`` and raises `ClientDisconnect`.
 
-    The request's body must have been read: nobody else may wait on ``receive``.
+    The request's body must have been read: nothing else may wait on ``receive``.
     """
     worker = asyncio.current_task()
     assert worker is not None
@@ -109,7 +109,7 @@ async def _disconnected(receive: Receive, worker: asyncio.Task[Any]) -> None:
 
 
 class EventStream(Response):
-    """Server-sent events; ``end`` is called when the last was sent or the client has left."""
+    """Server-sent events; ``end`` is called after the last event, or when the client has left."""
 
     media_type = "text/event-stream"
 
@@ -121,7 +121,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the events as they come."""
         try:
-            await until_gone(receive, self._send(send))
+            await until_disconnected(receive, self._send(send))
         finally:
             await self._end()
 

@@ -1,4 +1,4 @@
-"""Routes that say which methods a path has."""
+"""A router whose refusals name the methods of a path."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from starlette.routing import Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 
-class Paths(Router):
-    """A router; a path that has ``routes`` for other methods only raises `MethodNotAllowed`, which names them all."""
+class PathRouter(Router):
+    """Routes requests by path; raises `MethodNotAllowed`, with the allowed methods, if a path lacks the method."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         super().__init__(routes, redirect_slashes=False)
@@ -26,8 +26,8 @@ class Paths(Router):
             raise self._refusal(scope) from None
 
     def _refusal(self, scope: Scope) -> MethodNotAllowed:
-        there = [route for route in self.routes if route.matches(scope)[0] is not Match.NONE]
-        methods = sorted({method for route in there if isinstance(route, Route) for method in route.methods or ()})
+        matching = [route for route in self.routes if route.matches(scope)[0] is not Match.NONE]
+        methods = sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
         refusal = MethodNotAllowed(f"this path may be asked with {', '.join(methods)}, not with {scope['method']}")
         refusal.allowed = methods
         return refusal

@@ -1,4 +1,4 @@
-"""Where in a stream a client stands: what ``id`` of an event says, and ``Last-Event-ID`` when it comes back."""
+"""Positions in a stream: the ``id`` of each event, which a client that resumes sends as ``Last-Event-ID``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = re.compile(
 
 
 class Tail(IntEnum):
-    """What follows the last tokens."""
+    """The last event so far behind the last tokens."""
 
     NONE = 0
     USAGE = 1
@@ -24,11 +24,11 @@ class Tail(IntEnum):
 
 
 class Position(msgspec.Struct):
-    """What of a stream has been sent: chunks that open it, tokens of each choice, and what follows them.
+    """The part of a stream that has been sent: opening chunks, tokens of each choice, and the tail.
 
-    ``places`` are indices of the next tokens, ``ended`` says which choices' ends were told. Behind the
-    request's id and a colon is written ``o1`` (one opening chunk of several), ``12`` (the next token has index 12),
-    ``12e`` (and there is none), ``12.9e`` (two choices), ``usage`` or ``done``.
+    ``places`` holds the index of each choice's next token, ``ended`` whether each choice's end has been sent. In text,
+    the request's id and a colon come first, and then one of ``o1`` (one opening chunk has been sent), ``12`` (the next
+    token has index 12), ``12e`` (the choice ended before index 12), ``12.9e`` (two choices), ``usage`` and ``done``.
     """
 
     places: list[int]
@@ -38,29 +38,29 @@ class Position(msgspec.Struct):
 
     @classmethod
     def start(cls, places: Sequence[int]) -> Position:
-        """Before anything of a stream whose choices' tokens begin at ``places``."""
+        """The start of a stream whose choices begin at the token indices ``places``."""
         return cls([*places], [False] * len(places))
 
     def read(self, text: str, request: str, openings: int) -> Position:
-        """What the id of an event of ``request`` says, where this is its stream's start and ``openings`` open it.
+        """The position in ``text``, the id of an event of ``request``; this position must be the start of the stream.
 
-        `InvalidRequest` for anything else.
+        The stream has ``openings`` opening chunks. Raises `InvalidRequest` if ``text`` is not such an id.
         """
-        found = _TEXT.fullmatch(text)
-        if found is None or found["request"] != request:
+        match = _TEXT.fullmatch(text)
+        if match is None or match["request"] != request:
             raise InvalidRequest(f"Last-Event-ID is no id of an event of the stream {request}", param="last_event_id")
-        if found["tail"] is not None:
-            return Position(self.places, [True] * len(self.ended), openings, Tail[found["tail"].upper()])
-        if found["openings"] is not None:
-            return Position(self.places, self.ended, int(found["openings"]))
-        entries = found["places"].split(".")
+        if match["tail"] is not None:
+            return Position(self.places, [True] * len(self.ended), openings, Tail[match["tail"].upper()])
+        if match["openings"] is not None:
+            return Position(self.places, self.ended, int(match["openings"]))
+        entries = match["places"].split(".")
         if len(entries) != len(self.places):
             raise InvalidRequest(f"Last-Event-ID must tell of {len(self.places)} choices", param="last_event_id")
         ended = [entry.endswith("e") for entry in entries]
         return Position([int(entry.removesuffix("e")) for entry in entries], ended, openings)
 
     def text(self, request: str, openings: int) -> str:
-        """The id of an event of ``request`` after which a client stands here; its stream opens with ``openings``."""
+        """This position as the id of an event of ``request``, whose stream has ``openings`` opening chunks."""
         if self.tail is not Tail.NONE:
             return f"{request}:{self.tail.name.lower()}"
         if self.openings < openings:

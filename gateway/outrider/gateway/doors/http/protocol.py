@@ -1,4 +1,4 @@
-"""One connection over HTTP/1.1, with bounds on what a request may send before it is understood."""
+"""One connection over HTTP/1.1, with bounds on the bytes, headers and seconds of a request."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import httptools
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.doors.http.corked import Corked
+from outrider.gateway.doors.http.buffered_transport import BufferedTransport
 from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import InvalidRequest, OutriderError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-_A_BYTE = 8
-"""Bytes of a chunk's frame that each byte of a body may take: as many as chunks of one byte need, and some more."""
+_FRAMING_PER_BYTE = 8
+"""Most bytes of chunk framing for each byte of a body: slightly more than chunks of one byte need."""
 _CLOSE_S = 2.0
 _DISCARDED = 1 << 20
-"""A refused client may still send so much, for so long: a connection that is reset at once loses its answer."""
+"""Bytes that a refused client may still send, within ``_CLOSE_S`` seconds: an immediate reset would lose the answer."""
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which has no bounds of its own.
+    """uvicorn's protocol, with the ``bounds`` that it lacks.
 
     Bytes are counted before the parser joins them. Trailers and extensions of chunks have the same bound as headers.
     """
@@ -32,23 +32,23 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._bounds = bounds
         self._in_head, self._begun, self._refused = True, False, False
-        self._part = 0  # grows with every head and every body that begins
-        self._size = self._body = self._discarded = 0  # bytes of this part so far
-        self._read = 0  # bytes that may belong to the part under way, at most
+        self._part = 0  # number of heads and bodies that have begun
+        self._size = self._body = self._discarded = 0  # bytes of the present part so far
+        self._read = 0  # upper bound on the bytes of the present part
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begins; a client that sends nothing is like one that is idle between requests."""
-        super().connection_made(Corked(transport))  # type: ignore[arg-type] # it has what a transport has
+        """Begins; a client that sends nothing is closed like one that is idle between requests."""
+        super().connection_made(BufferedTransport(transport))  # type: ignore[arg-type] # it forwards to a transport
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends."""
+        """Stops the timer, and ends."""
         self._unset_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Takes what has arrived, or answers why not and closes."""
+        """Parses ``data``; answers with an error and closes if a bound is exceeded or the data is not HTTP."""
         if self._refused:
             return self._discard(len(data))
         self._unset_keepalive_if_required()
@@ -80,8 +80,8 @@ class Protocol(HttpToolsProtocol):
             self._require_room()
 
     def _require_room(self) -> None:
-        """Raises an error where a head, or what frames a body, has as many bytes as it may have and does not end."""
-        if not self._in_head and self._size - self._body >= self._bounds.header_bytes + _A_BYTE * self._body:
+        """Raises `OutriderError` if a head, or the framing of a body, is as large as its bound and has not ended."""
+        if not self._in_head and self._size - self._body >= self._bounds.header_bytes + _FRAMING_PER_BYTE * self._body:
             raise HeadersTooLarge(f"trailers and extensions of chunks take more than {self._bounds.header_bytes} bytes")
         if self._in_head and self._size >= self._bounds.header_bytes:
             raise self._too_large()
@@ -99,12 +99,12 @@ class Protocol(HttpToolsProtocol):
         self._unset_timer()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Notes that a request begins."""
         self._begun = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Takes a header; those behind a body are dropped, since the request is being answered."""
+        """Takes a header; drops trailers, since the request is being answered already."""
         if not self._in_head:
             return
         if len(self.headers) >= self._bounds.headers:
@@ -112,7 +112,7 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Starts to answer; a head that began behind another request was not counted yet."""
+        """Checks the size of a head whose bytes arrived together with an earlier request, and starts to answer."""
         if self._read > self._bounds.header_bytes:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self._bounds.header_bytes:
@@ -126,25 +126,25 @@ class Protocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request has ended."""
+        """Notes that a request has ended."""
         super().on_message_complete()
         self._begin(head=True)
 
     def on_response_complete(self) -> None:
-        """A body that nobody waited for has a moment to end; then the connection goes."""
+        """Closes the connection if the answer is complete and the body does not end within ``body_idle_s`` seconds."""
         super().on_response_complete()
         if not self._in_head and self.cycle.response_complete:
-            self.loop.call_later(self._bounds.body_idle_s, self._leave, self._part)
+            self.loop.call_later(self._bounds.body_idle_s, self._close_in_part, self._part)
 
-    def _leave(self, part: int) -> None:
+    def _close_in_part(self, part: int) -> None:
         if part == self._part and not self.transport.is_closing():
             self.transport.close()
 
     def _watch(self) -> None:
         if self._timer is None and self._in_head and (self._begun or self._size):
-            self._timer = self.loop.call_later(self._bounds.header_s, self._late)
+            self._timer = self.loop.call_later(self._bounds.header_s, self._on_header_timeout)
 
-    def _late(self) -> None:
+    def _on_header_timeout(self) -> None:
         if not self.transport.is_closing():
             self._refuse(TimedOut(f"the headers did not arrive within {self._bounds.header_s:g} s"))
 
@@ -154,7 +154,7 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
     def _refuse(self, error: OutriderError) -> None:
-        """Answers with ``error`` and closes, behind the answers to requests before."""
+        """Answers with ``error``, after the answers to earlier requests, and closes."""
         self._refused = True
         self._unset_timer()
         if self.cycle is None or self.cycle.response_complete:

@@ -1,4 +1,4 @@
-"""uvicorn inside a loop and a process that are not its own."""
+"""Runs uvicorn as a task of the gateway's event loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
-_KEEP_ALIVE_S = 75  # longer than the proxies in front of us keep their idle connections
+_KEEP_ALIVE_S = 75  # longer than proxies in front of the gateway keep idle connections
 
 
 class HttpServer:
-    """Serves ``app`` on ``host`` and ``port`` until told to stop.
+    """Serves ``app`` on ``host`` and ``port`` until it is stopped.
 
-    Processes that ``share`` a port have new connections dealt out to them by the kernel. Requests have ``bounds``.
+    The kernel distributes new connections among processes that ``share`` a port. ``bounds`` are those of requests.
     """
 
     def __init__(
@@ -39,26 +39,26 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # whose are believed is for trusted_proxies to say
+                proxy_headers=False,  # `AccessControl` reads them, by the setting trusted_proxies
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 backlog=_BACKLOG,
             )
         )
-        self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # signals are the lifecycle's
+        self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # the process's lifecycle handles signals
 
     def start(self, tasks: Tasks) -> None:
-        """Listens; `Unavailable` when the port is taken. ``port`` is then the true one."""
+        """Listens, and sets ``port`` to the real port; raises `Unavailable` if the port is taken."""
         listener = self._listen()
         self.port = listener.getsockname()[1]
         self._serving = tasks.spawn(self._server.serve([listener]), "http server")
 
     async def drain(self) -> None:
-        """Accepts nothing new and returns when the last answer has been sent."""
+        """Accepts no new connections, and returns when the last answer has been sent."""
         self._server.should_exit = True
         await asyncio.shield(self._serving)
 
     async def stop(self) -> None:
-        """Breaks off what is still being answered."""
+        """Breaks off the answers that are not finished."""
         self._server.should_exit = self._server.force_exit = True
         answering = list(self._server.server_state.tasks)
         for task in answering:

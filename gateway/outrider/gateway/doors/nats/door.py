@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.admission.entrance import Entrance
+from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.nats import queries
 from outrider.gateway.doors.nats.keeper import Keeper
 from outrider.gateway.doors.openai.stored_form import encode_shape
-from outrider.gateway.doors.schema.ignored import collector, header
+from outrider.gateway.doors.schema.ignored import collector, ignored_header
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
@@ -32,10 +32,10 @@ _log = get_logger("nats")
 
 
 class NatsDoor:
-    """Any gateway answers any request; that which took a generation keeps it to its end."""
+    """Answers requests over NATS. Any gateway may get a request; it reads a generation that it begins to the end."""
 
-    def __init__(self, mesh: Mesh, flights: Flights, settings: GatewaySettings, entrance: Entrance) -> None:
-        self._bus, self._tasks, self._settings, self._entrance = mesh.bus, mesh.tasks, settings, entrance
+    def __init__(self, mesh: Mesh, flights: Flights, settings: GatewaySettings, access: AccessControl) -> None:
+        self._bus, self._tasks, self._settings, self._access = mesh.bus, mesh.tasks, settings, access
         self._instance = mesh.instance
         self._flights, self._generations = flights, Generations(flights, settings)
         self._keeper = Keeper(flights, mesh.bus, mesh.tasks, settings.nats_request_s)
@@ -56,16 +56,16 @@ class NatsDoor:
         )
 
     async def open(self) -> None:
-        """Answers from now on."""
+        """Begins to answer."""
         await self._service.open()
 
     async def drain(self) -> None:
-        """Takes nothing new and returns when what was taken has ended."""
+        """Takes no new requests, and returns when all generations have ended."""
         await self._service.close()
         await self._keeper.drain()
 
     async def stop(self) -> None:
-        """Leaves what has not ended to other gateways."""
+        """Leaves unfinished generations to other gateways."""
         await self._keeper.stop()
         await self._service.close()
 
@@ -79,7 +79,7 @@ class NatsDoor:
         headers: dict[str, str] = {}
         status = 200
         try:
-            admission = await self._entrance.admit(queries.visitor(query), headers, counts=counts)
+            admission = await self._access.admit(queries.sender(query), headers, counts=counts)
             await work(query, admission, headers)
         except OutriderError as error:
             status = error.http_status
@@ -100,51 +100,53 @@ class NatsDoor:
         await _answer(query, headers, {"models": served})
 
     async def _generate(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
-        """Answers when the request is known to any gateway, where there is a ledger."""
+        """Answers when the ledger has the request: any gateway can then resume or cancel it."""
         limit, ignored = self._settings.max_body_bytes, collector(self._settings)
-        begin = queries.begin(query, admission.caller.tenant, limit, ignored)
-        names = begin.asked.shape.ignored
-        headers.update(header(names))
-        flight = await self._begin(begin, admission)
-        self._keeper.keep(flight, begin.timeout_s)
-        await flight.recording.kept()
-        await _answer(query, headers, self._taken(flight) | ({"ignored": names} if names else {}))
+        request = queries.read_generate(query, admission.caller.tenant, limit, ignored)
+        names = request.shaped.shape.ignored
+        headers.update(ignored_header(names))
+        flight = await self._begin(request, admission)
+        self._keeper.keep(flight, request.timeout_s)
+        await flight.recording.wait_recorded()
+        await _answer(query, headers, self._description(flight) | ({"ignored": names} if names else {}))
 
-    async def _begin(self, begin: queries.Begin, admission: Admission) -> Flight:
-        key = Key(admission.caller.tenant, begin.request_id)
-        if begin.chosen:
+    async def _begin(self, request: queries.GenerateQuery, admission: Admission) -> Flight:
+        key = Key(admission.caller.tenant, request.request_id)
+        if request.chosen:
             await self._flights.claim(key)
         try:
-            asked, shape = begin.asked.generation, encode_shape(begin.asked.shape)
-            return await self._generations.start(key.request, asked, shape, admission, resumable=True, lingers=True)
+            generation, shape = request.shaped.generation, encode_shape(request.shaped.shape)
+            return await self._generations.start(
+                key.request, generation, shape, admission, resumable=True, lingers=True
+            )
         except BaseException:
-            if begin.chosen:
+            if request.chosen:
                 await self._flights.catalog.unclaim(key)
             raise
 
     async def _resume(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
-        """Answers, and then again with each frame."""
-        asked = queries.taken(query)
-        key = Key.read(admission.caller.tenant, asked.request_id)
+        """Answers once with the request's subjects, and then with each frame."""
+        resume = queries.read_resume(query)
+        key = Key.read(admission.caller.tenant, resume.request_id)
         record, verifiers = await self._flights.catalog.find(key)
         require_allowed(record.served.name, admission.caller.may_use)
-        if len(asked.from_index) not in (0, 1, record.choices):
+        if len(resume.from_index) not in (0, 1, record.choices):
             raise InvalidRequest(f"from_index must hold one index, or {record.choices}", param="from_index")
-        had = asked.from_index or record.first_indices
+        start = resume.from_index or record.first_indices
         flight = await self._flights.resume(key, record, verifiers, admission)
-        await _answer(query, headers, self._taken(flight))
-        self._keeper.keep(flight, None, query.answer, had if len(had) == record.choices else had * record.choices)
+        await _answer(query, headers, self._description(flight))
+        self._keeper.keep(flight, None, query.answer, start if len(start) == record.choices else start * record.choices)
 
     async def _cancel(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
-        key = Key.read(admission.caller.tenant, queries.named(query))
+        key = Key.read(admission.caller.tenant, queries.read_request_id(query))
         try:
             await self._flights.catalog.cancel(key)
-        except Unavailable:  # without a ledger, whoever reads the request ends it
+        except Unavailable:  # without a ledger, the gateway that reads the request ends it
             end = Frame(key.request, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
             self._bus.publish(token_subject(key.tenant, key.request), encode_frame(end))
         await _answer(query, headers, {"request_id": key.request})
 
-    def _taken(self, flight: Flight) -> dict[str, Any]:
+    def _description(self, flight: Flight) -> dict[str, Any]:
         subjects = [stream.job.subject for stream in flight.streams]
         record = flight.record
         return {
@@ -158,5 +160,5 @@ class NatsDoor:
         }
 
 
-async def _answer(query: Query, headers: dict[str, str], told: dict[str, Any]) -> None:
-    await query.answer(msgspec.json.encode(told), headers)
+async def _answer(query: Query, headers: dict[str, str], content: dict[str, Any]) -> None:
+    await query.answer(msgspec.json.encode(content), headers)

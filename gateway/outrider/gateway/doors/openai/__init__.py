@@ -1,1 +1,1 @@
-"""OpenAI's completions and chats: bodies in, answers and chunks out, and streams that are taken up again."""
+"""OpenAI's completions and chats: bodies in, answers and chunks out, and streams that are resumed."""

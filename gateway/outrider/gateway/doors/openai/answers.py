@@ -1,4 +1,4 @@
-"""What OpenAI's clients read: answers and stream chunks of completions and chats."""
+"""Writes answers and chunks of completions and chats."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from outrider.gateway.doors.openai.json_types import (
     UsageBody,
 )
 from outrider.gateway.doors.schema.logprobs import token_name
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.streams.reassembly import split
 from outrider.wire.frames import Draft, Frame, Usage
 
 
-class Writer:
+class AnswerWriter:
     """Writes the answer to one request in one form.
 
-    ``seeds`` are those of its choices, of which each prompt has so many ``answers``; ``created`` is in seconds since
-    1970; ``ignored`` are names of parameters without effect.
+    ``seeds`` holds the seed of each choice; each prompt has ``answers`` choices. ``created`` is in seconds since 1970.
+    ``ignored`` names the parameters without effect.
     """
 
     def __init__(
         self,
         form: Form,
         request_id: str,
-        served: Served,
+        served: ServedModel,
         seeds: Sequence[int],
         *,
         answers: int = 1,
@@ -56,12 +56,12 @@ class Writer:
 
     @property
     def opening(self) -> list[Answer]:
-        """The chunks that a stream begins with, in forms that have any."""
+        """The opening chunks of a stream, if its form has any."""
         make = self._form.opening
         return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
 
     def whole(self, frames: Sequence[Frame]) -> Answer:
-        """The answer, from all frames of each choice joined."""
+        """The whole answer; ``frames`` holds one joined frame for each choice."""
         choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
         extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
         extra = extras[0]
@@ -74,16 +74,16 @@ class Writer:
     def chunk(
         self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
     ) -> Answer | None:
-        """A stream's chunk for a choice's ``frame``; None where there is nothing to tell yet.
+        """The chunk for a ``frame`` of choice ``index``; None if the chunk would be empty.
 
-        ``last`` says that the frame's tokens are the last of an answer that the model ended.
+        ``last`` marks a frame with the last tokens of an answer that the model ended.
         """
         length = sum(map(len, frame.texts))
         choice = self._form.delta(frame, index, self._written[index], last)
         self._written[index] += length
-        silent = not _says(choice) and frame.finish is None and frame.likelihoods is None
+        empty = _is_empty(choice) and frame.finish is None and frame.likelihoods is None
         detailed = self._return_tokens or frame.drafts is not None
-        if silent and not detailed:
+        if empty and not detailed:
             return None
         if not detailed and frame.finish is None:
             return self._part([choice], usage)
@@ -93,12 +93,12 @@ class Writer:
         return self._part([choice], usage, extra)
 
     def parts(self, frame: Frame) -> list[Frame]:
-        """``frame`` by the chunks that tell it."""
+        """``frame``, split into the parts that have a chunk of their own."""
         apart = self._form.apart and frame.finish is not None and frame.tokens
         return list(split(frame, len(frame.tokens))) if apart else [frame]
 
     def last(self, frames: Sequence[Frame]) -> Answer:
-        """The chunk about usage that follows the last frames of all choices."""
+        """The usage chunk, which follows the last frames of all choices."""
         total = _total(frames, self._answers)
         verifier = frames[0].verifier or UNSET
         extra = Extra(steps=total.steps, seed=self._seeds[0], verifier=verifier, ignored=self._ignored)
@@ -118,24 +118,24 @@ class Writer:
         return extra(frame, self._seeds[index], self._return_tokens)
 
 
-def _says(choice: Choice) -> bool:
+def _is_empty(choice: Choice) -> bool:
     if isinstance(choice, TextChoice):
-        return choice.text != ""
-    return isinstance(choice, DeltaChoice) and choice.delta != Delta()
+        return choice.text == ""
+    return not isinstance(choice, DeltaChoice) or choice.delta == Delta()
 
 
 def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:
-    """``outrider`` of a frame, or of several joined, of an answer drawn with ``seed``."""
-    told = Extra()
+    """The field ``outrider`` for ``frame``, whose choice has ``seed``."""
+    fields = Extra()
     if return_tokens:
-        told = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+        fields = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
     if frame.drafts is not None:
-        told.drafts = [_draft(draft) for draft in frame.drafts]
+        fields.drafts = [_draft(draft) for draft in frame.drafts]
     if frame.finish is not None:
-        told.steps = frame.usage.steps if frame.usage else UNSET
-        told.seed, told.verifier = seed, frame.verifier or UNSET
-        told.lossy = True if frame.usage and frame.usage.lossy else UNSET
-    return told
+        fields.steps = frame.usage.steps if frame.usage else UNSET
+        fields.seed, fields.verifier = seed, frame.verifier or UNSET
+        fields.lossy = True if frame.usage and frame.usage.lossy else UNSET
+    return fields
 
 
 def _draft(draft: Draft) -> DraftBody:
@@ -144,13 +144,13 @@ def _draft(draft: Draft) -> DraftBody:
 
 
 @lru_cache
-def fingerprint(served: Served) -> str:
-    """``system_fingerprint``: another model or another vocabulary has another."""
+def fingerprint(served: ServedModel) -> str:
+    """``system_fingerprint``, which depends on the model's name and vocabulary."""
     return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]
 
 
 def _total(frames: Sequence[Frame], answers: int) -> Usage:
-    """What all choices have cost: each prompt once, of which there are so many ``answers``, and what each generated."""
+    """The usage of all choices; a prompt, which has ``answers`` choices, counts once."""
     used = [frame.usage or Usage(0, 0) for frame in frames]
     return Usage(
         sum(usage.prompt_tokens for usage in used[::answers]),

@@ -1,39 +1,40 @@
-"""The bodies of OpenAI's requests: which parameters are honoured, and what they may hold."""
+"""The bodies of OpenAI's completions and chats: the supported parameters, and their bounds."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.openai.stored_form import Shape
-from outrider.gateway.doors.schema.generation import Asked
+from outrider.gateway.doors.schema.generation import GenerationBody
+from outrider.gateway.doors.schema.ignored import shown_names
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import PROMPTS, TemplateKwargs, chat, prompts
-from outrider.gateway.doors.schema.structure import ResponseFormat, of_format, structure
-from outrider.gateway.doors.schema.tools import Tool, ToolChoice, calling, shown
-from outrider.gateway.doors.schema.unhonoured import CHAT, COMPLETION
-from outrider.gateway.requests.calling import Calling
+from outrider.gateway.doors.schema.structure import ResponseFormat, format_structure, merged_structure
+from outrider.gateway.doors.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
+from outrider.gateway.doors.schema.unsupported import CHAT, COMPLETION
+from outrider.gateway.requests.call_rules import CallRules
 from outrider.gateway.requests.request import Generation, Structure, choice_seed
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Count, Flag, integers
 from outrider.wire.sampling import Length, Logprobs
 
 MOST_CHOICES = 128
-"""Of one request, whatever the number of its prompts."""
+"""Most answers to one request, over all its prompts."""
 _COMPLETION_TOKENS = 16  # OpenAI's default
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``stream_options``; ``continuous_usage_stats`` is vLLM's, and counts only beside ``include_usage``."""
+    """``stream_options``; ``continuous_usage_stats`` is vLLM's, and has an effect only with ``include_usage``."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
     include_obfuscation: bool = False
 
 
-class Body(Asked, frozen=True, kw_only=True):
-    """What completions and chats have in common."""
+class Body(GenerationBody, frozen=True, kw_only=True):
+    """The parameters that completions and chats share."""
 
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
@@ -48,16 +49,16 @@ class Body(Asked, frozen=True, kw_only=True):
 
     @property
     def continuous_usage(self) -> bool:
-        """Whether each chunk of such a stream tells the usage so far."""
+        """Whether each chunk of such a stream holds the usage so far."""
         return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
 
     @property
-    def _longest(self) -> int | None:
+    def _most_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
     def _structure(self) -> Structure | None:
-        return structure(of_format(self.response_format), self.structured_outputs, "response_format")
+        return merged_structure(format_structure(self.response_format), self.structured_outputs, "response_format")
 
 
 class CompletionBody(Body, frozen=True, kw_only=True):
@@ -71,20 +72,20 @@ class CompletionBody(Body, frozen=True, kw_only=True):
     parse_special_tokens: Flag | None = None
 
     def generation(self) -> Generation:
-        """What is asked for, free of OpenAI's forms, with OpenAI's default length.
+        """The generation that the body asks for, with OpenAI's default length.
 
-        Each prompt has the seed that the client gave, as a request of its own would have; without one, all have
-        different seeds.
+        If the client gave a seed, all prompts have that seed, as separate requests would. Without it, each prompt has
+        another seed.
         """
         prompt, *more = prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
         if self.n * (1 + len(more)) > MOST_CHOICES:
             why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
-        longest = _COMPLETION_TOKENS if self._longest is None else self._longest
-        asked = self._generation(prompt, self._structure, max_tokens=longest, logprobs=self.logprobs, echo=self.echo)
-        seed = asked.sampling.seed
+        most = _COMPLETION_TOKENS if self._most_tokens is None else self._most_tokens
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=self.logprobs, echo=self.echo)
+        seed = generation.sampling.seed
         return msgspec.structs.replace(
-            asked,
+            generation,
             choices=self.n,
             more=tuple(
                 (prompt, choice_seed(seed, place * self.n) if self.seed is None else seed)
@@ -93,7 +94,7 @@ class CompletionBody(Body, frozen=True, kw_only=True):
         )
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
-        """The form of the answer, which names ``ignored`` parameters."""
+        """The form of the answer; the answer names the ``ignored`` parameters."""
         return Shape("completion", (), self.return_tokens, self.include_usage, self.continuous_usage, ignored)
 
 
@@ -113,25 +114,25 @@ class ChatBody(Body, frozen=True, kw_only=True):
     chat_template_kwargs: TemplateKwargs | None = None
 
     @property
-    def calling(self) -> Calling | None:
-        """What may or has to be called, if anything."""
-        return calling(self.tools, self.tool_choice, self.parallel_tool_calls)
+    def call_rules(self) -> CallRules | None:
+        """The rules for calls; None if no function may be called."""
+        return read_call_rules(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def generation(self) -> Generation:
-        """What is asked for, free of OpenAI's forms."""
-        calling = self.calling
+        """The generation that the body asks for."""
+        rules = self.call_rules
         prompt = msgspec.structs.replace(
-            chat(self.messages, self.chat_template_kwargs), tools="" if calling is None else shown(self.tools)
+            chat(self.messages, self.chat_template_kwargs), tools="" if rules is None else template_tools(self.tools)
         )
         logprobs = self.top_logprobs if self.logprobs else None
-        asked = self._generation(prompt, self._structure, calling, max_tokens=self._longest, logprobs=logprobs)
-        return msgspec.structs.replace(asked, choices=self.n)
+        generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
+        return msgspec.structs.replace(generation, choices=self.n)
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
-        """The form of the answer, which names ``ignored`` parameters."""
-        calling = self.calling
-        functions = () if calling is None else calling.names
-        bare = calling is not None and calling.bare(of_format(self.response_format))
+        """The form of the answer; the answer names the ``ignored`` parameters."""
+        rules = self.call_rules
+        functions = () if rules is None else rules.names
+        bare = rules is not None and rules.bare(format_structure(self.response_format))
         usage = self.include_usage, self.continuous_usage
         return Shape("chat", functions, self.return_tokens, *usage, ignored, bare)
 
@@ -141,22 +142,41 @@ _OBFUSCATION = "stream_options.include_obfuscation"
 
 
 def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> CompletionBody:
-    """The body of a completion, as `read`; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
-    if asked.max_tokens == 0 and not asked.echo:
+    """The body of a completion, read as `read` does; raises `InvalidRequest`."""
+    completion = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
+    if completion.max_tokens == 0 and not completion.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
-    return asked
+    return completion
 
 
 def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> ChatBody:
-    """The body of a chat completion, as `read`; `InvalidRequest` says what is wrong with it."""
-    asked = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
-    if asked.top_logprobs and not asked.logprobs:
+    """The body of a chat completion, read as `read` does; raises `InvalidRequest`."""
+    chat_body = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
+    if chat_body.top_logprobs and not chat_body.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
-    return asked
+    return chat_body
+
+
+class ShapedGeneration(NamedTuple):
+    """A generation, and the form of its answer for readers that resume it over HTTP."""
+
+    generation: Generation
+    shape: Shape
+
+
+def read_body_of_any_kind(parameters: dict[str, Any], ignored: list[str] | None = None) -> ShapedGeneration:
+    """The body of a chat if ``parameters`` hold messages, else of a completion, read as `read` does.
+
+    Raises `InvalidRequest`.
+    """
+    kind = read_completion if parameters.get("messages") is None else read_chat
+    body = kind(parameters, ignored)
+    shape = body.shape(shown_names(ignored))
+    return ShapedGeneration(body.generation(), msgspec.structs.replace(shape, include_usage=True))
 
 
 def _consistent(body: _B, ignored: list[str] | None) -> _B:
+    """``body``; raises `InvalidRequest` for parameters that contradict each other."""
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
     if body.stream_options is not None and body.stream_options.include_obfuscation:

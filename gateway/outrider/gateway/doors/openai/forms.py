@@ -1,4 +1,4 @@
-"""How completions, chats and calls of functions are told, whole and in chunks."""
+"""The forms of completions, chats and calls of functions, whole and in chunks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from outrider.gateway.doors.openai.json_types import (
 )
 from outrider.gateway.doors.schema.logprobs import chat_logprobs, text_logprobs
 from outrider.gateway.doors.schema.tools import CalledFunction, ToolCall, call_id, read_calls
-from outrider.gateway.tool_calls.reading import Piece, Reading
+from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.wire.calls import CallStyle
 from outrider.wire.frames import Frame
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How completions and chats differ in shape.
+    """The form of completions or of chats.
 
-    ``choice`` and ``delta`` make a choice, whole or in a chunk, of a frame, the choice's index, and how many
-    characters it has had before; ``opening`` is what a stream begins with, where it begins with anything. Where its
-    end is ``apart``, a stream tells it in a chunk of its own, and the chunk before it is the ``delta`` of a frame with
-    the last tokens.
+    ``prefix`` begins the answer's id; ``whole`` and ``part`` are the ``object`` of answers and of chunks. ``choice``
+    and ``delta`` make a choice of an answer and of a chunk, from a frame, the choice's index and the number of its
+    earlier characters; ``delta`` also gets whether the frame holds the last tokens. ``opening`` makes the first chunk
+    of a choice, if there is one. With ``apart``, the finish reason has a chunk of its own.
     """
 
     prefix: str
@@ -66,32 +66,32 @@ CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _m
 
 
 def calls_form(style: CallStyle, names: Sequence[str], answer: str, *, bare: bool) -> Form:
-    """The form of one chat that may be calls of ``names``, where ``bare`` without marks too; ``answer`` is its id.
+    """The form of one chat that may call ``names``, if ``bare`` also without marks; ``answer`` is the request's id.
 
-    The openai package misses that a call is whole where the same chunk says that the answer has ended.
+    The finish reason has its own chunk: the openai package misses the end of a call in a chunk that ends the answer.
     """
-    readings: defaultdict[int, Reading] = defaultdict(lambda: Reading(style, names, bare=bare))
+    readers: defaultdict[int, AnswerReader] = defaultdict(lambda: AnswerReader(style, names, bare=bare))
 
     def whole(frame: Frame, index: int, offset: int) -> Choice:
-        reading = Reading(style, names, bare=bare)
-        message = _message(reading.take(frame), f"{answer}_{index}")
-        return MessageChoice(message, _ending(frame, reading), index, chat_logprobs(frame))
+        reader = AnswerReader(style, names, bare=bare)
+        message = _message(reader.take(frame), f"{answer}_{index}")
+        return MessageChoice(message, _finish_of_calls(frame, reader), index, chat_logprobs(frame))
 
     def part(frame: Frame, index: int, offset: int, last: bool) -> Choice:
-        reading = readings[index]
-        delta = _delta(reading.take(frame, last=last), f"{answer}_{index}")
-        return DeltaChoice(delta, _ending(frame, reading), index, chat_logprobs(frame))
+        reader = readers[index]
+        delta = _delta(reader.take(frame, last=last), f"{answer}_{index}")
+        return DeltaChoice(delta, _finish_of_calls(frame, reader), index, chat_logprobs(frame))
 
     return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)
 
 
-def _message(pieces: Sequence[Piece], answer: str) -> AssistantMessage:
+def _message(pieces: Sequence[AnswerPiece], answer: str) -> AssistantMessage:
     text = "".join(piece.text for piece in pieces if piece.place is None)
     calls = read_calls(pieces, answer)
     return AssistantMessage(text or None, tool_calls=calls) if calls else AssistantMessage(text)
 
 
-def _delta(pieces: Sequence[Piece], answer: str) -> Delta:
+def _delta(pieces: Sequence[AnswerPiece], answer: str) -> Delta:
     delta = Delta()
     if text := "".join(piece.text for piece in pieces if piece.place is None):
         delta.content = text
@@ -100,15 +100,15 @@ def _delta(pieces: Sequence[Piece], answer: str) -> Delta:
     return delta
 
 
-def _addition(piece: Piece, answer: str) -> ToolCall:
+def _addition(piece: AnswerPiece, answer: str) -> ToolCall:
     place = piece.place or 0
     if piece.name is None:
         return ToolCall(CalledFunction(piece.text), index=place)
     return ToolCall(CalledFunction(piece.text, piece.name), call_id(answer, place), "function", place)
 
 
-def _ending(frame: Frame, reading: Reading) -> Finish | None:
-    return "tool_calls" if frame.finish == "stop" and reading.whole else _finish(frame)
+def _finish_of_calls(frame: Frame, reader: AnswerReader) -> Finish | None:
+    return "tool_calls" if frame.finish == "stop" and reader.whole else _finish(frame)
 
 
 def _finish(frame: Frame) -> Finish | None:

@@ -26,7 +26,7 @@ class CompletionDetails(msgspec.Struct):
 
 
 class UsageBody(msgspec.Struct):
-    """``usage``; what is known before the end has no details."""
+    """``usage``; before the end of an answer it has no details."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -47,9 +47,9 @@ class DraftBody(msgspec.Struct):
 
 
 class Extra(msgspec.Struct, omit_defaults=True):
-    """``outrider``: what OpenAI's API has no place for; ``steps`` and what follows stand on the last chunk.
+    """``outrider``: what OpenAI's API has no fields for. Only the last chunk has ``steps`` and the fields after it.
 
-    ``ignored`` are names of parameters that had no effect.
+    ``ignored`` names the parameters that had no effect.
     """
 
     first_index: int | UnsetType = UNSET
@@ -114,7 +114,7 @@ _C = TypeVar("_C", bound=Choice)
 
 
 class AnswerOf(msgspec.Struct, Generic[_C]):
-    """An answer or a chunk of one, with one kind of choices."""
+    """An answer, or a chunk of one."""
 
     id: str
     object: str

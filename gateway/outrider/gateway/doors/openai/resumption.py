@@ -1,12 +1,12 @@
-"""``/v1/streams/<id>``: a stream taken up again, or ended."""
+"""``/v1/streams/<id>``: resumes a stream, or ends it."""
 
 from __future__ import annotations
 
 import msgspec
 from outrider.gateway.admission.reservation import Admission
-from outrider.gateway.doors.http.messages import EventStream, until_gone
+from outrider.gateway.doors.http.messages import EventStream, until_disconnected
 from outrider.gateway.doors.http.position import Position, Tail
-from outrider.gateway.doors.openai.events import Events
+from outrider.gateway.doors.openai.events import EventWriter
 from outrider.gateway.doors.openai.stored_form import decode_shape
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key
@@ -22,8 +22,8 @@ class StreamQuery(msgspec.Struct, frozen=True):
     last_event_id: str | None = None
 
 
-class Streams:
-    """Any gateway answers for streams that any gateway began."""
+class StreamRoutes:
+    """The routes of ``/v1/streams``; streams may have begun at any gateway."""
 
     def __init__(self, flights: Flights) -> None:
         self._flights = flights
@@ -33,19 +33,19 @@ class Streams:
         ]
 
     async def _resume(self, request: Request) -> Response:
-        """The events behind the one that the client had last; 204, which ends an EventSource, if there is none."""
+        """The events after the client's last one; 204, which ends an EventSource, if none follows."""
         key, last = _key(request), request.headers.get("last-event-id") or _query(request).last_event_id
         record, verifiers = await self._flights.catalog.find(key)
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
         shape = decode_shape(record.shape)
-        writer, had = shape.writer(key, record), Position.start(record.first_indices)
+        writer, start = shape.writer(key, record), Position.start(record.first_indices)
         if last:
-            had = had.read(last, key.request, len(writer.opening))
-        if had.tail is Tail.DONE:
+            start = start.read(last, key.request, len(writer.opening))
+        if start.tail is Tail.DONE:
             return Response(status_code=204)
-        flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers, admission))
-        events = Events(flight, shape, had)
+        flight = await until_disconnected(request.receive, self._flights.resume(key, record, verifiers, admission))
+        events = EventWriter(flight, shape, start)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _cancel(self, request: Request) -> Response:

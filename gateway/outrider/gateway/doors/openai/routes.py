@@ -7,13 +7,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
-from outrider.gateway.doors.http.messages import EventStream, json_response, read_body, stays, until_gone
+from outrider.gateway.doors.http.messages import (
+    EventStream,
+    json_response,
+    lingers_after_disconnect,
+    read_body,
+    until_disconnected,
+)
 from outrider.gateway.doors.http.position import Position
 from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody, read_chat, read_completion
-from outrider.gateway.doors.openai.events import Events
+from outrider.gateway.doors.openai.events import EventWriter
 from outrider.gateway.doors.openai.json_types import Answer
 from outrider.gateway.doors.openai.stored_form import Shape, encode_shape
-from outrider.gateway.doors.schema.headers import routed, timed
+from outrider.gateway.doors.schema.headers import with_routing_headers, with_timeout_header
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
@@ -28,7 +34,7 @@ from starlette.routing import Route
 
 
 class ModelBody(msgspec.Struct):
-    """A model, as it is listed; ``max_model_len`` is how many tokens its context holds, as vLLM tells it."""
+    """A model in the list; ``max_model_len``, which vLLM has too, is the number of tokens that its context holds."""
 
     id: str
     created: int
@@ -44,7 +50,7 @@ class ModelList(msgspec.Struct):
     object: str = "list"
 
 
-class OpenAi:
+class OpenAiRoutes:
     """``/v1/completions``, ``/v1/chat/completions`` and ``/v1/models``."""
 
     def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings) -> None:
@@ -81,17 +87,17 @@ class OpenAi:
         ignored = collector(self._settings)
         body = read(await read_body(request, self._settings.max_body_bytes), ignored)
         shape = body.shape(announce(request, ignored))
-        asked = routed(timed(body, request).generation(), request)
-        lingers, admission = stays(request), request.state.admission
+        generation = with_routing_headers(with_timeout_header(body, request).generation(), request)
+        lingers, admission = lingers_after_disconnect(request), request.state.admission
         if lingers and not body.stream:
             raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
         starting = self._generations.start(
-            request.state.request_id, asked, encode_shape(shape), admission, resumable=body.stream, lingers=lingers
+            request.state.request_id, generation, encode_shape(shape), admission, resumable=body.stream, lingers=lingers
         )
         if not body.stream:
-            return json_response(await until_gone(request.receive, self._whole(starting, shape)))
-        flight = await until_gone(request.receive, starting)
-        events = Events(flight, shape, Position.start(flight.record.first_indices))
+            return json_response(await until_disconnected(request.receive, self._whole(starting, shape)))
+        flight = await until_disconnected(request.receive, starting)
+        events = EventWriter(flight, shape, Position.start(flight.record.first_indices))
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:
@@ -104,8 +110,8 @@ class OpenAi:
 
 
 async def _collect(flight: Flight) -> list[Frame]:
-    heard: list[list[Frame]] = [[] for _ in flight.streams]
+    frames_by_choice: list[list[Frame]] = [[] for _ in flight.streams]
     async with aclosing(flight.frames()) as batches:
         async for place, frames in batches:
-            heard[place] += frames
-    return [join(frames) for frames in heard]
+            frames_by_choice[place] += frames
+    return [join(frames) for frames in frames_by_choice]

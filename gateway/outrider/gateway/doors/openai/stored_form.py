@@ -1,23 +1,23 @@
-"""The form of a stream's answer, as the ledger keeps it for whoever goes on with the stream."""
+"""The form of a stream's answer in the ledger, for gateways that resume the stream."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import msgspec
-from outrider.gateway.doors.openai.answers import Writer
+from outrider.gateway.doors.openai.answers import AnswerWriter
 from outrider.gateway.doors.openai.forms import CHAT, COMPLETION, Form, calls_form
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import Served
+from outrider.gateway.requests.models import ServedModel
 from outrider.mesh.errors import NotFound
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
-    """What the client asked its chunks to be.
+    """The form of chunks that the client asked for.
 
-    ``functions`` are those that a chat may call; where ``bare``, also without the marks of the model's format. Where
-    usage is included, ``continuous_usage`` has each chunk tell it so far. ``ignored`` are names of parameters without
-    effect, as they are told.
+    ``functions`` names the functions that a chat may call, if ``bare`` also without the marks of the model's format.
+    With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
+    far. ``ignored`` names the parameters without effect.
     """
 
     kind: Literal["completion", "chat"]
@@ -28,15 +28,15 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     ignored: tuple[str, ...] = ()
     bare: bool = False
 
-    def form(self, request_id: str, served: Served) -> Form:
-        """The form of chunks of the request of that id, which the model ``served`` answers."""
+    def form(self, request_id: str, served: ServedModel) -> Form:
+        """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
         if self.functions:
             return calls_form(served.calls, self.functions, request_id, bare=self.bare)
         return CHAT if self.kind == "chat" else COMPLETION
 
-    def writer(self, key: Key, record: Record) -> Writer:
-        """A writer of the request's chunks, the same wherever and whenever it is made."""
-        return Writer(
+    def writer(self, key: Key, record: Record) -> AnswerWriter:
+        """A writer of the request's chunks: all writers of one request write the same."""
+        return AnswerWriter(
             self.form(key.request, record.served),
             key.request,
             record.served,
@@ -53,7 +53,7 @@ _decode = msgspec.msgpack.Decoder(Shape).decode
 
 
 def decode_shape(data: bytes) -> Shape:
-    """The form in a record; `NotFound` where it is one of another front door."""
+    """The form in ``data``; raises `NotFound` if it is the form of a response."""
     try:
         return _decode(data)
     except msgspec.ValidationError:

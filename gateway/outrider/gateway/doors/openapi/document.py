@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of what the gateway itself checks with and answers with."""
+"""The OpenAPI document, made from the types that the gateway reads and answers with."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 from outrider.gateway.doors.http.guard import guarded
-from outrider.gateway.doors.openapi.closer import COMPONENTS, PATHS
-from outrider.gateway.doors.openapi.operations import OPERATIONS, Given, Operation, errors_of
+from outrider.gateway.doors.openapi.constraints import COMPONENTS, PATHS
+from outrider.gateway.doors.openapi.operations import OPERATIONS, BodySpec, Operation, errors_of
 from outrider.gateway.doors.schema.ignored import HEADER
 from outrider.gateway.doors.schema.parameters import ABSENT, ANY
 from outrider.gateway.errors import ErrorAnswer
@@ -18,8 +18,8 @@ from outrider.mesh.errors import OutriderError
 from starlette.routing import Route
 
 _REFERENCE = "#/components/schemas/{name}"
-_UNREAD = {"HEAD"}
-"""What starlette answers by itself."""
+_IMPLICIT_METHODS = {"HEAD"}
+"""Methods that starlette answers by itself."""
 _DIALECT = "3.1.0"
 _LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _REQUEST_ID = {"schema": {"type": "string"}, "required": True, "description": "The request's id."}
@@ -29,23 +29,23 @@ _RETRY_AFTER = {"schema": {"type": "string"}, "description": "Seconds until anot
 
 
 def document(routes: Iterable[Route], version: str, *, strict: bool = False) -> dict[str, Any]:
-    """The document of all ``routes``; `KeyError` for one of which `OPERATIONS` says nothing.
+    """The document of all ``routes``; raises `KeyError` for a route that `OPERATIONS` lacks.
 
-    Where it is ``strict``, bodies may hold no parameter that is unknown or has no effect.
+    If ``strict``, bodies may not hold parameters that are unknown or have no effect.
     """
     schemas = _Schemas(strict)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = re.sub(r":path}", "}", route.path)
-        for method in sorted((route.methods or set()) - _UNREAD):
-            made = _operation(path, method, OPERATIONS[method, path], schemas)
-            paths.setdefault(path, {})[method.lower()] = made
+        for method in sorted((route.methods or set()) - _IMPLICIT_METHODS):
+            operation = _operation(path, method, OPERATIONS[method, path], schemas)
+            paths.setdefault(path, {})[method.lower()] = operation
     return {
         "openapi": _DIALECT,
         "info": {
             "title": "Outrider",
             "version": version,
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "license": _LICENSE,
         },
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": _SECURITY},
@@ -59,56 +59,57 @@ _SECURITY = {
 
 
 class _Schemas:
-    """Schemas of types, and the components that they refer to; ``strict`` as in `document`."""
+    """Schemas of types, and the components that they refer to; ``strict`` is as in `document`."""
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
         self.components: dict[str, Any] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        (made,), found = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-        for name, schema in found.items():
-            schema |= {"allOf": [COMPONENTS[name]]} if name in COMPONENTS else {}
-            if self.components.setdefault(name, schema) != schema:
+        (schema,), components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+        for name, component in components.items():
+            component |= {"allOf": [COMPONENTS[name]]} if name in COMPONENTS else {}
+            if self.components.setdefault(name, component) != component:
                 raise ValueError(f"two types are called {name}")
-        return made
+        return schema
 
-    def parameters(self, given: Given) -> dict[str, dict[str, Any]]:
-        """The schema of each parameter that `read` takes or refuses by name; null is as good as absent."""
-        hints = typing.get_type_hints(given.kind, include_extras=True) | dict(given.closer)
+    def parameters(self, spec: BodySpec) -> dict[str, dict[str, Any]]:
+        """The schema of each parameter that `read` knows; all parameters may be null, which counts as absent."""
+        hints = typing.get_type_hints(spec.kind, include_extras=True) | dict(spec.refined)
         schemas = {name: hint if isinstance(hint, dict) else self.of(hint) for name, hint in hints.items()}
-        made = {name: _nullable(schema, ABSENT.get(name, ())) for name, schema in schemas.items()}
-        altering, idle = given.unhonoured.altering.items(), given.unhonoured.idle.items()
-        passed = {name: _neutral(values) for name, values in altering}
-        return passed | {name: _neutral(values if self._strict else ANY) for name, values in idle} | made
+        supported = {name: _nullable(schema, ABSENT.get(name, ())) for name, schema in schemas.items()}
+        altering, idle = spec.unsupported.altering.items(), spec.unsupported.idle.items()
+        altering_schemas = {name: _neutral(values) for name, values in altering}
+        idle_schemas = {name: _neutral(values if self._strict else ANY) for name, values in idle}
+        return altering_schemas | idle_schemas | supported
 
-    def body(self, given: Given) -> dict[str, Any]:
-        required = [field.name for field in msgspec.structs.fields(given.kind) if field.required]
-        if given.kind.__name__ not in self.components:
-            made = {"type": "object", "properties": self.parameters(given), "additionalProperties": not self._strict}
-            for name in given.untyped:
+    def body(self, spec: BodySpec) -> dict[str, Any]:
+        required = [field.name for field in msgspec.structs.fields(spec.kind) if field.required]
+        if spec.kind.__name__ not in self.components:
+            schema = {"type": "object", "properties": self.parameters(spec), "additionalProperties": not self._strict}
+            for name in spec.untyped:
                 self.components[name]["required"].remove("type")
-            made |= ({"required": required} if required else {}) | ({"allOf": [*given.rules]} if given.rules else {})
-            self.components[given.kind.__name__] = made
-        return {"$ref": _REFERENCE.format(name=given.kind.__name__)}
+            schema |= ({"required": required} if required else {}) | ({"allOf": [*spec.rules]} if spec.rules else {})
+            self.components[spec.kind.__name__] = schema
+        return {"$ref": _REFERENCE.format(name=spec.kind.__name__)}
 
 
-def _operation(path: str, method: str, said: Operation, schemas: _Schemas) -> dict[str, Any]:
-    answers = _answers(said, schemas)
-    if said.body is not None and "200" in answers:
+def _operation(path: str, method: str, operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    answers = _answers(operation, schemas)
+    if operation.body is not None and "200" in answers:
         answers["200"]["headers"][HEADER] = _IGNORED
-    made: dict[str, Any] = {
-        "summary": said.summary,
+    document: dict[str, Any] = {
+        "summary": operation.summary,
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
-        "parameters": [*_path(path), *_queries(said, schemas), *map(_header, said.headers.items())],
-        "responses": answers | _errors(errors_of(path, said), schemas),
+        "parameters": [*_path(path), *_queries(operation, schemas), *map(_header, operation.headers.items())],
+        "responses": answers | _errors(errors_of(path, operation), schemas),
     }
-    if said.body is not None:
-        content: dict[str, Any] = {"schema": schemas.body(said.body), "example": said.body.example}
-        made["requestBody"] = {"required": True, "content": {"application/json": content}}
+    if operation.body is not None:
+        content: dict[str, Any] = {"schema": schemas.body(operation.body), "example": operation.body.example}
+        document["requestBody"] = {"required": True, "content": {"application/json": content}}
     if guarded(path):
-        made["security"] = [{}, {"bearer": []}, {"key": []}]
-    return made
+        document["security"] = [{}, {"bearer": []}, {"key": []}]
+    return document
 
 
 def _path(path: str) -> list[dict[str, Any]]:
@@ -116,36 +117,38 @@ def _path(path: str) -> list[dict[str, Any]]:
     return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in schemas.items()]
 
 
-def _queries(said: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
-    if said.query is None:
+def _queries(operation: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
+    if operation.query is None:
         return []
-    hints = typing.get_type_hints(said.query.kind, include_extras=True)
-    made = {name: schemas.of(hint) for name, hint in hints.items()}
-    made |= {name: {"enum": list(values)} for name, values in said.query.neutral.items()}
-    return [{"name": name, "in": "query", "schema": schema} for name, schema in made.items()]
+    hints = typing.get_type_hints(operation.query.kind, include_extras=True)
+    by_name = {name: schemas.of(hint) for name, hint in hints.items()}
+    by_name |= {name: {"enum": list(values)} for name, values in operation.query.neutral.items()}
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in by_name.items()]
 
 
 def _header(entry: tuple[str, Any]) -> dict[str, Any]:
     return {"name": entry[0], "in": "header", "schema": _Schemas().of(entry[1])}
 
 
-def _answers(said: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    if said.answer is not None:
-        content["application/json"] = {"schema": schemas.of(said.answer)}
-    if said.events:
-        content["text/event-stream"] = {"schema": _event([schemas.of(event) for event in said.events], said.done)}
-    if said.text:
+    if operation.answer is not None:
+        content["application/json"] = {"schema": schemas.of(operation.answer)}
+    if operation.events:
+        content["text/event-stream"] = {
+            "schema": _event([schemas.of(event) for event in operation.events], operation.done)
+        }
+    if operation.text:
         content["text/plain"] = {"schema": {"type": "string"}}
-    if said.page:
+    if operation.page:
         content["text/html"] = {"schema": {"type": "string"}}
-    answers = {"200": _told("As asked.", content)} if content else {}
-    answers |= {"304": _told("It is the one that was named.", {})} if said.page else {}
-    return answers | ({"204": _told(said.empty, {})} if said.empty else {})
+    answers = {"200": _response("As asked.", content)} if content else {}
+    answers |= {"304": _response("It is the one that was named.", {})} if operation.page else {}
+    return answers | ({"204": _response(operation.empty, {})} if operation.empty else {})
 
 
 def _event(kinds: list[dict[str, Any]], done: bool) -> dict[str, Any]:
-    """One server-sent event, as a stream's schema describes it before OpenAPI 3.2; the last may hold no JSON."""
+    """The schema of one server-sent event, as OpenAPI before 3.2 has it; with ``done`` the last one is ``[DONE]``."""
     data: dict[str, Any] = {"type": "string", "contentMediaType": "application/json"}
     data["contentSchema"] = {"anyOf": kinds}
     fields: dict[str, Any] = {name: {"type": "string"} for name in ("event", "id")}
@@ -155,29 +158,29 @@ def _event(kinds: list[dict[str, Any]], done: bool) -> dict[str, Any]:
 
 
 def _errors(kinds: Collection[type[OutriderError]], schemas: _Schemas) -> dict[str, Any]:
-    """Answers by status, each described by the errors that have it."""
-    told: dict[str, Any] = {}
+    """Error answers by status, each described by the docstrings of its errors."""
+    answers: dict[str, Any] = {}
     for status in dict.fromkeys(kind.http_status for kind in kinds):
         same = [kind for kind in kinds if kind.http_status == status]
-        said = " ".join((kind.__doc__ or "").partition("\n")[0] for kind in same)
-        entry = told[str(status)] = _told(said, {"application/json": {"schema": schemas.of(ErrorAnswer)}})
+        description = " ".join((kind.__doc__ or "").partition("\n")[0] for kind in same)
+        entry = answers[str(status)] = _response(description, {"application/json": {"schema": schemas.of(ErrorAnswer)}})
         if any(kind.retryable for kind in same):
             entry["headers"]["retry-after"] = _RETRY_AFTER | {"required": all(kind.retryable for kind in same)}
-    return told
+    return answers
 
 
-def _told(description: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    made = {"description": description, "headers": {"x-request-id": _REQUEST_ID}}
-    return made | ({"content": content} if content else {})
+def _response(description: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    response = {"description": description, "headers": {"x-request-id": _REQUEST_ID}}
+    return response | ({"content": content} if content else {})
 
 
 def _neutral(values: tuple[Any, ...]) -> dict[str, Any]:
-    """Of a parameter that is not honoured: the values that ask for nothing, which are all where none is named."""
+    """The schema of an unsupported parameter, which allows its neutral ``values``; no values allow everything."""
     return {"enum": [*values, *(() if None in values else (None,))]} if values else {}
 
 
 def _nullable(schema: dict[str, Any], absent: tuple[Any, ...]) -> dict[str, Any]:
-    """``schema``, or a value that says that there is none: null, or one of ``absent``."""
+    """``schema``, extended by the values of an absent parameter: null, and those in ``absent``."""
     if absent:
         return {"anyOf": [schema, {"enum": [*absent, None]}]}
     return schema if {"type": "null"} in schema.get("anyOf", ()) else {"anyOf": [schema, {"type": "null"}]}

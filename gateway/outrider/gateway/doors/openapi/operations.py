@@ -1,4 +1,4 @@
-"""What each route takes, answers and refuses, by the types that the routes themselves use."""
+"""The parameters, answers and errors of each route, as the types that the routes themselves use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from outrider.gateway.admission.entrance import InvalidKey, WrongNetwork
+from outrider.gateway.admission.access_control import InvalidKey, WrongNetwork
 from outrider.gateway.admission.limit_store import LimitReached
 from outrider.gateway.doors.http.guard import guarded
 from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody
 from outrider.gateway.doors.openai.json_types import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.doors.openai.resumption import StreamQuery
 from outrider.gateway.doors.openai.routes import ModelBody, ModelList
-from outrider.gateway.doors.openapi.closer import LOGIT_BIAS, MESSAGES, PROMPT, SOME, TRUE, Schema, one_of, only_with
+from outrider.gateway.doors.openapi.constraints import (
+    LOGIT_BIAS,
+    MESSAGES,
+    PROMPT,
+    SOME,
+    TRUE,
+    Schema,
+    one_of,
+    only_with,
+)
 from outrider.gateway.doors.own.named_prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.doors.own.readiness import Health, Ready, Version
 from outrider.gateway.doors.own.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
@@ -23,12 +32,12 @@ from outrider.gateway.doors.responses.events import Event
 from outrider.gateway.doors.responses.inputs import InputItems, InputQuery, InputTokens
 from outrider.gateway.doors.responses.items import Item
 from outrider.gateway.doors.responses.json_types import Deleted, Response
-from outrider.gateway.doors.schema import unhonoured
+from outrider.gateway.doors.schema import unsupported
 from outrider.gateway.doors.schema.generation import Milliseconds
-from outrider.gateway.doors.schema.parameters import Unhonoured
+from outrider.gateway.doors.schema.parameters import UnsupportedParameters
 from outrider.gateway.errors import (
+    DeadlinePassed,
     ErrorAnswer,
-    Late,
     MethodNotAllowed,
     TimedOut,
     TooLarge,
@@ -50,37 +59,37 @@ from outrider.mesh.errors import (
 Errors = tuple[type[OutriderError], ...]
 
 
-class Given(msgspec.Struct, frozen=True):
-    """Parameters of a body: a type, those that are known and not honoured, and an example.
+class BodySpec(msgspec.Struct, frozen=True):
+    """The parameters of a body: its type, the known but unsupported parameters, and an example.
 
-    Of parameters that the type leaves to a closer look, ``closer`` has the type of that, or its schema; ``rules`` are
-    schemas that the whole has to fit besides. A component named in ``untyped`` may leave its ``type`` out.
+    ``refined`` holds a narrower type, or a schema, for fields that the route checks after reading. The whole body also
+    has to fit all ``rules``. Components named in ``untyped`` may leave their ``type`` out.
     """
 
     kind: type[msgspec.Struct]
-    unhonoured: Unhonoured = Unhonoured()
+    unsupported: UnsupportedParameters = UnsupportedParameters()
     example: Mapping[str, Any] = {}
-    closer: Mapping[str, Any] = {}
+    refined: Mapping[str, Any] = {}
     untyped: tuple[str, ...] = ()
     rules: tuple[Schema, ...] = ()
 
 
-class Query(msgspec.Struct, frozen=True):
-    """Parameters of a URL: a type, and those that are known and not honoured."""
+class QuerySpec(msgspec.Struct, frozen=True):
+    """The parameters of a URL: their type, and the unsupported ones with their neutral values."""
 
     kind: type[msgspec.Struct]
     neutral: Mapping[str, tuple[Any, ...]] = {}
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """A method of a path. ``events`` are those of a stream, the last of which may be ``[DONE]``.
+    """A method of a path. ``events`` are the types of a stream's events; with ``done`` the last event is ``[DONE]``.
 
-    ``empty`` says what 204 means, where that is answered; a ``page`` is one of HTML, and 304 where it is known already.
+    ``empty`` describes the answer 204, if there is one. A ``page`` is answered with HTML, or with 304.
     """
 
     summary: str
-    body: Given | None = None
-    query: Query | None = None
+    body: BodySpec | None = None
+    query: QuerySpec | None = None
     headers: Mapping[str, Any] = {}
     answer: Any = None
     events: tuple[Any, ...] = ()
@@ -92,7 +101,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 _READ: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
-_SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, Late)
+_SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, DeadlinePassed)
 _HEADERS = {
     "x-outrider-on-disconnect": Literal["cancel", "continue"],
     "x-outrider-session": str,
@@ -105,9 +114,9 @@ _CHAT = {"messages": [{"role": "user", "content": "def f("}], "max_tokens": 4}
 _BIAS = {"logit_bias": LOGIT_BIAS}
 _STREAMED = only_with("stream_options", None, "stream", TRUE)
 
-_COMPLETION = Given(
+_COMPLETION_BODY = BodySpec(
     CompletionBody,
-    unhonoured.COMPLETION,
+    unsupported.COMPLETION,
     {"prompt": "def f(", "max_tokens": 4},
     _BIAS | {"prompt": PROMPT},
     rules=(
@@ -120,16 +129,16 @@ _COMPLETION = Given(
         },
     ),
 )
-_CHATTED = Given(
+_CHAT_BODY = BodySpec(
     ChatBody,
-    unhonoured.CHAT,
+    unsupported.CHAT,
     _CHAT,
     _BIAS | {"messages": MESSAGES},
     rules=(_STREAMED, only_with("top_logprobs", 0, "logprobs", TRUE)),
 )
-_RESPONSE = Given(
+_RESPONSE_BODY = BodySpec(
     ResponseBody,
-    unhonoured.RESPONSE,
+    unsupported.RESPONSE,
     {"input": "def f(", "max_output_tokens": 4},
     _BIAS | {"input": str | list[Item]},
     ("InputMessage",),
@@ -141,9 +150,9 @@ _RESPONSE = Given(
 
 _TOKENIZE = Operation(
     "The token ids of a prompt or a chat.",
-    Given(
+    BodySpec(
         TokenizeBody,
-        unhonoured.TOKENIZE,
+        unsupported.TOKENIZE,
         {"prompt": "def f("},
         {"messages": MESSAGES},
         rules=(
@@ -159,7 +168,7 @@ _TOKENIZE = Operation(
 )
 _DETOKENIZE = Operation(
     "The text of token ids.",
-    Given(DetokenizeBody, example={"tokens": [3, 4]}),
+    BodySpec(DetokenizeBody, example={"tokens": [3, 4]}),
     answer=Detokenized,
     errors=_READ + _SERVED,
 )
@@ -168,7 +177,7 @@ _READY = Operation("Whether a completion would succeed.", answer=Ready, errors=(
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
-        _COMPLETION,
+        _COMPLETION_BODY,
         headers=_HEADERS,
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
@@ -177,7 +186,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
-        _CHATTED,
+        _CHAT_BODY,
         headers=_HEADERS,
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
@@ -186,7 +195,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/v1/responses"): Operation(
         "Makes a response, in the foreground or in the background.",
-        _RESPONSE,
+        _RESPONSE_BODY,
         headers=_HEADERS,
         answer=Response,
         events=(Event,),
@@ -194,7 +203,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}"): Operation(
         "A stored response, or its events behind one of them.",
-        query=Query(query.Query, query.NEUTRAL),
+        query=QuerySpec(query.ResponseQuery, query.NEUTRAL),
         answer=Response,
         events=(Event,),
         errors=(InvalidRequest, NotFound, Overloaded),
@@ -205,16 +214,16 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}/input_items"): Operation(
         "What was said before a response.",
-        query=Query(InputQuery),
+        query=QuerySpec(InputQuery),
         answer=InputItems,
         errors=(InvalidRequest, NotFound),
     ),
     ("POST", "/v1/responses/input_tokens"): Operation(
-        "The tokens that a response would be asked with.", _RESPONSE, answer=InputTokens, errors=_READ + _SERVED
+        "The tokens that a response would be asked with.", _RESPONSE_BODY, answer=InputTokens, errors=_READ + _SERVED
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
-        query=Query(StreamQuery),
+        query=QuerySpec(StreamQuery),
         headers={"last-event-id": str},
         events=(*_COMPLETION_EVENTS, *_CHAT_EVENTS),
         done=True,
@@ -231,10 +240,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",
-        Given(
+        BodySpec(
             PromptBody,
             example={"prompt": "def f("},
-            closer={"messages": MESSAGES},
+            refined={"messages": MESSAGES},
             rules=(one_of("prompt", "messages"),),
         ),
         answer=StoredPrompt,
@@ -257,6 +266,6 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 
 
 def errors_of(path: str, operation: Operation) -> Errors:
-    """All errors of an operation: its own, and those of whatever stands before it."""
+    """All errors of an operation: its own, and those of the access control and the router before it."""
     guard: Errors = (InvalidKey, WrongNetwork, LimitReached, Unavailable) if guarded(path) else ()
     return tuple(dict.fromkeys((*operation.errors, *guard, MethodNotAllowed, Internal)))

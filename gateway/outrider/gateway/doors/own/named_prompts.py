@@ -48,7 +48,7 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredPrompt(msgspec.Struct):
-    """A named prompt. Of the ``verifiers`` of its model, so many keep it ``warm``: computed and pinned."""
+    """A named prompt. ``verifiers`` counts the verifiers of its model, ``warm`` those that keep it computed."""
 
     name: str
     created: int
@@ -68,8 +68,11 @@ class PromptList(msgspec.Struct):
     object: str = "list"
 
 
-class Prompts:
-    """Reads and writes the store; what verifiers make of it they tell the registry."""
+class PromptRoutes:
+    """The routes of ``/v1/prompts``, which read and write the store of prompts.
+
+    The registry says which verifiers keep a prompt computed.
+    """
 
     def __init__(self, bus: Bus, registry: Registry, generations: Generations, settings: GatewaySettings) -> None:
         self._bucket, self._registry = Bucket(bus, BUCKET), registry
@@ -83,17 +86,17 @@ class Prompts:
 
     async def _list(self, request: Request) -> Response:
         tenant = _tenant(request)
-        found = [await self._read(tenant, name) for name in await self._names(tenant)]
-        return json_response(PromptList([self._told(*each, whole=False) for each in found if each is not None]))
+        entries = [await self._read(tenant, name) for name in await self._names(tenant)]
+        return json_response(PromptList([self._stored(*entry, whole=False) for entry in entries if entry is not None]))
 
     async def _put(self, request: Request) -> Response:
-        """Stores a prompt; verifiers compute it within seconds, and forget the one that was there before."""
+        """Stores a prompt; verifiers compute it within seconds, and drop the earlier prompt of this name."""
         ignored = collector(self._settings)
         body = read(await read_body(request, self._settings.max_body_bytes), PromptBody, ignored=ignored)
         announce(request, ignored)
         tenant, name = _tenant(request), _name(request)
-        made = await self._made(body, tenant, name, request.state.admission)
-        data = msgspec.json.encode(made)
+        prompt = await self._named_prompt(body, tenant, name, request.state.admission)
+        data = msgspec.json.encode(prompt)
         if len(data) > MOST_BYTES:
             raise TooLarge(f"the prompt takes {len(data)} bytes; at most {MOST_BYTES} are kept")
         await self._bucket.open()
@@ -101,9 +104,9 @@ class Prompts:
         revision = await self._bucket.put_below_limit(entry, data, prompt_entry(tenant, ""), MOST_PROMPTS)
         if revision is None:
             raise InvalidRequest(f"there are {MOST_PROMPTS} prompts already, the most that are kept: delete one")
-        return json_response(self._told(made, revision))
+        return json_response(self._stored(prompt, revision))
 
-    async def _made(self, body: PromptBody, tenant: str, name: str, admission: Admission) -> NamedPrompt:
+    async def _named_prompt(self, body: PromptBody, tenant: str, name: str, admission: Admission) -> NamedPrompt:
         if (body.prompt is None) == (body.messages is None):
             raise InvalidRequest("either prompt or messages is required: a string, or an array of messages")
         if body.model is not None:
@@ -121,10 +124,10 @@ class Prompts:
         )
 
     async def _get(self, request: Request) -> Response:
-        found = await self._read(_tenant(request), _name(request))
-        if found is None:
+        entry = await self._read(_tenant(request), _name(request))
+        if entry is None:
             raise _missing(request)
-        return json_response(self._told(*found))
+        return json_response(self._stored(*entry))
 
     async def _delete(self, request: Request) -> Response:
         tenant, name = _tenant(request), _name(request)
@@ -143,10 +146,10 @@ class Prompts:
         entry = await self._bucket.get(prompt_entry(tenant, name))
         return None if entry is None else (msgspec.json.decode(entry.value, type=NamedPrompt), entry.revision)
 
-    def _told(self, prompt: NamedPrompt, revision: int, *, whole: bool = True) -> StoredPrompt:
+    def _stored(self, prompt: NamedPrompt, revision: int, *, whole: bool = True) -> StoredPrompt:
         members = [member for member in self._registry.members("verifier") if _serves(member, prompt.model)]
         mark = prompt_mark(prompt.tenant, prompt.name, revision)
-        told = StoredPrompt(
+        stored = StoredPrompt(
             name=prompt.name,
             created=int(prompt.created),
             model=prompt.model,
@@ -155,8 +158,8 @@ class Prompts:
             verifiers=len(members),
         )
         if whole:
-            told.prompt, told.messages = prompt.text, prompt.messages
-        return told
+            stored.prompt, stored.messages = prompt.text, prompt.messages
+        return stored
 
 
 def _serves(member: Member, model: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a completion would succeed now."""
+"""Finds the models that can answer a completion now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from outrider.gateway.requests.models import Models, Served
+from outrider.gateway.requests.models import Models, ServedModel
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.rpc import call, stub
 from outrider.v1.tokenizer_pb2 import DescribeTokenizerRequest
@@ -20,15 +20,15 @@ _ASK_S = 1.0
 
 
 class Health(msgspec.Struct):
-    """What ``/healthz`` says."""
+    """The answer of ``/healthz``."""
 
     status: Literal["alive"] = "alive"
 
 
 class Ready(msgspec.Struct):
-    """What ``/readyz`` says, and ``/health`` and ``/ping``, which others call it.
+    """The answer of ``/readyz``, and of ``/health`` and ``/ping``, its names on other servers.
 
-    Where streams cannot be recorded, it is ``degraded`` and the ``message`` says why.
+    If streams cannot be recorded, the ``status`` is ``degraded``, and the ``message`` says why.
     """
 
     models: list[str]
@@ -37,19 +37,22 @@ class Ready(msgspec.Struct):
 
 
 class Version(msgspec.Struct):
-    """What ``/version`` says: that of Outrider."""
+    """The answer of ``/version``: the version of Outrider."""
 
     version: str
 
 
-async def ready(models: Models) -> list[str]:
-    """Names of the models of which a tokenizer and a verifier answer. The broker need not: frames have other ways."""
-    served = models.all()
-    answers = await asyncio.gather(*(_answers(models, model) for model in served))
-    return [model.name for model, answer in zip(served, answers, strict=True) if answer]
+async def ready_models(models: Models) -> list[str]:
+    """Names of the models with a tokenizer and a verifier that answer.
+
+    The broker need not answer: frames can come from verifiers themselves.
+    """
+    all_models = models.all()
+    answers = await asyncio.gather(*(_is_ready(models, model) for model in all_models))
+    return [model.name for model, answer in zip(all_models, answers, strict=True) if answer]
 
 
-async def _answers(models: Models, served: Served) -> bool:
+async def _is_ready(models: Models, served: ServedModel) -> bool:
     tokenizers = [
         call(stub(TokenizerStub, member.address).Describe, DescribeTokenizerRequest(), _ASK_S)
         for member in models.tokenizers(served)
@@ -58,18 +61,18 @@ async def _answers(models: Models, served: Served) -> bool:
         call(stub(VerifierStub, member.address).Describe, DescribeRequest(), _ASK_S)
         for member in models.verifiers(served)
     ]
-    return all(await asyncio.gather(_any(tokenizers, served), _any(verifiers, served)))
+    return all(await asyncio.gather(_any_serves(tokenizers, served), _any_serves(verifiers, served)))
 
 
-async def _any(calls: Iterable[Awaitable[Any]], served: Served) -> bool:
-    for answer in asyncio.as_completed(map(_described, calls)):
-        described = await answer
-        if described is not None and described.vocabulary == served.vocabulary:
+async def _any_serves(calls: Iterable[Awaitable[Any]], served: ServedModel) -> bool:
+    for answer in asyncio.as_completed(map(_description, calls)):
+        description = await answer
+        if description is not None and description.vocabulary == served.vocabulary:
             return True
     return False
 
 
-async def _described(answer: Awaitable[Any]) -> Any:
+async def _description(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except OutriderError:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.doors.http.messages import json_response, read_body, until_gone
+from outrider.gateway.doors.http.messages import json_response, read_body, until_disconnected
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs, chat
-from outrider.gateway.doors.schema.tools import Tool, shown
-from outrider.gateway.doors.schema.unhonoured import TOKENIZE
+from outrider.gateway.doors.schema.tools import Tool, template_tools
+from outrider.gateway.doors.schema.unsupported import TOKENIZE
 from outrider.gateway.generation.intake import Generations
 from outrider.gateway.requests.request import Messages, Text
 from outrider.gateway.settings import GatewaySettings
@@ -47,8 +47,8 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
 
-    def asked(self) -> Text | Messages:
-        """What is to be encoded; `InvalidRequest` for what does not go together."""
+    def to_prompt(self) -> Text | Messages:
+        """The prompt to encode; raises `InvalidRequest` for parameters that contradict each other."""
         if self.messages is None:
             return self._text()
         if self.prompt is not None:
@@ -58,8 +58,8 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
                 why = "the model's template puts special tokens into messages: leave it out, or set it to false"
                 raise InvalidRequest(f"{name} is not supported with messages: {why}", param=name)
         answering = self.add_generation_prompt is not False
-        asked = chat(self.messages, self.chat_template_kwargs)
-        return msgspec.structs.replace(asked, tools=shown(self.tools or []), answering=answering)
+        messages = chat(self.messages, self.chat_template_kwargs)
+        return msgspec.structs.replace(messages, tools=template_tools(self.tools or []), answering=answering)
 
     def _text(self) -> Text:
         if self.prompt is None:
@@ -78,7 +78,7 @@ class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokenized(msgspec.Struct):
-    """The token ids of a text, how many they are, and how many the model's context holds."""
+    """The token ids of a prompt, their number, and the number of tokens that the model's context holds."""
 
     count: int
     max_model_len: int
@@ -91,8 +91,8 @@ class Detokenized(msgspec.Struct):
     prompt: str
 
 
-class Tokenizing:
-    """Asks the tokenizers that generations ask."""
+class TokenizeRoutes:
+    """The routes of ``/v1/tokenize`` and ``/v1/detokenize``; they use the tokenizers of generations."""
 
     def __init__(self, generations: Generations, settings: GatewaySettings) -> None:
         self._generations, self._settings = generations, settings
@@ -106,10 +106,10 @@ class Tokenizing:
         ignored = collector(self._settings)
         body = read(await read_body(request, self._settings.max_body_bytes), TokenizeBody, TOKENIZE, ignored)
         announce(request, ignored)
-        asked = body.asked()
+        prompt = body.to_prompt()
         caller = request.state.admission.caller
         served = await self._generations.find(body.model, caller)
-        ids = await until_gone(request.receive, self._generations.encode(served, asked, caller))
+        ids = await until_disconnected(request.receive, self._generations.encode(served, prompt, caller))
         return json_response(Tokenized(len(ids), served.context_length, ids))
 
     async def _detokenize(self, request: Request) -> Response:
@@ -118,7 +118,7 @@ class Tokenizing:
         announce(request, ignored)
         served = await self._generations.find(body.model, request.state.admission.caller)
         try:
-            text = await until_gone(request.receive, self._generations.decode(served, body.tokens))
+            text = await until_disconnected(request.receive, self._generations.decode(served, body.tokens))
         except InvalidRequest as error:
             raise InvalidRequest(error.message, param="tokens") from None
         return json_response(Detokenized(text))

@@ -1,4 +1,4 @@
-"""The playground: one page, which a browser may load nothing beside."""
+"""The playground: one page, which loads no other files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = Path(__file__).with_name("page.html")
 
 
 class Playground:
-    """``GET /``, for people: a page that asks `/v1/completions` as any client does, with the key that it is given."""
+    """``GET /``: a page that calls `/v1/completions` as any client does, with a key that the user enters."""
 
     def __init__(self) -> None:
         page = _PAGE.read_bytes()
@@ -23,13 +23,13 @@ class Playground:
         self.routes = [Route("/", self._get, methods=["GET"])]
 
     async def _get(self, request: Request) -> Response:
-        if _has(request.headers.get("if-none-match", ""), self._headers["etag"]):
+        if _names_etag(request.headers.get("if-none-match", ""), self._headers["etag"]):
             return Response(status_code=304, headers=self._headers)
         return Response(self._page, 200, self._headers, "text/html; charset=utf-8")
 
 
 def _headers(page: bytes) -> dict[str, str]:
-    """A browser asks each time whether the page has changed, and runs and sends nothing but what stands in it."""
+    """Headers of the page: a browser checks each time whether the page has changed, and runs no other code."""
     return {
         "etag": f'"{hashlib.sha256(page).hexdigest()[:32]}"',
         "cache-control": "no-cache",
@@ -51,11 +51,11 @@ def _headers(page: bytes) -> dict[str, str]:
 
 
 def _hash(page: bytes, tag: str) -> str:
-    """The page's only element ``tag``, as a Content-Security-Policy names it (CSP level 3, 2.3.1)."""
+    """The hash of the page's only element ``tag`` in a Content-Security-Policy (CSP level 3, 2.3.1)."""
     (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>".encode(), page, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
-def _has(asked: str, etag: str) -> bool:
+def _names_etag(header: str, etag: str) -> bool:
     """Whether an ``If-None-Match`` names ``etag`` (RFC 9110, 13.1.2)."""
-    return any(each.strip().removeprefix("W/") in (etag, "*") for each in asked.split(","))
+    return any(each.strip().removeprefix("W/") in (etag, "*") for each in header.split(","))

@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/responses``: which parameters are honoured, and what they may hold."""
+"""The body of ``POST /v1/responses``: the supported parameters, and their bounds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.responses.items import Message
-from outrider.gateway.doors.schema.generation import Asked
+from outrider.gateway.doors.schema.generation import GenerationBody
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs
-from outrider.gateway.doors.schema.structure import JsonObjectFormat, TextFormat, json_object, json_schema, structure
-from outrider.gateway.doors.schema.tools import Function, FunctionName, NamedTool, Tool, calling, shown
-from outrider.gateway.doors.schema.unhonoured import RESPONSE
-from outrider.gateway.requests.calling import Calling
+from outrider.gateway.doors.schema.structure import (
+    JsonObjectFormat,
+    TextFormat,
+    json_object,
+    json_schema,
+    merged_structure,
+)
+from outrider.gateway.doors.schema.tools import Function, FunctionName, NamedTool, Tool, read_call_rules, template_tools
+from outrider.gateway.doors.schema.unsupported import RESPONSE
+from outrider.gateway.requests.call_rules import CallRules
 from outrider.gateway.requests.request import Generation, Messages, Structure
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Count, Flag
@@ -32,13 +38,13 @@ class JsonSchemaText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
 
 class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``text``: what the answer's text has to be."""
+    """``text``: the format of the answer's text."""
 
     format: TextFormat | JsonObjectFormat | JsonSchemaText | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
     def structure(self) -> Structure | None:
-        """What is asked for."""
+        """The structure that the format asks for; None for any text."""
         if isinstance(self.format, JsonObjectFormat):
             return json_object("text.format")
         if isinstance(self.format, JsonSchemaText):
@@ -54,7 +60,7 @@ class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_f
     """``tool_choice`` that names a function."""
 
 
-class ResponseBody(Asked, frozen=True, kw_only=True):
+class ResponseBody(GenerationBody, frozen=True, kw_only=True):
     """Body of ``POST /v1/responses``."""
 
     input: Annotated[
@@ -91,32 +97,32 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
     chat_template_kwargs: TemplateKwargs | None = None
 
     @property
-    def calling(self) -> Calling | None:
-        """What may or has to be called, if anything."""
-        choice = self.tool_choice
-        wanted = NamedTool("function", FunctionName(choice.name)) if isinstance(choice, NamedFunction) else choice
-        return calling(self._tools, wanted, self.parallel_tool_calls, "parameters")
+    def call_rules(self) -> CallRules | None:
+        """The rules for calls; None if no function may be called."""
+        named = self.tool_choice
+        choice = NamedTool("function", FunctionName(named.name)) if isinstance(named, NamedFunction) else named
+        return read_call_rules(self._tools, choice, self.parallel_tool_calls, "parameters")
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Names of what may be called."""
-        return () if self.calling is None else self.calling.names
+        """Names of the functions that may be called."""
+        return () if self.call_rules is None else self.call_rules.names
 
     @property
     def bare(self) -> bool:
-        """Whether calls without the format's marks are told as calls."""
-        return self.calling is not None and self.calling.bare(self.text.structure())
+        """Whether calls without the format's marks are read as calls."""
+        return self.call_rules is not None and self.call_rules.bare(self.text.structure())
 
     def generation(self, messages: list[Message]) -> Generation:
-        """What is asked for, where the conversation so far is ``messages``."""
+        """The generation that the body asks for, after the conversation ``messages``."""
         variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""
-        told = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
-        calling = self.calling
-        tools = shown(self._tools) if calling is not None else ""
-        prompt = Messages(msgspec.json.encode(told + messages).decode(), tools, variables=variables)
-        asked = structure(self.text.structure(), self.structured_outputs, "text.format")
+        system = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
+        rules = self.call_rules
+        tools = template_tools(self._tools) if rules is not None else ""
+        prompt = Messages(msgspec.json.encode(system + messages).decode(), tools, variables=variables)
+        structure = merged_structure(self.text.structure(), self.structured_outputs, "text.format")
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
-        return self._generation(prompt, asked, calling, max_tokens=self.max_output_tokens, logprobs=logprobs)
+        return self._generation(prompt, structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
 
     @property
     def _tools(self) -> list[Tool]:
@@ -126,15 +132,15 @@ class ResponseBody(Asked, frozen=True, kw_only=True):
 
 
 def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody:
-    """The body of a response, as `read`; `InvalidRequest` says what is wrong with it."""
-    asked = read(body, ResponseBody, RESPONSE, ignored)
-    if asked.text.verbosity not in (None, "medium"):
+    """The body of a response, read as `read` does; raises `InvalidRequest`."""
+    response_body = read(body, ResponseBody, RESPONSE, ignored)
+    if response_body.text.verbosity not in (None, "medium"):
         if ignored is None:
             why = 'text.verbosity is not supported: leave it out, or set it to "medium"'
             raise InvalidRequest(why, param="text.verbosity")
         ignored.append("text.verbosity")
-    if asked.top_logprobs and LOGPROBS not in asked.include:
+    if response_body.top_logprobs and LOGPROBS not in response_body.include:
         raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
-    if asked.background and not asked.store:
+    if response_body.background and not response_body.store:
         raise InvalidRequest("a background response has to be stored: store must be true", param="background")
-    return asked
+    return response_body

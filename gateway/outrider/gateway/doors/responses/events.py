@@ -13,28 +13,28 @@ class _Event(msgspec.Struct, tag_field="type", kw_only=True):
     sequence_number: int = 0
 
 
-class _Whole(_Event):
+class _ResponseEvent(_Event):
     response: Response
 
 
-class Created(_Whole, tag="response.created"):
-    """The response has been taken."""
+class Created(_ResponseEvent, tag="response.created"):
+    """The response has been accepted."""
 
 
-class InProgress(_Whole, tag="response.in_progress"):
-    """It is being generated."""
+class InProgress(_ResponseEvent, tag="response.in_progress"):
+    """The response is being generated."""
 
 
-class Completed(_Whole, tag="response.completed"):
-    """It is whole."""
+class Completed(_ResponseEvent, tag="response.completed"):
+    """The response is complete."""
 
 
-class Incomplete(_Whole, tag="response.incomplete"):
-    """It ended before it was whole."""
+class Incomplete(_ResponseEvent, tag="response.incomplete"):
+    """The response ended before it was complete."""
 
 
-class Failed(_Whole, tag="response.failed"):
-    """It failed, or was cancelled."""
+class Failed(_ResponseEvent, tag="response.failed"):
+    """The response failed, or was cancelled."""
 
 
 class ItemAdded(_Event, tag="response.output_item.added"):
@@ -51,27 +51,27 @@ class ItemDone(_Event, tag="response.output_item.done"):
     item: OutputItem
 
 
-class _OfItem(_Event):
+class _ItemEvent(_Event):
     output_index: int
     item_id: str
 
 
-class PartAdded(_OfItem, tag="response.content_part.added"):
+class PartAdded(_ItemEvent, tag="response.content_part.added"):
     """A part of a message begins."""
 
     part: TextPart
     content_index: int = 0
 
 
-class PartDone(_OfItem, tag="response.content_part.done"):
+class PartDone(_ItemEvent, tag="response.content_part.done"):
     """A part of a message has ended."""
 
     part: TextPart
     content_index: int = 0
 
 
-class TextDelta(_OfItem, tag="response.output_text.delta"):
-    """What one step of the verifier decided; with ``return_tokens`` also the tokens."""
+class TextDelta(_ItemEvent, tag="response.output_text.delta"):
+    """The text of one step of the verifier; with ``return_tokens`` also its tokens."""
 
     delta: str
     logprobs: list[TokenLogprob]
@@ -79,7 +79,7 @@ class TextDelta(_OfItem, tag="response.output_text.delta"):
     content_index: int = 0
 
 
-class TextDone(_OfItem, tag="response.output_text.done"):
+class TextDone(_ItemEvent, tag="response.output_text.done"):
     """The text of a part."""
 
     text: str
@@ -87,13 +87,13 @@ class TextDone(_OfItem, tag="response.output_text.done"):
     content_index: int = 0
 
 
-class ArgumentsDelta(_OfItem, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(_ItemEvent, tag="response.function_call_arguments.delta"):
     """The next piece of a call's arguments."""
 
     delta: str
 
 
-class ArgumentsDone(_OfItem, tag="response.function_call_arguments.done"):
+class ArgumentsDone(_ItemEvent, tag="response.function_call_arguments.done"):
     """The arguments of a call."""
 
     arguments: str
@@ -101,7 +101,7 @@ class ArgumentsDone(_OfItem, tag="response.function_call_arguments.done"):
 
 
 class Failure(_Event, tag="error"):
-    """The stream broke off, and may be taken up again behind ``sequence_number``."""
+    """The stream broke off; a client may resume it after ``sequence_number``."""
 
     message: str
     code: str | None
@@ -124,4 +124,4 @@ Event = (
     | ArgumentsDone
     | Failure
 )
-"""All of them, by their ``type``."""
+"""All events, by their ``type``."""

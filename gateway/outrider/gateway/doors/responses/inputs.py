@@ -1,4 +1,4 @@
-"""What a response was asked with, as OpenAI's API lists it, and how many tokens an input has."""
+"""The input items of a response, as OpenAI's API lists them, and the number of tokens of an input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outrider.mesh.errors import InvalidRequest
 
 
 class InputPart(msgspec.Struct, tag_field="type", tag="input_text"):
-    """Text that a client said."""
+    """Text from the client."""
 
     text: str
 
@@ -29,7 +29,7 @@ class MessageItem(msgspec.Struct, tag_field="type", tag="message"):
 
 
 class CallOutputItem(msgspec.Struct, tag_field="type", tag="function_call_output"):
-    """What a called function returned."""
+    """The result of a called function."""
 
     id: str
     call_id: str
@@ -51,7 +51,7 @@ class InputItems(msgspec.Struct):
 
 
 class InputTokens(msgspec.Struct):
-    """How many tokens a response would be asked with."""
+    """The number of tokens of a response's input."""
 
     input_tokens: int
     object: Literal["response.input_tokens"] = "response.input_tokens"
@@ -65,19 +65,19 @@ class InputQuery(msgspec.Struct, frozen=True):
     after: Annotated[str, Meta(description="the id of an item of the list")] | None = None
 
 
-def input_items(request: str, conversation: list[Message], given: Mapping[str, str]) -> InputItems:
-    """Those of the request of an id that are asked for; `InvalidRequest` for a query that cannot be honoured."""
-    asked = read_query(given, InputQuery, {})
+def input_items(request: str, conversation: list[Message], query: Mapping[str, str]) -> InputItems:
+    """The input items of a request that ``query`` selects; raises `InvalidRequest` for a bad query."""
+    selection = read_query(query, InputQuery, {})
     items = [*_items(request, conversation)]
-    if asked.order == "desc":
+    if selection.order == "desc":
         items.reverse()
     ids = [item.id for item in items]
-    if asked.after is not None and asked.after not in ids:
+    if selection.after is not None and selection.after not in ids:
         raise InvalidRequest("after is the id of no item of this list", param="after")
-    start = 0 if asked.after is None else ids.index(asked.after) + 1
-    told = items[start : start + asked.limit]
-    first, last = (told[0].id, told[-1].id) if told else (None, None)
-    return InputItems(told, first, last, start + len(told) < len(items))
+    start = 0 if selection.after is None else ids.index(selection.after) + 1
+    page = items[start : start + selection.limit]
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return InputItems(page, first, last, start + len(page) < len(items))
 
 
 def _items(request: str, conversation: list[Message]) -> Iterator[InputItem]:

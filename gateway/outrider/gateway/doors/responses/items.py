@@ -1,4 +1,4 @@
-"""A response's ``input``: items of OpenAI's Responses API as messages of a chat."""
+"""Converts items of OpenAI's Responses API to messages of a chat."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from outrider.gateway.doors.schema.parameters import convert
 from outrider.mesh.errors import InvalidRequest
 
 _ROLES = {"developer": "system"}
-"""Roles by the name that templates know them by."""
+"""Names of roles in templates, if they differ."""
 
 Message = dict[str, Any]
 
 
 class InputText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="input_text"):
-    """Text that a client says."""
+    """Text from the client."""
 
     text: str
 
 
 class OutputText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="output_text"):
-    """Text of an answer, as a response had it."""
+    """Text of an earlier answer."""
 
     text: str
     annotations: list[Any] = msgspec.field(default_factory=list)
@@ -42,7 +42,7 @@ class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     status: str | None = None
 
     def messages(self) -> list[Message]:
-        """As a template takes it."""
+        """The item as messages for a template."""
         return [{"role": _ROLES.get(self.role, self.role), "content": _text(self.content)}]
 
 
@@ -56,7 +56,7 @@ class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
     status: str | None = None
 
     def messages(self) -> list[Message]:
-        """As a template takes it."""
+        """The item as messages for a template."""
         called = {"id": self.call_id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
         return [{"role": "assistant", "content": "", "tool_calls": [called]}]
 
@@ -64,7 +64,7 @@ class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 class FunctionCallOutput(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function_call_output"
 ):
-    """What a called function returned."""
+    """The result of a called function."""
 
     call_id: str
     output: Parts
@@ -72,7 +72,7 @@ class FunctionCallOutput(
     status: str | None = None
 
     def messages(self) -> list[Message]:
-        """As a template takes it."""
+        """The item as messages for a template."""
         return [{"role": "tool", "tool_call_id": self.call_id, "content": _text(self.output)}]
 
 
@@ -83,34 +83,34 @@ Item = Annotated[
 
 
 def messages(value: str | list[dict[str, Any]]) -> list[Message]:
-    """``input`` as messages; calls join the message before them. `InvalidRequest` names a bad item."""
+    """``input`` as messages; calls join an assistant's message before them. Raises `InvalidRequest` for a bad item."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    made: list[Message] = []
+    conversation: list[Message] = []
     for place, raw in enumerate(value):
         for message in _item(raw, f"input[{place}]").messages():
-            if "tool_calls" in message and made and made[-1]["role"] == "assistant":
-                made[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
+            if "tool_calls" in message and conversation and conversation[-1]["role"] == "assistant":
+                conversation[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
             else:
-                made.append(message)
-    return made
+                conversation.append(message)
+    return conversation
 
 
-def spoken(output: list[OutputItem]) -> list[Message]:
-    """What a response said, as a message of the conversation that goes on."""
+def answer_messages(output: list[OutputItem]) -> list[Message]:
+    """A response's output as a message of the conversation; no message if there is no output."""
     calls = [
         {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
         for item in output
         if isinstance(item, OutputCall)
     ]
     text = "".join(part.text for item in output if isinstance(item, OutputMessage) for part in item.content)
-    told: Message = {"role": "assistant", "content": text}
-    return [told | {"tool_calls": calls} if calls else told] if output else []
+    message: Message = {"role": "assistant", "content": text}
+    return [message | {"tool_calls": calls} if calls else message] if output else []
 
 
 def _item(raw: dict[str, Any], name: str) -> InputMessage | FunctionCall | FunctionCallOutput:
-    said = {"type": "message"} | {key: value for key, value in raw.items() if value is not None}
-    item: InputMessage | FunctionCall | FunctionCallOutput = convert(name, said, Item)
+    fields = {"type": "message"} | {key: value for key, value in raw.items() if value is not None}
+    item: InputMessage | FunctionCall | FunctionCallOutput = convert(name, fields, Item)
     if isinstance(item, InputMessage) and item.role != "assistant" and _has_output(item.content):
         raise InvalidRequest(f"{name}.content: only the assistant has output_text", param=f"{name}.content")
     return item

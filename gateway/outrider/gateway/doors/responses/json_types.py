@@ -22,7 +22,7 @@ class TextPart(msgspec.Struct, tag_field="type", tag="output_text"):
 
 
 class OutputMessage(msgspec.Struct, tag_field="type", tag="message"):
-    """An answer in words."""
+    """The text of an answer."""
 
     id: str
     status: ItemStatus
@@ -44,7 +44,7 @@ OutputItem = OutputMessage | OutputCall
 
 
 class InputDetails(msgspec.Struct):
-    """``usage.input_tokens_details``; writing to a cache is not counted."""
+    """``usage.input_tokens_details``; writes to a cache are not counted."""
 
     cached_tokens: int
     cache_write_tokens: int = 0
@@ -76,13 +76,13 @@ class ResponseError(msgspec.Struct):
 
 
 class IncompleteDetails(msgspec.Struct):
-    """Why a response is not whole."""
+    """Why a response is incomplete."""
 
     reason: Literal["max_output_tokens"]
 
 
 class Echo(msgspec.Struct, kw_only=True):
-    """What a response repeats of its request."""
+    """The parameters of the request that its response repeats."""
 
     background: bool
     instructions: str | None
@@ -100,7 +100,7 @@ class Echo(msgspec.Struct, kw_only=True):
 
 
 class Response(Echo, kw_only=True):
-    """A response, as it stands; ``created_at`` is in seconds since 1970."""
+    """A response so far; ``created_at`` is in seconds since 1970."""
 
     id: str
     object: Literal["response"] = "response"
@@ -117,7 +117,7 @@ class Response(Echo, kw_only=True):
 
 
 class Deleted(msgspec.Struct):
-    """A response that is gone."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"] = "response"

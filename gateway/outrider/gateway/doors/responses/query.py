@@ -1,4 +1,4 @@
-"""What may be asked of a stored response."""
+"""The query parameters of a stored response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import INT32
 
 
-class Query(msgspec.Struct, frozen=True):
+class ResponseQuery(msgspec.Struct, frozen=True):
     """Parameters of ``GET /v1/responses/{id}``."""
 
     stream: Annotated[bool, Meta(description="true or false")] = False
@@ -20,12 +20,12 @@ class Query(msgspec.Struct, frozen=True):
 
 
 NEUTRAL: dict[str, tuple[str, ...]] = {"include_obfuscation": ("false",)}
-"""Parameters of OpenAI's that are not honoured."""
+"""Parameters of OpenAI's API that are not supported, with their neutral values."""
 
 
-def read_query(given: Mapping[str, str]) -> Query:
-    """The parameters ``given``; `InvalidRequest` says what is wrong with them."""
-    asked = read_parameters(given, Query, NEUTRAL)
-    if "starting_after" in given and not asked.stream:
+def read_query(query: Mapping[str, str]) -> ResponseQuery:
+    """The parameters in ``query``; raises `InvalidRequest`."""
+    parameters = read_parameters(query, ResponseQuery, NEUTRAL)
+    if "starting_after" in query and not parameters.stream:
         raise InvalidRequest("starting_after may only be given where stream is true", param="starting_after")
-    return asked
+    return parameters

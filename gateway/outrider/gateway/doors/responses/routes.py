@@ -6,22 +6,28 @@ import re
 from typing import ClassVar
 
 from outrider.gateway.admission.reservation import Admission
-from outrider.gateway.doors.http.messages import EventStream, json_response, read_body, stays, until_gone
+from outrider.gateway.doors.http.messages import (
+    EventStream,
+    json_response,
+    lingers_after_disconnect,
+    read_body,
+    until_disconnected,
+)
 from outrider.gateway.doors.responses.body import ResponseBody, read_response
+from outrider.gateway.doors.responses.builder import ResponseBuilder
 from outrider.gateway.doors.responses.inputs import InputTokens, input_items
-from outrider.gateway.doors.responses.items import Message, messages, spoken
+from outrider.gateway.doors.responses.items import Message, answer_messages, messages
 from outrider.gateway.doors.responses.json_types import Deleted
-from outrider.gateway.doors.responses.narration import Telling
-from outrider.gateway.doors.responses.query import Query, read_query
+from outrider.gateway.doors.responses.query import ResponseQuery, read_query
 from outrider.gateway.doors.responses.stored_form import (
     ResponseShape,
     decode_shape,
     encode_shape,
-    request_of,
-    unknown,
+    request_id_of,
+    unknown_response,
 )
 from outrider.gateway.doors.responses.stream import ResponseStream, collect
-from outrider.gateway.doors.schema.headers import routed, timed
+from outrider.gateway.doors.schema.headers import with_routing_headers, with_timeout_header
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
@@ -37,13 +43,13 @@ from starlette.routing import Route
 
 
 class UnknownPrevious(InvalidRequest):
-    """The response that a conversation is to go on from is not stored."""
+    """The previous response of a conversation is not stored."""
 
     reason: ClassVar[str] = "previous_response_not_found"
 
 
-class Responses:
-    """Any gateway answers for responses that any gateway began."""
+class ResponseRoutes:
+    """The routes of ``/v1/responses``; responses may have begun at any gateway."""
 
     def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings) -> None:
         self._generations, self._flights, self._settings = generations, flights, settings
@@ -58,25 +64,25 @@ class Responses:
 
     async def _create(self, request: Request) -> Response:
         body, ignored = await self._body(request)
-        lingers = stays(request)
+        lingers = lingers_after_disconnect(request)
         if lingers and not (body.stream and body.store):
             raise InvalidRequest("only a stored stream can go on without its client: stream and store must be true")
-        flight, shape = await until_gone(request.receive, self._begin(request, body, ignored, lingers))
-        telling = shape.telling(flight.key, flight.record)
+        flight, shape = await until_disconnected(request.receive, self._begin(request, body, ignored, lingers))
+        builder = shape.builder(flight.key, flight.record)
         if body.stream:
-            return EventStream(ResponseStream(flight, telling).run(), lambda: self._flights.leave(flight))
+            return EventStream(ResponseStream(flight, builder).run(), lambda: self._flights.leave(flight))
         if body.background:
             await self._flights.leave(flight)
-            return json_response(telling.response())
+            return json_response(builder.response())
         try:
-            await until_gone(request.receive, collect(flight, telling))
-            await flight.recording.kept()
+            await until_disconnected(request.receive, collect(flight, builder))
+            await flight.recording.wait_recorded()
         finally:
             await self._flights.end(flight)
-        return json_response(telling.response())
+        return json_response(builder.response())
 
     async def _body(self, request: Request) -> tuple[ResponseBody, tuple[str, ...]]:
-        """What is asked for, and the names of parameters without effect."""
+        """The body, and the names of its parameters without effect."""
         ignored = collector(self._settings)
         body = read_response(await read_body(request, self._settings.max_body_bytes), ignored)
         return body, announce(request, ignored)
@@ -84,14 +90,14 @@ class Responses:
     async def _begin(
         self, request: Request, body: ResponseBody, ignored: tuple[str, ...], lingers: bool
     ) -> tuple[Flight, ResponseShape]:
-        """Starts to generate; what is to go on by itself is in the ledger then, or `Unavailable`."""
+        """Starts a generation. Raises `Unavailable` if the ledger does not take the record of a background response."""
         admission: Admission = request.state.admission
         conversation = await self._conversation(body, admission)
         shape = ResponseShape.of(body, conversation, ignored)
-        asked = routed(timed(body, request).generation(conversation), request)
+        generation = with_routing_headers(with_timeout_header(body, request).generation(conversation), request)
         starting = self._generations.start(
             request.state.request_id,
-            asked,
+            generation,
             encode_shape(shape),
             admission,
             resumable=body.store,
@@ -101,62 +107,70 @@ class Responses:
         try:
             flight = await starting
         except InvalidRequest as error:
-            raise renamed(error) from None
+            raise _with_response_names(error) from None
         if body.background:
-            await self._require_kept(flight)
+            await self._require_recorded(flight)
         return flight, shape
 
-    async def _require_kept(self, flight: Flight) -> None:
-        kept = False
+    async def _require_recorded(self, flight: Flight) -> None:
+        recorded = False
         try:
-            kept = await flight.recording.kept()
+            recorded = await flight.recording.wait_recorded()
         finally:
-            if not kept:
+            if not recorded:
                 await self._flights.end(flight)
-        if not kept:
+        if not recorded:
             raise Unavailable("background responses need NATS with JetStream, which does not answer", retry_after=1.0)
 
     async def _conversation(self, body: ResponseBody, admission: Admission) -> list[Message]:
-        """All that was said, but for instructions."""
-        said = messages(body.input)
+        """All messages before the response, without instructions."""
+        new_messages = messages(body.input)
         if body.previous_response_id is None:
-            return said
+            return new_messages
         try:
-            key = Key(admission.caller.tenant, request_of(body.previous_response_id))
+            key = Key(admission.caller.tenant, request_id_of(body.previous_response_id))
             record, _, shape = await self._find(key)
         except NotFound as error:
             raise UnknownPrevious(error.message, param="previous_response_id") from None
-        before = (await self._heard(key, record, shape))[0]
-        if not before.whole:
+        previous = (await self._replayed(key, record, shape))[0]
+        if not previous.whole:
             raise InvalidRequest(
                 "previous_response_id names a response that has no end: wait for it, or name another",
                 param="previous_response_id",
             )
-        return shape.messages() + spoken(before.response().output) + said
+        return shape.messages() + answer_messages(previous.response().output) + new_messages
 
     async def _read(self, request: Request) -> Response:
-        """A response as it stands; with ``stream`` its events, and it goes on if it was left."""
-        asked, key = read_query(request.query_params), _key(request)
+        """A response so far, or with ``stream`` its events; a background response that no gateway reads is resumed."""
+        query, key = read_query(request.query_params), _key(request)
         record, verifiers, shape = await self._find(key)
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
-        if asked.stream:
-            return await self._resume(request, key, record, verifiers, shape, asked)
-        telling, given_up = await self._heard(key, record, shape)
-        if not telling.over and (given_up or not self._flights.runs(key, verifiers[0])):
+        if query.stream:
+            return await self._resume(request, key, record, verifiers, shape, query)
+        builder, given_up = await self._replayed(key, record, shape)
+        if not builder.over and (given_up or not self._flights.runs(key, verifiers[0])):
             if record.background:
-                flight = await until_gone(request.receive, self._flights.resume(key, record, verifiers, admission))
+                flight = await until_disconnected(
+                    request.receive, self._flights.resume(key, record, verifiers, admission)
+                )
                 await self._flights.leave(flight)
             else:
-                telling.fail(Cancelled("its client has left"))
-        return json_response(telling.response())
+                builder.fail(Cancelled("its client has left"))
+        return json_response(builder.response())
 
     async def _resume(
-        self, request: Request, key: Key, record: Record, verifiers: list[str], shape: ResponseShape, asked: Query
+        self,
+        request: Request,
+        key: Key,
+        record: Record,
+        verifiers: list[str],
+        shape: ResponseShape,
+        query: ResponseQuery,
     ) -> Response:
         resuming = self._flights.resume(key, record, verifiers, request.state.admission)
-        flight = await until_gone(request.receive, resuming)
-        events = ResponseStream(flight, shape.telling(key, record), asked.starting_after)
+        flight = await until_disconnected(request.receive, resuming)
+        events = ResponseStream(flight, shape.builder(key, record), query.starting_after)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _cancel(self, request: Request) -> Response:
@@ -166,29 +180,29 @@ class Responses:
             raise InvalidRequest(
                 "only a response with background: true can be cancelled; delete it instead", param="id"
             )
-        telling, _ = await self._heard(key, record, shape)
-        if not telling.over:
+        builder, _ = await self._replayed(key, record, shape)
+        if not builder.over:
             await self._flights.catalog.stop(key, record, verifiers)
-            telling, _ = await self._heard(key, record, shape)
-        return json_response(telling.response())
+            builder, _ = await self._replayed(key, record, shape)
+        return json_response(builder.response())
 
     async def _list(self, request: Request) -> Response:
-        """What was said before a response, instructions left out."""
+        """The messages before a response, without instructions."""
         key = _key(request)
         record, _, shape = await self._find(key)
         require_allowed(record.served.name, request.state.admission.caller.may_use)
         return json_response(input_items(key.request, shape.messages(), request.query_params))
 
     async def _count(self, request: Request) -> Response:
-        """The tokens that a response would be asked with."""
+        """The number of tokens of the prompt that a response would have."""
         body, _ = await self._body(request)
         admission: Admission = request.state.admission
         prompt = body.generation(await self._conversation(body, admission)).prompt
         served = await self._generations.find(body.model, admission.caller)
         try:
-            ids = await until_gone(request.receive, self._generations.encode(served, prompt, admission.caller))
+            ids = await until_disconnected(request.receive, self._generations.encode(served, prompt, admission.caller))
         except InvalidRequest as error:
-            raise renamed(error) from None
+            raise _with_response_names(error) from None
         return json_response(InputTokens(len(ids)))
 
     async def _delete(self, request: Request) -> Response:
@@ -201,22 +215,22 @@ class Responses:
         try:
             record, verifiers = await self._flights.catalog.find(key)
         except NotFound:
-            raise unknown() from None
+            raise unknown_response() from None
         return record, verifiers, decode_shape(record)
 
-    async def _heard(self, key: Key, record: Record, shape: ResponseShape) -> tuple[Telling, bool]:
-        """A telling that has heard the log, and whether what there is will not go on by itself."""
-        told = replay(await self._flights.catalog.log(key, record))
-        telling = shape.telling(key, record)
-        for frame in told.frames:
-            telling.take(frame)
-        if told.failure is not None:
-            telling.fail(told.failure)
-        return telling, told.given_up
+    async def _replayed(self, key: Key, record: Record, shape: ResponseShape) -> tuple[ResponseBuilder, bool]:
+        """A builder with all logged frames, and whether nothing follows them unless a gateway resumes the response."""
+        log = replay(await self._flights.catalog.log(key, record))
+        builder = shape.builder(key, record)
+        for frame in log.frames:
+            builder.take(frame)
+        if log.failure is not None:
+            builder.fail(log.failure)
+        return builder, log.given_up
 
 
-def renamed(error: InvalidRequest) -> InvalidRequest:
-    """``error`` by the names that this API has for what the others call by theirs."""
+def _with_response_names(error: InvalidRequest) -> InvalidRequest:
+    """``error`` with the parameter names of the Responses API."""
     if error.param == "messages":
         error.param, error.message = "input", re.sub("^messages", "input", error.message)
     elif error.param == "max_tokens":
@@ -227,4 +241,4 @@ def renamed(error: InvalidRequest) -> InvalidRequest:
 
 def _key(request: Request) -> Key:
     admission: Admission = request.state.admission
-    return Key(admission.caller.tenant, request_of(request.path_params["id"]))
+    return Key(admission.caller.tenant, request_id_of(request.path_params["id"]))

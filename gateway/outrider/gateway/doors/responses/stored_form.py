@@ -1,4 +1,4 @@
-"""The form of a response, as the ledger keeps it."""
+"""The form of a response in the ledger."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 import msgspec
 from outrider.gateway.doors.responses.body import ResponseBody
+from outrider.gateway.doors.responses.builder import ResponseBuilder
 from outrider.gateway.doors.responses.items import Message
 from outrider.gateway.doors.responses.json_types import Echo
-from outrider.gateway.doors.responses.narration import Telling
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.tool_calls.reading import Reading
+from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import NotFound
 
 PREFIX = "resp_"
@@ -18,9 +18,9 @@ _ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
 
 
 class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
-    """What the client asked a response to be, and the conversation before it, as JSON, for those that go on with it.
+    """The form of a response, and ``conversation``, the messages before it as JSON.
 
-    ``ignored`` are names of parameters without effect, as they are told. ``bare`` is as in
+    ``ignored`` names the parameters without effect. ``functions`` and ``bare`` are as in
     `outrider.gateway.doors.openai.stored_form.Shape`.
     """
 
@@ -33,16 +33,16 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
-        """The form that ``body`` asks for."""
-        told = msgspec.json.encode(conversation)
-        return cls(_echo(body), body.functions, body.return_tokens, told, ignored, body.bare)
+        """The form that ``body`` asks for, after ``conversation``."""
+        messages = msgspec.json.encode(conversation)
+        return cls(_echo(body), body.functions, body.return_tokens, messages, ignored, body.bare)
 
-    def telling(self, key: Key, record: Record) -> Telling:
-        """Tells the response, the same wherever and whenever."""
-        return Telling(
+    def builder(self, key: Key, record: Record) -> ResponseBuilder:
+        """A builder of the response: all builders of one response build the same."""
+        return ResponseBuilder(
             self.echo,
             key.request,
-            reading=Reading(record.served.calls, self.functions, bare=self.bare) if self.functions else None,
+            reader=AnswerReader(record.served.calls, self.functions, bare=self.bare) if self.functions else None,
             model=record.served.name,
             seed=record.seed,
             created=record.created,
@@ -61,23 +61,23 @@ _messages = msgspec.json.Decoder(list[Message]).decode
 
 
 def decode_shape(record: Record) -> ResponseShape:
-    """The form in a record; `NotFound` where it is of a stream that is no response."""
+    """The form in ``record``; raises `NotFound` if the record is not of a response."""
     try:
         return _decode(record.shape)
     except msgspec.ValidationError:
-        raise unknown() from None
+        raise unknown_response() from None
 
 
-def request_of(response: str) -> str:
-    """The request that a response's id names; `NotFound` for what is no id."""
-    found = _ID.fullmatch(response)
-    if found is None:
-        raise unknown()
-    return found[1]
+def request_id_of(response: str) -> str:
+    """The request id in the id of a response; raises `NotFound` if ``response`` cannot be such an id."""
+    match = _ID.fullmatch(response)
+    if match is None:
+        raise unknown_response()
+    return match[1]
 
 
-def unknown() -> NotFound:
-    """Nothing is known of a response."""
+def unknown_response() -> NotFound:
+    """The error for an unknown response."""
     return NotFound("there is no such response: it was never stored, is too old, or was deleted", param="id")
 
 
@@ -92,7 +92,7 @@ def _echo(body: ResponseBody) -> Echo:
         previous_response_id=body.previous_response_id,
         store=body.store,
         temperature=body.temperature,
-        text={"format": {"type": "text"}} | _said(body.text),
+        text={"format": {"type": "text"}} | _without_nulls(body.text),
         tool_choice=msgspec.to_builtins(choice),
         tools=msgspec.to_builtins(body.tools),
         top_logprobs=body.top_logprobs,
@@ -100,5 +100,5 @@ def _echo(body: ResponseBody) -> Echo:
     )
 
 
-def _said(value: msgspec.Struct) -> dict[str, object]:
-    return {name: said for name, said in msgspec.to_builtins(value).items() if said is not None}
+def _without_nulls(value: msgspec.Struct) -> dict[str, object]:
+    return {name: entry for name, entry in msgspec.to_builtins(value).items() if entry is not None}

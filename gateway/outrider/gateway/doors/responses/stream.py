@@ -1,64 +1,64 @@
-"""The events of a response while it is generated, or generated before."""
+"""The stream of a response's events."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from outrider.gateway.doors.http.sse import typed
+from outrider.gateway.doors.http.sse import typed_event
+from outrider.gateway.doors.responses.builder import ResponseBuilder
 from outrider.gateway.doors.responses.events import Event
-from outrider.gateway.doors.responses.narration import Telling
 from outrider.gateway.generation.flight import Flight
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import get_logger
 
 _IN_FRAMES = (Cancelled, Internal, InvalidRequest)
-"""Failures that frames tell of: all others may have passed when a reader comes back."""
+"""Failures that frames report; all others are temporary."""
 
 _log = get_logger("responses")
 
 
 class ResponseStream:
-    """Writes a flight's events behind the one of number ``after``."""
+    """Writes the events of a flight that follow event number ``after``."""
 
-    def __init__(self, flight: Flight, telling: Telling, after: int = -1) -> None:
-        self._flight, self._telling, self._after = flight, telling, after
+    def __init__(self, flight: Flight, builder: ResponseBuilder, after: int = -1) -> None:
+        self._flight, self._builder, self._after = flight, builder, after
 
     async def run(self) -> AsyncGenerator[bytes, None]:
-        """The events, those together that are ready together; a failure is one of them."""
+        """The events as bytes; events that are ready together come together. A failure is an event, too."""
         async with aclosing(self._all()) as batches:
             async for events in batches:
-                if data := b"".join(typed(event) for event in events if event.sequence_number > self._after):
+                if data := b"".join(typed_event(event) for event in events if event.sequence_number > self._after):
                     yield data
 
     async def _all(self) -> AsyncGenerator[list[Event], None]:
-        yield self._telling.begin()
+        yield self._builder.begin()
         try:
             async with aclosing(self._flight.frames()) as batches:
                 async for _, frames in batches:
-                    yield [event for frame in frames for event in self._telling.take(frame)]
+                    yield [event for frame in frames for event in self._builder.take(frame)]
         except OutriderError as error:
             yield self._fail(error)
         except Exception:
             _log.exception("a response failed", request=self._flight.key.request)
-            yield self._broken(Internal())
+            yield self._interrupt(Internal())
 
     def _fail(self, error: OutriderError) -> list[Event]:
-        told = error is self._flight.streams[0].failed and isinstance(error, _IN_FRAMES)
-        return self._telling.fail(error) if told else self._broken(error)
+        permanent = error is self._flight.streams[0].failed and isinstance(error, _IN_FRAMES)
+        return self._builder.fail(error) if permanent else self._interrupt(error)
 
-    def _broken(self, error: OutriderError) -> list[Event]:
-        """What breaks off is told even to those who have had the event before it."""
+    def _interrupt(self, error: OutriderError) -> list[Event]:
+        """The event of a temporary failure; it is sent even to readers that have the event with its number."""
         self._after = -1
-        return [self._telling.broken(error)]
+        return [self._builder.interrupt(error)]
 
 
-async def collect(flight: Flight, telling: Telling) -> None:
-    """Has ``telling`` hear of all frames; a response that somebody cancelled is one that has failed."""
+async def collect(flight: Flight, builder: ResponseBuilder) -> None:
+    """Adds all frames of ``flight`` to ``builder``; a cancelled response counts as failed."""
     try:
         async with aclosing(flight.frames()) as batches:
             async for _, frames in batches:
                 for frame in frames:
-                    telling.take(frame)
+                    builder.take(frame)
     except Cancelled as error:
-        telling.fail(error)
+        builder.fail(error)

@@ -1,1 +1,1 @@
-"""What OpenAI-shaped bodies have in common: parameters, prompts, tools, structure, log-probabilities."""
+"""The parts that OpenAI-shaped bodies share: parameters, prompts, tools, structure, log-probabilities."""

@@ -1,4 +1,4 @@
-"""What every one of OpenAI's requests for a generation may say."""
+"""The parameters that all of OpenAI's requests for a generation share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, structs
 from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.doors.schema.structure import StructuredOutputs
-from outrider.gateway.requests.calling import Calling
+from outrider.gateway.requests.call_rules import CallRules
 from outrider.gateway.requests.request import Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import MOST_PRIORITY, Flag, integers
@@ -33,8 +33,8 @@ Milliseconds = Annotated[int, integers(1, DAY_MS)]
 _Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024 characters")]
 
 
-class Asked(SharedParameters, frozen=True, kw_only=True):
-    """What completions, chats and responses have in common."""
+class GenerationBody(SharedParameters, frozen=True, kw_only=True):
+    """The parameters that completions, chats and responses share."""
 
     model: Annotated[str, Meta(min_length=1, description="the name of a model")] | None = None
     seed: Seed | None = None
@@ -67,9 +67,9 @@ class Asked(SharedParameters, frozen=True, kw_only=True):
     prompt_cache_key: _Name | None = None
 
     def _generation(
-        self, prompt: Prompt, structure: Structure | None, calling: Calling | None = None, **draws: Any
+        self, prompt: Prompt, structure: Structure | None, call_rules: CallRules | None = None, **draws: Any
     ) -> Generation:
-        """What is asked for, free of OpenAI's forms; bodies differ in the parameters in ``draws``."""
+        """The generation that the body asks for; ``draws`` are sampling parameters that bodies name differently."""
         seed = secrets.randbits(_SEED_BITS) if self.seed is None else self.seed
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         return Generation(
@@ -77,22 +77,22 @@ class Asked(SharedParameters, frozen=True, kw_only=True):
             prompt=prompt,
             sampling=SamplingParameters.of(self, seed=seed, stop=stop, **draws),
             bad_words=self.bad_words,
-            structure=structure if calling is None else self._spoken(calling, structure),
+            structure=structure if call_rules is None else self._text_structure(call_rules, structure),
             speculation=self._speculation(),
             priority=-self.priority,
             session=self.prompt_cache_key or self.user or "",
             deadlines=Deadlines.within(self.ttft_ms, self.timeout_ms),
             coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
-            calling=calling,
+            call_rules=call_rules,
         )
 
-    def _spoken(self, calling: Calling, asked: Structure | None) -> Structure | None:
-        """What of ``asked`` holds where functions may be called: of answers that have to be calls, nothing."""
+    def _text_structure(self, call_rules: CallRules, structure: Structure | None) -> Structure | None:
+        """The structure of text beside calls; None if the answer has to be calls. Raises `InvalidRequest`."""
         if self.structured_outputs is not None:
             name = "structured_outputs"
             raise InvalidRequest(f"{name} may not be given where functions may be called", param=name)
-        return asked if calling.may_talk else None
+        return structure if call_rules.may_talk else None
 
     def _speculation(self) -> Speculation:
-        asked = {"off": True} if isinstance(self.speculation, str) else structs.asdict(self.speculation)
-        return Speculation(**asked, return_drafts=self.return_drafts)
+        options = {"off": True} if isinstance(self.speculation, str) else structs.asdict(self.speculation)
+        return Speculation(**options, return_drafts=self.return_drafts)

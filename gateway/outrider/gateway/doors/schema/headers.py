@@ -1,21 +1,21 @@
-"""What headers say of a generation, beside its body."""
+"""Parameters of a generation in HTTP headers."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 import msgspec
-from outrider.gateway.doors.schema.generation import DAY_MS, Asked
+from outrider.gateway.doors.schema.generation import DAY_MS, GenerationBody
 from outrider.gateway.requests.request import Generation
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import Request
 
 _SESSION, _TIMEOUT, _COALESCE = "x-outrider-session", "x-request-timeout-ms", "x-outrider-coalesce"
 
-A = TypeVar("A", bound=Asked)
+B = TypeVar("B", bound=GenerationBody)
 
 
-def timed(body: A, request: Request) -> A:
+def with_timeout_header(body: B, request: Request) -> B:
     """``body`` with the shorter of its own ``timeout_ms`` and the header's."""
     timeout_ms = request.headers.get(_TIMEOUT)
     if timeout_ms is None:
@@ -23,20 +23,20 @@ def timed(body: A, request: Request) -> A:
     return msgspec.structs.replace(body, timeout_ms=min(_milliseconds(timeout_ms), body.timeout_ms or DAY_MS))
 
 
-def routed(asked: Generation, request: Request) -> Generation:
-    """``asked`` with the headers' session, and shared with others only where they allow it."""
+def with_routing_headers(generation: Generation, request: Request) -> Generation:
+    """``generation`` with the session in the headers, and coalesced only if the headers allow it."""
     return msgspec.structs.replace(
-        asked,
-        session=request.headers.get(_SESSION) or asked.session,
-        coalesce=_coalesces(request) and asked.coalesce,
+        generation,
+        session=request.headers.get(_SESSION) or generation.session,
+        coalesce=_coalesces(request) and generation.coalesce,
     )
 
 
 def _coalesces(request: Request) -> bool:
-    wish = request.headers.get(_COALESCE, "true")
-    if wish not in ("true", "false"):
-        raise InvalidRequest(f"{_COALESCE} must be true or false, not {wish[:40]!r}", param=_COALESCE)
-    return wish == "true"
+    value = request.headers.get(_COALESCE, "true")
+    if value not in ("true", "false"):
+        raise InvalidRequest(f"{_COALESCE} must be true or false, not {value[:40]!r}", param=_COALESCE)
+    return value == "true"
 
 
 def _milliseconds(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Parameters of a request that have no effect: which they are, and how their names are told."""
+"""Parameters of a request that have no effect, and the header that names them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
 def collector(settings: GatewaySettings) -> list[str] | None:
-    """An empty list for the names of one request; None where the operator has parameters without effect refused."""
+    """An empty list for the ignored parameters of one request; None if the settings refuse such parameters."""
     return None if settings.parameters == "strict" else []
 
 
-def told(names: Sequence[str] | None) -> tuple[str, ...]:
-    """``names`` as clients are told them: at most 16, then ``+N`` for the other ``N``.
+def shown_names(names: Sequence[str] | None) -> tuple[str, ...]:
+    """``names`` as answers show them: at most 16, then ``+N`` for the other ``N``.
 
     A name has at most 64 characters; a character other than ASCII letters, digits, ``_``, ``.`` and ``-`` is ``?``.
     """
@@ -29,13 +29,13 @@ def told(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(_UNSAFE.sub("?", name[:_LENGTH]) for name in names[:_MOST]) + rest
 
 
-def header(names: Sequence[str]) -> dict[str, str]:
-    """The header that tells ``names``, which are as `told` makes them; no header for no names."""
+def ignored_header(names: Sequence[str]) -> dict[str, str]:
+    """The header that holds ``names``, as `shown_names` returns them; no header if there are none."""
     return {HEADER: ", ".join(names)} if names else {}
 
 
 def announce(request: Request, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Has the answer to ``request``, or its error, tell ``names`` in a header, and returns them as they are told."""
-    safe = told(names)
-    request.state.headers.update(header(safe))
+    """Adds the header with ``names`` to the answer or error of ``request``; returns `shown_names` of them."""
+    safe = shown_names(names)
+    request.state.headers.update(ignored_header(safe))
     return safe

@@ -40,7 +40,7 @@ class TextLogprobs(msgspec.Struct):
 
 
 def chat_logprobs(frame: Frame) -> ChatLogprobs | None:
-    """As chats have them: bytes tell apart what is no text by itself."""
+    """Log-probabilities of ``frame`` in the shape of chats; ``bytes`` identifies tokens that are not text alone."""
     if frame.likelihoods is None:
         return None
     return ChatLogprobs(
@@ -57,28 +57,28 @@ def chat_logprobs(frame: Frame) -> ChatLogprobs | None:
 
 
 def text_logprobs(frame: Frame, offset: int) -> TextLogprobs | None:
-    """As completions have them; ``offset`` is how many characters stand before the frame."""
+    """Log-probabilities of ``frame`` in the shape of completions; ``offset`` is the number of characters before it."""
     if frame.likelihoods is None:
         return None
-    told = TextLogprobs([], [], [], [])
+    logprobs = TextLogprobs([], [], [], [])
     for text, entry in zip(frame.texts, frame.likelihoods, strict=True):
-        told.text_offset.append(offset)
-        told.token_logprobs.append(entry.logprob)
-        told.tokens.append(token_name(entry.data))
-        told.top_logprobs.append(_top(entry))
+        logprobs.text_offset.append(offset)
+        logprobs.token_logprobs.append(entry.logprob)
+        logprobs.tokens.append(token_name(entry.data))
+        logprobs.top_logprobs.append(_top(entry))
         offset += len(text)
-    return told
+    return logprobs
 
 
 def _top(entry: Likelihood) -> dict[str, float] | None:
-    """The likeliest by name, the token itself always among them; of one name the likeliest."""
+    """The likeliest tokens by name, and the token itself; of tokens with one name, the likeliest."""
     if entry.logprob is None:
         return None
-    named: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for other in entry.top:
-        named.setdefault(token_name(other.data), other.logprob)
-    named.setdefault(token_name(entry.data), entry.logprob)
-    return named
+        by_name.setdefault(token_name(other.data), other.logprob)
+    by_name.setdefault(token_name(entry.data), entry.logprob)
+    return by_name
 
 
 def _text(data: bytes) -> str:
@@ -86,7 +86,7 @@ def _text(data: bytes) -> str:
 
 
 def token_name(data: bytes) -> str:
-    """The text of a token with these bytes, or ``bytes:\\x..`` where it is a part of a character."""
+    """The text of a token with these bytes, or ``bytes:\\x..`` if they are a part of a character."""
     try:
         return data.decode()
     except UnicodeDecodeError:

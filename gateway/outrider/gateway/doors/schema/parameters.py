@@ -1,4 +1,4 @@
-"""Reading a request's parameters so that a refusal names the parameter, what it holds and what it may hold."""
+"""Reads the parameters of a request; a refusal names the parameter, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outrider.wire.bounds import OutOfBounds, checked, describe, hints_of
 T = TypeVar("T", bound=msgspec.Struct)
 
 ANY: tuple[Any, ...] = ()
-"""Neutral values of a parameter that changes nothing whatever it holds."""
+"""Neutral values of a parameter that has no effect with any value."""
 
 ABSENT: dict[str, tuple[Any, ...]] = {
     "max_tokens": (-1,),
@@ -23,49 +23,52 @@ ABSENT: dict[str, tuple[Any, ...]] = {
     "top_k": (-1,),
     "stop": ("",),
 }
-"""Values by which clients of other servers say that a parameter is absent; null says so of every parameter."""
+"""Values with which clients of other servers leave a parameter out. Null does so for every parameter."""
 
 
-class Unhonoured(msgspec.Struct, frozen=True):
-    """Parameters that are known and not honoured, each with the values that ask for nothing.
+class UnsupportedParameters(msgspec.Struct, frozen=True):
+    """Known parameters that are not supported, each with its neutral values.
 
-    Any other value of an ``altering`` one would change the answer if it were honoured, and one of an ``idle`` one
-    would not.
+    Another value of an ``altering`` parameter would change the answer if it were supported; another value of an
+    ``idle`` parameter would not.
     """
 
     altering: Mapping[str, tuple[Any, ...]] = {}
     idle: Mapping[str, tuple[Any, ...]] = {}
 
 
-_NOTHING = Unhonoured()
+_NONE_UNSUPPORTED = UnsupportedParameters()
 _MOST_EXACT = 1 << 63
 
 
 def read(
-    body: bytes | dict[str, Any], kind: type[T], unhonoured: Unhonoured = _NOTHING, ignored: list[str] | None = None
+    body: bytes | dict[str, Any],
+    kind: type[T],
+    unsupported: UnsupportedParameters = _NONE_UNSUPPORTED,
+    ignored: list[str] | None = None,
 ) -> T:
-    """``body``, JSON or what JSON holds, as ``kind``, whose fields' `Meta` descriptions say what they may hold.
+    """``body``, as JSON or decoded, as a ``kind``. A parameter that is null counts as absent.
 
-    Null is as good as absent.
-
-    Names of parameters that have no effect go into ``ignored``; where that is None, such parameters are refused.
-    `InvalidRequest` for anything else.
+    ``ignored`` receives the names of parameters without effect; if it is None, such parameters are refused. Raises
+    `InvalidRequest`, whose message quotes the `Meta` description of the field.
     """
     try:
-        whole: T = _whole(body, kind)
-        return whole
+        struct: T = _read_strictly(body, kind)
+        return struct
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _read_each(body if isinstance(body, dict) else read_object(body), kind, unhonoured, ignored)
+        return _read_each(body if isinstance(body, dict) else read_object(body), kind, unsupported, ignored)
 
 
-def _read_each(raw: Mapping[str, Any], kind: type[T], unhonoured: Unhonoured, ignored: list[str] | None) -> T:
-    """As `read`, one parameter after the other: it takes long, and knows what is wrong."""
+def _read_each(
+    raw: Mapping[str, Any], kind: type[T], unsupported: UnsupportedParameters, ignored: list[str] | None
+) -> T:
+    """As `read`, one parameter at a time: this is slow, but finds the parameter that is wrong."""
     hints = hints_of(kind)
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if name not in hints:
-            _pass_over(name, value, [*hints], unhonoured, ignored)
-        elif value is not None and not _among(value := _integral(value), ABSENT.get(name, ())):
+            _handle_unsupported(name, value, [*hints], unsupported, ignored)
+        elif value is not None and not _is_one_of(value := _integral(value), ABSENT.get(name, ())):
             values[name] = convert(name, value, hints[name])
     for name in _required(kind):
         if name not in values:
@@ -73,34 +76,36 @@ def _read_each(raw: Mapping[str, Any], kind: type[T], unhonoured: Unhonoured, ig
     return kind(**values)
 
 
-def _pass_over(name: str, value: Any, known: list[str], unhonoured: Unhonoured, ignored: list[str] | None) -> None:
-    """Notes or refuses a parameter that is not honoured."""
-    altering, idle = unhonoured.altering.get(name), unhonoured.idle.get(name)
+def _handle_unsupported(
+    name: str, value: Any, names: list[str], unsupported: UnsupportedParameters, ignored: list[str] | None
+) -> None:
+    """Notes or refuses a parameter that is not supported."""
+    altering, idle = unsupported.altering.get(name), unsupported.idle.get(name)
     if ignored is None and altering is None and idle is None:
-        known += [*unhonoured.altering, *unhonoured.idle]
-        raise InvalidRequest(f"{name} is no parameter{nearest(name, known)}", param=name)
+        names += [*unsupported.altering, *unsupported.idle]
+        raise InvalidRequest(f"{name} is no parameter{nearest(name, names)}", param=name)
     if value is None:
         return
     if altering is not None:
         _require_neutral(name, value, altering)
     elif ignored is None:
         _require_neutral(name, value, idle or ())
-    elif not _among(value, idle or ()):
+    elif not _is_one_of(value, idle or ()):
         ignored.append(name)
 
 
 def _missing(name: str, hint: Any, ignored: list[str] | None) -> InvalidRequest:
-    """What is said where the required parameter ``name`` is not given: it may be one of an unknown name."""
+    """The error for the missing parameter ``name``; if an ignored name resembles it, the error names that one."""
     for other in ignored or ():
-        if meant := nearest(other, [name]):
-            return InvalidRequest(f"{other} is no parameter{meant}", param=other)
+        if suggestion := nearest(other, [name]):
+            return InvalidRequest(f"{other} is no parameter{suggestion}", param=other)
     return InvalidRequest(f"{name} is required: {describe(hint)}", param=name)
 
 
 def _integral(value: Any, depth: int = 2) -> Any:
-    """``value`` with whole numbers that are written with a point, as 64.0, as the integers that they are.
+    """``value`` with whole floats, such as 64.0, as integers; also those in arrays, down to ``depth`` levels.
 
-    Those in arrays are found up to ``depth``: no parameter has numbers further down.
+    No parameter has numbers further down.
     """
     if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_EXACT:
         return int(value)
@@ -109,21 +114,21 @@ def _integral(value: Any, depth: int = 2) -> Any:
     return value
 
 
-def _among(value: Any, values: tuple[Any, ...]) -> bool:
-    """Whether ``value`` is one of ``values``, which true and false are not where those are numbers."""
+def _is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
+    """Whether ``value`` is one of ``values``; a boolean does not equal a number."""
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
-def _whole(body: bytes | dict[str, Any], kind: type[msgspec.Struct]) -> Any:
-    """What is right as a whole, of which every parameter is known."""
-    strict, decoder = _strict(kind)
+def _read_strictly(body: bytes | dict[str, Any], kind: type[msgspec.Struct]) -> Any:
+    """``body`` as ``kind``; raises a msgspec error if any parameter is unknown or wrong."""
+    strict, decoder = _strict_kind(kind)
     return msgspec.convert(body, strict, str_keys=True) if isinstance(body, dict) else decoder.decode(body)
 
 
 @lru_cache
-def _strict(kind: type[msgspec.Struct]) -> tuple[type[msgspec.Struct], msgspec.json.Decoder[Any]]:
-    made = msgspec.defstruct(kind.__name__, [], bases=(kind,), frozen=True, kw_only=True, forbid_unknown_fields=True)
-    return made, msgspec.json.Decoder(made)
+def _strict_kind(kind: type[msgspec.Struct]) -> tuple[type[msgspec.Struct], msgspec.json.Decoder[Any]]:
+    strict = msgspec.defstruct(kind.__name__, [], bases=(kind,), frozen=True, kw_only=True, forbid_unknown_fields=True)
+    return strict, msgspec.json.Decoder(strict)
 
 
 @lru_cache
@@ -131,11 +136,11 @@ def _required(kind: type[msgspec.Struct]) -> list[str]:
     return [field.name for field in msgspec.structs.fields(kind) if field.required]
 
 
-def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
-    """Parameters of a URL as ``kind``; as `read` otherwise."""
+def read_query(query: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
+    """The parameters of a URL as a ``kind``; values in ``neutral`` have no effect. Raises `InvalidRequest`."""
     hints = hints_of(kind)
     values: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in query.items():
         if name in hints:
             values[name] = convert(name, text, hints[name], strict=False)
         elif name in neutral:
@@ -146,7 +151,7 @@ def read_query(given: Mapping[str, str], kind: type[T], neutral: Mapping[str, tu
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The object in ``body``; `InvalidRequest` where there is none."""
+    """The JSON object in ``body``; raises `InvalidRequest` if there is none."""
     try:
         raw = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -159,9 +164,9 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
-    """``value`` as the type ``hint``; `InvalidRequest` says what is wrong with what the client calls ``name``.
+    """``value`` as the type ``hint``; raises `InvalidRequest`, which calls the parameter ``name``.
 
-    Where it is not ``strict``, text may stand for numbers and booleans.
+    Unless ``strict``, strings are converted to numbers and booleans.
     """
     try:
         return checked(name, value, hint, strict=strict)
@@ -170,6 +175,6 @@ def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
 
 
 def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if allowed is not ANY and not _among(value, allowed):
+    if allowed is not ANY and not _is_one_of(value, allowed):
         shown = " or ".join(msgspec.json.encode(neutral).decode() for neutral in allowed)
         raise InvalidRequest(f"{name} is not supported: leave it out, or set it to {shown}", param=name)

@@ -15,7 +15,10 @@ PROMPTS = "a string, an array of strings, an array of token ids, or an array of 
 
 
 def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special: bool | None = None) -> list[Prompt]:
-    """A completion's ``prompt``: one or several texts, as `Text` says, or the token ids of one or several."""
+    """The prompts in a completion's ``prompt``: texts, with the options of `Text`, or lists of token ids.
+
+    Raises `InvalidRequest`.
+    """
     if isinstance(value, str):
         return [Text(value, add_special, parse_special)]
     if value and all(isinstance(entry, str) for entry in value):
@@ -37,13 +40,13 @@ TemplateKwargs = Annotated[
 
 
 def chat(messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> Messages:
-    """A chat's ``messages``, and the template's ``variables``; contents in parts become one text.
+    """The prompt of a chat, with the template's ``variables``. The parts of a message's content become one text.
 
-    What else messages hold is for the template.
+    Other fields of messages go to the template unchanged. Raises `InvalidRequest`.
     """
     flat = [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
-    said = msgspec.json.encode(variables).decode() if variables else ""
-    return Messages(msgspec.json.encode(flat).decode(), variables=said)
+    variables_json = msgspec.json.encode(variables).decode() if variables else ""
+    return Messages(msgspec.json.encode(flat).decode(), variables=variables_json)
 
 
 def _tokens(values: Sequence[Any], where: str) -> Tokens:

@@ -1,4 +1,4 @@
-"""What an answer has to be: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
+"""The structure of answers: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANY_OBJECT = '{"type":"object"}'
 
 
 class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="text"):
-    """``{"type": "text"}``: whatever the model says."""
+    """``{"type": "text"}``: any text."""
 
 
 class JsonObjectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_object"):
@@ -46,12 +46,12 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     grammar: str | None = None
 
     def structure(self) -> Structure:
-        """The one thing that is asked for."""
-        given = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, False)]
-        if len(given) != 1:
+        """The structure that the field asks for; raises `InvalidRequest` unless exactly one field is set."""
+        fields = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, False)]
+        if len(fields) != 1:
             why = "must hold exactly one of json, json_object, regex, choice and grammar"
             raise InvalidRequest(f"structured_outputs {why}", param="structured_outputs")
-        param = f"structured_outputs.{given[0]}"
+        param = f"structured_outputs.{fields[0]}"
         if self.choice is not None:
             return Structure(param, Grammar(choice=Choices(texts=self.choice)))
         schema = _ANY_OBJECT if self.json_object else self.json
@@ -68,14 +68,14 @@ ResponseFormat = Annotated[
 ]
 
 
-def structure(found: Structure | None, outputs: StructuredOutputs | None, name: str) -> Structure | None:
-    """What the answer has to be, if anything, where the parameter ``name`` asks for what was ``found``.
+def merged_structure(structure: Structure | None, outputs: StructuredOutputs | None, name: str) -> Structure | None:
+    """The structure of ``outputs``, or else ``structure``, which the parameter ``name`` asks for.
 
-    `InvalidRequest` where two parameters say it.
+    Raises `InvalidRequest` if both are given.
     """
     if outputs is None:
-        return found
-    if found is not None:
+        return structure
+    if structure is not None:
         raise InvalidRequest(
             f"structured_outputs and {name} both say what the answer has to be: give one of them",
             param="structured_outputs",
@@ -83,22 +83,22 @@ def structure(found: Structure | None, outputs: StructuredOutputs | None, name: 
     return outputs.structure()
 
 
-def of_format(wanted: ResponseFormat | None) -> Structure | None:
-    """What a ``response_format`` asks for."""
-    if isinstance(wanted, JsonObjectFormat):
+def format_structure(response_format: ResponseFormat | None) -> Structure | None:
+    """The structure that ``response_format`` asks for; None for any text."""
+    if isinstance(response_format, JsonObjectFormat):
         return json_object("response_format")
-    if isinstance(wanted, JsonSchemaFormat):
-        return json_schema("response_format.json_schema", wanted.json_schema.schema)
+    if isinstance(response_format, JsonSchemaFormat):
+        return json_schema("response_format.json_schema", response_format.json_schema.schema)
     return None
 
 
 def json_object(param: str) -> Structure:
-    """Any JSON object, which the parameter ``param`` asks for."""
+    """The structure of any JSON object; ``param`` is the client's parameter."""
     return Structure(param, Grammar(json_schema=_ANY_OBJECT))
 
 
 def json_schema(param: str, schema: dict[str, Any]) -> Structure:
-    """JSON of a schema, which the parameter ``param`` has."""
+    """The structure of JSON that fits ``schema``; ``param`` is the client's parameter."""
     return Structure(param, Grammar(json_schema=_json(schema)))
 
 

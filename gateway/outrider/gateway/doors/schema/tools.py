@@ -1,4 +1,4 @@
-"""Calls of functions: ``tools`` and ``tool_choice``, and how calls are told."""
+"""Calls of functions: ``tools`` and ``tool_choice`` of requests, and the calls of answers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.requests.calling import Callee, Calling
-from outrider.gateway.tool_calls.reading import Piece
+from outrider.gateway.requests.call_rules import CallableFunction, CallRules
+from outrider.gateway.tool_calls.answer_reader import AnswerPiece
 from outrider.mesh.errors import InvalidRequest
 
 MOST_CALLS = 16
-"""Of one answer: a net below models that would go on calling for ever."""
+"""Most calls of one answer: stops a model that would call without end."""
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Schema of its arguments; no parameters are an empty object."""
+        """JSON Schema of the arguments; a function without parameters takes an empty object."""
         return {"type": "object", "additionalProperties": False} if self.parameters is None else self.parameters
 
 
@@ -56,14 +56,14 @@ ToolChoice = Annotated[
 
 
 class CalledFunction(msgspec.Struct):
-    """What is called, with arguments as JSON, or the next piece of them."""
+    """The called function, with its arguments as JSON, or the next piece of them."""
 
     arguments: str
     name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolCall(msgspec.Struct):
-    """One call, whole or what a chunk adds to it; only chunks have an ``index``, and id, type and name come first."""
+    """One call, or what a chunk adds to it. Only chunks have ``index``; a call's first chunk has id, type and name."""
 
     function: CalledFunction
     id: str | msgspec.UnsetType = msgspec.UNSET
@@ -72,12 +72,12 @@ class ToolCall(msgspec.Struct):
 
 
 def call_id(answer: str, place: int) -> str:
-    """Names the ``place``-th call of an answer."""
+    """The id of call number ``place``, from 0 on, of an answer."""
     return f"call_{answer}_{place}"
 
 
-def read_calls(pieces: Sequence[Piece], answer: str) -> list[ToolCall]:
-    """The calls in the pieces of an answer of that name, each as far as it goes."""
+def read_calls(pieces: Sequence[AnswerPiece], answer: str) -> list[ToolCall]:
+    """The calls in ``pieces``, each as far as it goes; ``answer`` is the id of the answer."""
     calls: list[ToolCall] = []
     for piece in pieces:
         if piece.place is None:
@@ -88,12 +88,12 @@ def read_calls(pieces: Sequence[Piece], answer: str) -> list[ToolCall]:
     return calls
 
 
-def calling(
+def read_call_rules(
     tools: list[Tool], choice: ToolChoice | None, parallel: bool, where: str = "function.parameters"
-) -> Calling | None:
-    """What may or has to be called, if anything; `InvalidRequest` for a choice that cannot be honoured.
+) -> CallRules | None:
+    """The rules for calls; None if no function may be called. Raises `InvalidRequest` for an impossible ``choice``.
 
-    ``where`` is the place of a function's parameters in a tool, as the client writes it.
+    ``where`` is the path of a function's parameters inside a tool, for messages.
     """
     if not tools:
         if choice in (None, "none", "auto"):
@@ -102,28 +102,28 @@ def calling(
     if choice == "none":
         return None
     if isinstance(choice, NamedTool):
-        return _one(tools, choice.function.name, where)
-    callees = tuple(map(_callee, tools))
-    return Calling(callees, choice != "required", MOST_CALLS if parallel else 1, "tools")
+        return _forced_call(tools, choice.function.name, where)
+    functions = tuple(map(_callable_function, tools))
+    return CallRules(functions, choice != "required", MOST_CALLS if parallel else 1, "tools")
 
 
-def _one(tools: list[Tool], name: str, where: str) -> Calling:
+def _forced_call(tools: list[Tool], name: str, where: str) -> CallRules:
     for place, tool in enumerate(tools):
         if tool.function.name == name:
-            return Calling((_callee(tool),), may_talk=False, most=1, param=f"tools[{place}].{where}")
-    there = ", ".join(tool.function.name for tool in tools)
-    raise InvalidRequest(f"tool_choice names {name}; there are: {there}", param="tool_choice")
+            return CallRules((_callable_function(tool),), may_talk=False, most=1, param=f"tools[{place}].{where}")
+    names = ", ".join(tool.function.name for tool in tools)
+    raise InvalidRequest(f"tool_choice names {name}; there are: {names}", param="tool_choice")
 
 
-def _callee(tool: Tool) -> Callee:
-    return Callee(tool.function.name, msgspec.json.encode(tool.function.schema).decode())
+def _callable_function(tool: Tool) -> CallableFunction:
+    return CallableFunction(tool.function.name, msgspec.json.encode(tool.function.schema).decode())
 
 
-def shown(tools: list[Tool]) -> str:
-    """Tools as a template expects them, as a JSON array without what the client did not say; "" for none."""
-    return msgspec.json.encode([_said_of(tool) for tool in tools]).decode() if tools else ""
+def template_tools(tools: list[Tool]) -> str:
+    """``tools`` for a template: a JSON array without the fields that the client left out; "" for no tools."""
+    return msgspec.json.encode([_template_tool(tool) for tool in tools]).decode() if tools else ""
 
 
-def _said_of(tool: Tool) -> dict[str, Any]:
-    said = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
-    return {"type": tool.type, "function": said}
+def _template_tool(tool: Tool) -> dict[str, Any]:
+    function = {key: value for key, value in msgspec.structs.asdict(tool.function).items() if value is not None}
+    return {"type": tool.type, "function": function}

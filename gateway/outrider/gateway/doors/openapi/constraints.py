@@ -1,4 +1,4 @@
-"""What bodies are refused for beyond the types that they are read with, as JSON Schema says it."""
+"""JSON Schemas of constraints on bodies that their types do not express."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ LOGIT_BIAS: Schema = {
 PATHS: Mapping[tuple[str, str], Schema] = {
     ("/v1/prompts/{name}", "name"): {"type": "string", "pattern": f"^{NAME.pattern}$"}
 }
-"""Schemas of what stands in a path, where not any text may."""
+"""Schemas of path parameters that may not be any text, by path and name."""
 
 
-def given(name: str) -> Schema:
-    """An object that holds ``name``, and not as null."""
+def present(name: str) -> Schema:
+    """An object that holds ``name``, not null."""
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def one_of(*names: str) -> Schema:
     """An object that holds exactly one of ``names``."""
-    return {"oneOf": [given(name) for name in names]}
+    return {"oneOf": [present(name) for name in names]}
 
 
-def only_with(name: str, nothing: Any, other: str, wanted: Schema) -> Schema:
-    """An object that holds ``name``, as more than null or ``nothing``, only where ``other`` is ``wanted``."""
-    there = {"required": [name], "properties": {name: {"not": {"enum": [None, nothing]}}}}
-    return {"anyOf": [{"not": there}, {"required": [other], "properties": {other: wanted}}]}
+def only_with(name: str, nothing: Any, other: str, schema: Schema) -> Schema:
+    """An object that holds ``name``, other than null and ``nothing``, only if ``other`` fits ``schema``."""
+    set_ = {"required": [name], "properties": {name: {"not": {"enum": [None, nothing]}}}}
+    return {"anyOf": [{"not": set_}, {"required": [other], "properties": {other: schema}}]}
 
 
 COMPONENTS: Mapping[str, Schema] = {
     "StructuredOutputs": {
         "oneOf": [
-            *map(given, ("json", "regex", "choice", "grammar")),
+            *map(present, ("json", "regex", "choice", "grammar")),
             {"required": ["json_object"], "properties": {"json_object": TRUE}},
         ]
     },
 }
-"""What holds of components besides, by their names."""
+"""Further schemas of components, by name."""

@@ -1,4 +1,4 @@
-"""Lets requests in at every front door: checks keys and networks, and counts requests."""
+"""Admits requests at every front door: checks keys and networks, and counts requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import ClassVar
 
 import msgspec
-from outrider.gateway.admission.caller import Address, Caller, caller
+from outrider.gateway.admission.caller import Address, Caller, make_caller
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.limit_store import LimitStore
 from outrider.gateway.admission.reservation import Admission
@@ -16,7 +16,7 @@ from outrider.mesh.errors import PermissionDenied, Unauthenticated
 from outrider.wire.tenants import parse_key
 
 Network = IPv4Network | IPv6Network
-_HOW = "send one as `Authorization: Bearer sk-...`"
+_HOW_TO_SEND = "send one as `Authorization: Bearer sk-...`"
 
 
 class InvalidKey(Unauthenticated):
@@ -32,8 +32,8 @@ class WrongNetwork(PermissionDenied):
     reason: ClassVar[str] = "ip_not_allowed"
 
 
-class Visitor(msgspec.Struct, frozen=True):
-    """What a request says of its sender: the peer's address, if there is one, and HTTP headers or their equivalents."""
+class Sender(msgspec.Struct, frozen=True):
+    """The sender of a request: the peer's address, if there is one, and HTTP headers or their equivalents."""
 
     peer: str = ""
     authorization: str = ""
@@ -41,45 +41,45 @@ class Visitor(msgspec.Struct, frozen=True):
     forwarded: Sequence[str] = ()
 
     @property
-    def shown(self) -> str:
+    def key(self) -> str:
         """The key, or an empty string."""
         scheme, _, key = self.authorization.partition(" ")
         return key.strip() if scheme.lower() == "bearer" else self.api_key
 
 
-class Entrance:
-    """Lets requests in. Without a ``directory`` all requests have one caller, who has no limits."""
+class AccessControl:
+    """Admits requests. Without a ``directory`` all requests have one caller, which has no limits."""
 
     def __init__(self, store: LimitStore, directory: Directory | None, trusted_proxies: Sequence[str]) -> None:
         self._store, self._directory = store, directory
         self._proxies = [ip_network(network) for network in trusted_proxies]
 
-    async def admit(self, visitor: Visitor, headers: dict[str, str], *, counts: bool) -> Admission:
+    async def admit(self, sender: Sender, headers: dict[str, str], *, counts: bool) -> Admission:
         """The admission of one request; ``headers`` receives the headers that report limits.
 
         Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `WrongNetwork`,
-        `LimitReached` or `Unavailable` if the request is not let in.
+        `LimitReached` or `Unavailable` if the request is not admitted.
         """
-        admission = Admission(await self._caller(visitor), self._store, headers)
+        admission = Admission(await self._caller(sender), self._store, headers)
         if counts:
             await admission.count()
         return admission
 
-    async def _caller(self, visitor: Visitor) -> Caller:
+    async def _caller(self, sender: Sender) -> Caller:
         if self._directory is None:
             return Caller()
-        found = await _authenticated(self._directory, visitor.shown)
-        address = client_address(visitor.peer, visitor.forwarded, self._proxies)
-        if not found.may_come_from(address):
+        caller = await _authenticated(self._directory, sender.key)
+        address = client_address(sender.peer, sender.forwarded, self._proxies)
+        if not caller.may_come_from(address):
             raise WrongNetwork(f"this key may not be used from {address or 'an unknown address'}")
-        return found
+        return caller
 
 
 async def _authenticated(directory: Directory, text: str) -> Caller:
-    """The caller with the key ``text``; only an error for the key's owner says what is wrong with it."""
+    """The caller with the key ``text``; only an error for the key's owner says what is wrong with the key."""
     parsed = parse_key(text)
     if parsed is None:
-        raise InvalidKey(f"this is no API key: {_HOW}" if text else f"an API key is required: {_HOW}")
+        raise InvalidKey(f"this is no API key: {_HOW_TO_SEND}" if text else f"an API key is required: {_HOW_TO_SEND}")
     id_, secret = parsed
     key = await directory.key(id_)
     if key is None or not key.matches(secret):
@@ -89,7 +89,7 @@ async def _authenticated(directory: Directory, text: str) -> Caller:
     tenant = await directory.tenant(key.tenant)
     if tenant is None:
         raise InvalidKey(f"the API key sk-{id_}-... is of no tenant")
-    return caller(tenant, key)
+    return make_caller(tenant, key)
 
 
 def client_address(peer: str, forwarded: Iterable[str], trusted: Sequence[Network]) -> Address | None:

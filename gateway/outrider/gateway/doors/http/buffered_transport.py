@@ -1,15 +1,15 @@
-"""Fewer system calls: what is written to a connection in one turn of the loop leaves together."""
+"""A transport that sends all writes of one turn of the event loop with one system call."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-_MOST = 64 << 10
+_FLUSH_BYTES = 64 << 10
 
 
-class Corked:
-    """A ``transport`` whose writes wait for the end of the loop's turn, or for 64 KiB of them."""
+class BufferedTransport:
+    """Wraps ``transport``: writes wait for the end of the loop's turn, or until they hold 64 KiB."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -21,21 +21,21 @@ class Corked:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Writes ``data`` soon, behind all that was written before."""
+        """Writes ``data`` behind earlier writes, at the end of the turn at the latest."""
         if not self._waiting:
             self._loop.call_soon(self._flush)
         self._waiting.append(data)
         self._size += len(data)
-        if self._size >= _MOST:
+        if self._size >= _FLUSH_BYTES:
             self._flush()
 
     def write_eof(self) -> None:
-        """Says that nothing follows, behind all that was written."""
+        """Sends all writes, and then the end of the data."""
         self._flush()
         self._transport.write_eof()
 
     def close(self) -> None:
-        """Ends the connection when all has been sent."""
+        """Sends all writes, and closes the connection."""
         self._flush()
         self._transport.close()
 

@@ -1,6 +1,6 @@
-"""Gateways that share limits over a real broker, clients of theirs who count what they get, and all that can go wrong.
+"""Gateways that share limits over a real broker, clients that count the granted units, and faults.
 
-The clock is turned by hand, a second at a time, so that minutes end in the middle of everything.
+The clock advances a second at a time, so that minutes end in the middle of requests.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TOKENS, STREAMS, MINUTE_S = 4000, 4, 60
 _CLIENTS, _LONGEST_S = 6, 0.02
 
 
-class Counted:
-    """What clients have of the limits: units of each minute, and the streams that run at each gateway."""
+class GrantedUnits:
+    """Units of limits that clients were granted: tokens of each minute, and the running streams of each gateway."""
 
     def __init__(self) -> None:
         self.used: Counter[int] = Counter()
@@ -32,22 +32,24 @@ class Counted:
         self.streams: Counter[Gateway] = Counter()
 
     def reserve(self, window: int, amount: int) -> None:
-        """So many tokens are let in."""
+        """Counts ``amount`` granted tokens; fails if the limit is exceeded."""
         self.used[window] += amount
         self.most[window] = max(self.most[window], self.used[window])
         assert self.used[window] <= TOKENS, f"{self.used[window]} tokens in minute {window}"
 
     def begin(self, gateway: Gateway) -> None:
-        """A stream is let in."""
+        """Counts a granted stream; fails if the limit is exceeded."""
         self.streams[gateway] += 1
         running = sum(number for each, number in self.streams.items() if each is gateway or each.leased)
         assert running <= STREAMS, f"{running} streams at once"
 
 
 class Gateway:
-    """A store and its clients. ``leased`` says that other gateways have to leave it the places of its streams."""
+    """A store and its clients. While it is ``leased``, other gateways must respect its slots."""
 
-    def __init__(self, store: LimitStore, clock: Clock, bucket: str, counted: Counted, chance: random.Random) -> None:
+    def __init__(
+        self, store: LimitStore, clock: Clock, bucket: str, counted: GrantedUnits, chance: random.Random
+    ) -> None:
         self.store, self.leased = store, True
         self._clock, self._bucket, self._counted, self._chance = clock, bucket, counted, chance
         self._runs = asyncio.Event()
@@ -55,7 +57,7 @@ class Gateway:
         self._clients = [asyncio.create_task(self._client()) for _ in range(_CLIENTS)]
 
     async def second(self) -> None:
-        """What a gateway does every second; raises what its clients have found."""
+        """The work of one second; raises the failures of the clients."""
         if self._runs.is_set():
             await self.store.upkeep()
             self.leased = True
@@ -64,24 +66,24 @@ class Gateway:
                 client.result()
 
     def stop(self) -> None:
-        """As SIGSTOP does; where its streams are generated they go on."""
+        """Acts as SIGSTOP; its streams go on at their verifiers."""
         self._runs.clear()
         self.leased = False
 
     def go_on(self) -> None:
-        """As SIGCONT does."""
+        """Acts as SIGCONT."""
         self._runs.set()
 
     async def hang_up(self) -> None:
-        """A client goes away in the middle of whatever it does, and another one comes."""
+        """Replaces a client, in the middle of a request or not, by a new one."""
         gone = self._clients.pop(self._chance.randrange(_CLIENTS))
         await _end(gone)
         self._clients.append(asyncio.create_task(self._client()))
 
     async def die(self) -> None:
-        """Its streams end, and what they had reserved is taken for used."""
+        """Ends all streams; their reserved units count as used."""
         self._counted.streams.pop(self, None)
-        self._counted = Counted()
+        self._counted = GrantedUnits()
         for client in self._clients:
             await _end(client)
 
@@ -94,7 +96,7 @@ class Gateway:
 
     async def _ask(self, amount: int) -> None:
         reserved, used = await self.store.reserve([tokens(self._bucket, amount, TOKENS)]), 0
-        window = round((self._clock() + reserved.standings[0].reset_s) / MINUTE_S) - 1
+        window = round((self._clock() + reserved.statuses[0].reset_s) / MINUTE_S) - 1
         self._counted.reserve(window, amount)
         try:
             used = await self._answer(amount)
@@ -114,7 +116,7 @@ class Gateway:
 
 
 async def _end(client: asyncio.Task[NoReturn]) -> None:
-    """Cancels it until it is: nats-py's requests may swallow the first time. Raises what it has found."""
+    """Cancels ``client`` until it has ended: nats-py may swallow a cancellation. Raises its failure."""
     while not client.done():
         client.cancel()
         await asyncio.wait([client], timeout=_LONGEST_S)
@@ -122,16 +124,16 @@ async def _end(client: asyncio.Task[NoReturn]) -> None:
         client.result()
 
 
-class World:
-    """Three gateways on one broker, and what befalls them."""
+class FaultyGateways:
+    """Three gateways on one broker, and their faults."""
 
     def __init__(self, broker: Broker, store_dir: Path, clock: Clock, bucket: str, seed: int) -> None:
-        self.counted = Counted()
+        self.counted = GrantedUnits()
         self._broker, self._store_dir, self._clock, self._bucket = broker, store_dir, clock, bucket
         self._chance, self._stack = random.Random(seed), AsyncExitStack()
         self._gateways: list[Gateway] = []
 
-    async def __aenter__(self) -> World:
+    async def __aenter__(self) -> FaultyGateways:
         self._gateways = [await self._gateway() for _ in range(3)]
         return self
 
@@ -141,7 +143,7 @@ class World:
         await self._stack.aclose()
 
     async def run(self, minutes: int) -> None:
-        """Minutes, in each of which each thing happens that can; the broker is restarted in the first."""
+        """Runs for ``minutes``; every fault happens in each minute, and the broker restarts in the first one."""
         for minute in range(minutes):
             mishaps = [self._kill, self._stop, self._hang_up] + [self._restart_broker] * (minute == 0)
             self._chance.shuffle(mishaps)

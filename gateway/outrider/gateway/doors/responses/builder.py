@@ -1,4 +1,4 @@
-"""A response and its events: a function of its frames and nothing else, so that all who read it read the same."""
+"""Builds a response and its events from nothing but its frames, so that all readers get the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 from outrider.gateway.doors.openai.answers import extra
 from outrider.gateway.doors.openai.json_types import Extra
-from outrider.gateway.doors.responses import events as to
+from outrider.gateway.doors.responses import events as event_types
 from outrider.gateway.doors.responses.json_types import (
     Echo,
     IncompleteDetails,
@@ -23,18 +23,21 @@ from outrider.gateway.doors.responses.json_types import (
 )
 from outrider.gateway.doors.responses.output import Output
 from outrider.gateway.streams.reassembly import join
-from outrider.gateway.tool_calls.reading import Reading
+from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import Cancelled, InvalidRequest, OutriderError
 from outrider.wire.frames import Frame, Usage
 
-_ENDS: dict[str, type[to.Completed] | type[to.Incomplete]] = {"completed": to.Completed, "incomplete": to.Incomplete}
+_ENDS: dict[str, type[event_types.Completed] | type[event_types.Incomplete]] = {
+    "completed": event_types.Completed,
+    "incomplete": event_types.Incomplete,
+}
 
 
-class Telling:
-    """Tells one response, frame by frame.
+class ResponseBuilder:
+    """Builds one response, frame by frame.
 
-    ``request`` is the request's id, ``reading`` tells its calls, where it may be any, ``created`` is in seconds
-    since 1970, ``ignored`` are names of parameters without effect.
+    ``request`` is the request's id. ``reader`` finds the calls in its answer; None if it may not call functions.
+    ``created`` is in seconds since 1970. ``ignored`` names the parameters without effect.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Telling:
         echo: Echo,
         request: str,
         *,
-        reading: Reading | None,
+        reader: AnswerReader | None,
         model: str,
         seed: int,
         created: int,
@@ -51,48 +54,50 @@ class Telling:
     ) -> None:
         self._ignored = ignored or UNSET
         self._echo, self._request = echo, request
-        self._output = Output(request, reading)
+        self._output = Output(request, reader)
         self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
         self._frames: list[Frame] = []
         self._failure: OutriderError | None = None
         self._next = 0
 
-    def begin(self) -> list[to.Event]:
-        """The events before all frames."""
-        told = self._response("in_progress", [])
-        return self._numbered([to.Created(response=told), to.InProgress(response=told)])
+    def begin(self) -> list[event_types.Event]:
+        """The events before the first frame."""
+        response = self._response("in_progress", [])
+        return self._numbered([event_types.Created(response=response), event_types.InProgress(response=response)])
 
-    def take(self, frame: Frame) -> list[to.Event]:
-        """The events of a frame."""
+    def take(self, frame: Frame) -> list[event_types.Event]:
+        """The events of ``frame``."""
         self._frames.append(frame)
-        told = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
-        events = [*self._output.take(frame, extra(frame, self._seed, self._return_tokens) if told else UNSET)]
+        has_extra = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
+        events = [*self._output.take(frame, extra(frame, self._seed, self._return_tokens) if has_extra else UNSET)]
         if frame.finish is not None:
             events += [*self._output.end(self._item_status), _ENDS[self._status](response=self.response())]
         return self._numbered(events)
 
-    def fail(self, error: OutriderError) -> list[to.Event]:
-        """The event of a failure that is in the frames, and will be there for all who read them."""
+    def fail(self, error: OutriderError) -> list[event_types.Event]:
+        """The event of a failure that the frames report, and that all readers therefore get."""
         self._failure = error
-        return self._numbered([to.Failed(response=self.response())])
+        return self._numbered([event_types.Failed(response=self.response())])
 
-    def broken(self, error: OutriderError) -> to.Failure:
-        """The event of a failure that passes: it has the number of the event before it."""
+    def interrupt(self, error: OutriderError) -> event_types.Failure:
+        """The event of a temporary failure; it has the number of the event before it."""
         code = getattr(error, "reason", None) or error.type
-        return to.Failure(sequence_number=max(0, self._next - 1), message=error.message, code=code, param=error.param)
+        return event_types.Failure(
+            sequence_number=max(0, self._next - 1), message=error.message, code=code, param=error.param
+        )
 
     @property
     def over(self) -> bool:
-        """Whether there is no more to come."""
+        """Whether the response has ended."""
         return self._failure is not None or self._last is not None
 
     @property
     def whole(self) -> bool:
-        """Whether it has come to its end without a failure."""
+        """Whether the response has ended without a failure."""
         return self._failure is None and self._last is not None
 
     def response(self) -> Response:
-        """The response as it stands."""
+        """The response so far."""
         return self._response(self._status, self._output.items(self._item_status))
 
     @property
@@ -107,7 +112,7 @@ class Telling:
             return "in_progress" if self._frames else "queued"
         return "incomplete" if self._last.finish == "length" else "completed"
 
-    def _numbered(self, events: Sequence[to.Event]) -> list[to.Event]:
+    def _numbered(self, events: Sequence[event_types.Event]) -> list[event_types.Event]:
         for event in events:
             event.sequence_number = self._next
             self._next += 1
@@ -136,9 +141,9 @@ class Telling:
     def _extra(self) -> Extra | msgspec.UnsetType:
         if self._last is None:
             return Extra(ignored=self._ignored) if self._ignored else UNSET
-        told = extra(join(self._frames), self._seed, self._return_tokens)
-        told.ignored = self._ignored
-        return told
+        whole = extra(join(self._frames), self._seed, self._return_tokens)
+        whole.ignored = self._ignored
+        return whole
 
 
 def _error(failure: OutriderError | None) -> ResponseError | None:

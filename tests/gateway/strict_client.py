@@ -1,4 +1,4 @@
-"""Asking for responses with the unmodified client, which is to find nothing that its types do not allow."""
+"""The unmodified OpenAI client with strict validation of responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import pydantic
 
 from tests.gateway.stack import MODEL
 
-ASKED: Any = {"model": MODEL, "input": "def f(", "max_output_tokens": 40, "extra_body": {"seed": 7, "ignore_eos": True}}
+REQUEST: Any = {
+    "model": MODEL,
+    "input": "def f(",
+    "max_output_tokens": 40,
+    "extra_body": {"seed": 7, "ignore_eos": True},
+}
 TEXT_EVENTS = ["created", "in_progress", "output_item.added", "content_part.added"]
 TEXT_ENDS = ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
 

@@ -1,10 +1,10 @@
-"""Parameters of OpenAI's API, and of other servers, that are known and not honoured."""
+"""Known parameters of OpenAI's API, and of other servers, that are not supported."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from outrider.gateway.doors.schema.parameters import ANY, Unhonoured
+from outrider.gateway.doors.schema.parameters import ANY, UnsupportedParameters
 
 _NULL = (None,)
 _OFF = (False,)
@@ -65,13 +65,13 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "service_tier": ("auto", "default"),
 }
 
-COMPLETION = Unhonoured(
+COMPLETION = UnsupportedParameters(
     altering=_ALTERING
     | _OF_RESPONSES
     | {"suffix": ("",), "messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
     idle=_IDLE,
 )
-CHAT = Unhonoured(
+CHAT = UnsupportedParameters(
     altering=_ALTERING
     | _OF_RESPONSES
     | {
@@ -84,7 +84,7 @@ CHAT = Unhonoured(
     },
     idle=_IDLE | {"prediction": ({},), "reasoning_effort": ("none",), "verbosity": ("medium",)},
 )
-RESPONSE = Unhonoured(
+RESPONSE = UnsupportedParameters(
     altering=_ALTERING
     | {
         **_IN_CHATS,
@@ -112,7 +112,7 @@ RESPONSE = Unhonoured(
         "stream_options": ({}, {"include_obfuscation": False}),
     },
 )
-TOKENIZE = Unhonoured(
+TOKENIZE = UnsupportedParameters(
     altering={
         "return_token_strs": _OFF,
         "continue_final_message": _OFF,

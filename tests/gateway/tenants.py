@@ -1,4 +1,4 @@
-"""Putting tenants on, and asking as their clients do."""
+"""Creates tenants and keys, and sends requests with a key."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from outrider.wire.tenants import Key, Limits, Tenant, key_entry, new_key, tenan
 from tests.gateway.stack import MODEL
 
 
-class Desk:
-    """Where tenants are put on."""
+class TenantStore:
+    """Creates a tenant and its keys."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
@@ -26,7 +26,7 @@ class Desk:
     async def key(
         self, limits: Limits | None = None, own: Limits | None = None, expires: float | None = None
     ) -> tuple[Key, str]:
-        """A key of a tenant with limits; its own stand beside them."""
+        """A new key; ``limits`` are those of the tenant, ``own`` those of the key."""
         tenant = Tenant(name=self.tenant, created=time.time(), limits=limits or Limits())
         await self.bucket.put(tenant_entry(self.tenant), msgspec.json.encode(tenant))
         key, text = new_key(self.tenant, time.time(), limits=own, expires=expires)

@@ -1,4 +1,4 @@
-"""Requests with deadlines, and a verifier that takes answers for short."""
+"""Requests with deadlines, and a verifier that expects short answers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ async def ask(url: str, headers: dict[str, str] | None = None, **more: Any) -> h
 
 
 async def answers_seem_short(url: str) -> None:
-    """Has the verifier see many answers of one token."""
+    """Makes the verifier expect short answers: sends it many of one token."""
     for _ in range(20):
         assert (await ask(url, max_tokens=1, n=3)).status_code == 200

@@ -1,6 +1,6 @@
-"""Calls without the marks of a model's format: an answer that is JSON and nothing else, bare or in a fence.
+"""Calls without the marks of a model's format: an answer that is nothing but JSON, which may stand in a code fence.
 
-Models that were trained on code write calls so, whatever their template shows them.
+Models that were trained on code write calls like this, whatever their template says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from outrider.gateway.tool_calls.arguments import Arguments
+from outrider.gateway.tool_calls.arguments import ArgumentsScanner
 
 _BLANKS = " \t\r\n"
 _BETWEEN = {"```": "fence", ",": "between", "{": "key"}
@@ -23,13 +23,13 @@ _STEPS = {
     "second colon": {":": "arguments"},
     "end": {"}": "between"},
 }
-"""By step: the words that may come next, and the step behind each. No word of a step begins with another."""
+"""For each step, the words that may come next, each with the step after it. No word of a step begins with another."""
 
 
 def head_pattern(names: Iterable[str]) -> str:
-    """A regular expression, as it stands between slashes in Lark, of what precedes the arguments of a bare call.
+    """A regular expression, in Lark's notation, for the text of a bare call before its arguments.
 
-    It has all beginnings that `BareCalls` reads, and some that it does not read.
+    It matches all beginnings that `BareCalls` reads, and some that it does not read.
     """
     name = "|".join(re.escape(json.dumps(name)).replace("/", r"\/") for name in names)
     words = ["[\\x20\\t\\r\\n,`]*(json)?", r"\{", '"name"', ":", f"({name})", ",", '"(arguments|parameters)"', ":", ""]
@@ -37,11 +37,11 @@ def head_pattern(names: Iterable[str]) -> str:
 
 
 class BareCalls:
-    """Reads an answer as it comes, and tells whether it is, or may become, calls of ``names`` and nothing else.
+    """Reads an answer as it arrives, and checks whether it is, or may become, nothing but calls of ``names``.
 
     Each call is a JSON object of a ``name`` and then ``arguments``, which may be called ``parameters``. Blanks, commas
-    and the marks of Markdown's fences may stand between calls and around them. The grammar has seen to it that
-    arguments are what their schema allows.
+    and the marks of Markdown's fences may stand between calls and around them. The grammar ensures that
+    arguments fit their schema.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -49,11 +49,11 @@ class BareCalls:
         self._step, self._word = "between", ""
         self._calls: list[tuple[str, list[str]]] = []
         self.possible = True
-        self.arguments = Arguments()
+        self.arguments = ArgumentsScanner()
 
     @property
     def whole(self) -> bool:
-        """Whether the answer so far is calls and nothing else. A fence may be open."""
+        """Whether the answer so far is nothing but complete calls. A fence may be open."""
         return self.possible and bool(self._calls) and self._step in ("between", "fence") and not self._word
 
     @property
@@ -62,11 +62,11 @@ class BareCalls:
         return [(name, "".join(parts).strip(_BLANKS)) for name, parts in self._calls]
 
     def take(self, text: str) -> None:
-        """Reads what comes next."""
+        """Reads the next ``text``."""
         while text and self.possible:
             if self._step == "arguments":
-                told, text = self.arguments.split(text)
-                self._calls[-1][1].append(told)
+                arguments, text = self.arguments.split(text)
+                self._calls[-1][1].append(arguments)
                 self._step = "end" if self.arguments.whole else "arguments"
             else:
                 self._read(text[0])
@@ -82,5 +82,5 @@ class BareCalls:
             return
         if self._step == "name":
             self._calls.append((json.loads(word), []))
-            self.arguments = Arguments()
+            self.arguments = ArgumentsScanner()
         self._step, self._word = words[word], ""

@@ -1,4 +1,4 @@
-"""Streams as bytes: every event with its id, for comparing them to the letter."""
+"""Streams as raw bytes, each event with its id, for exact comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Event(NamedTuple):
         return dict(json.loads(self.data))
 
 
-class Raw:
+class RawStream:
     """One stream, read until it ends or until enough events have come; then the connection is dropped."""
 
     def __init__(self, url: str, key: str = "") -> None:
@@ -32,20 +32,20 @@ class Raw:
         self.events: list[Event] = []
         self.request = ""
 
-    async def begin(self, *, chat: bool = False, enough: int = 1 << 30, stay: bool = False, **body: Any) -> Raw:
-        """Asks for a stream with a fixed seed."""
+    async def begin(self, *, chat: bool = False, enough: int = 1 << 30, stay: bool = False, **body: Any) -> RawStream:
+        """Begins a stream with a fixed seed."""
         asked = {"model": MODEL, "stream": True, "seed": 7, "ignore_eos": True, "speculation": "off"}
         asked |= {"messages": [{"role": "user", "content": "def f("}]} if chat else {"prompt": "def f("}
         path = "/v1/chat/completions" if chat else "/v1/completions"
         headers = {"x-outrider-on-disconnect": "continue"} if stay else {}
         return await self._read("POST", path, enough, json=asked | body, headers=headers)
 
-    async def resume(self, request: str, last: str | None = None, enough: int = 1 << 30) -> Raw:
-        """Takes a stream up behind the event ``last``."""
+    async def resume(self, request: str, last: str | None = None, enough: int = 1 << 30) -> RawStream:
+        """Resumes a stream behind the event ``last``."""
         headers = {"last-event-id": last} if last else {}
         return await self._read("GET", f"/v1/streams/{request}", enough, headers=headers)
 
-    async def _read(self, method: str, path: str, enough: int, **asked: Any) -> Raw:
+    async def _read(self, method: str, path: str, enough: int, **asked: Any) -> RawStream:
         async with (
             httpx.AsyncClient(timeout=60, headers=self._headers) as client,
             client.stream(method, self._url + path, **asked) as response,
@@ -72,8 +72,8 @@ def _event(text: bytes) -> Event:
     return Event(lines[b"data"], lines[b"id"].decode())
 
 
-def timeless(events: list[Event], request: str) -> list[tuple[bytes, str]]:
-    """Events without what differs from one request to another: its id, when it was made, and who answered it."""
+def without_variable_parts(events: list[Event], request: str) -> list[tuple[bytes, str]]:
+    """Events without the request's id, time and verifier, which differ between requests."""
     return [
         (
             re.sub(rb'"created":\d+|"verifier":"[^"]*"', b"", event.data.replace(request.encode(), b"")),
