@@ -83,13 +83,15 @@ THERE = "The draft model runs in a proposer: "
 
 
 def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
-    """Flags of each verifier and each proposer, and what the user is told."""
+    """Flags of each verifier and each proposer, and the notes for the user."""
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options))
-    told = {"verifier": [], "proposer": []}
+    flags_by_kind = {"verifier": [], "proposer": []}
     for spec in plan.services:
-        if spec.kind in told:
-            told[spec.kind].append(dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--")))
-    return told["verifier"], told["proposer"], " ".join(plan.notes)
+        if spec.kind in flags_by_kind:
+            flags_by_kind[spec.kind].append(
+                dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--"))
+            )
+    return flags_by_kind["verifier"], flags_by_kind["proposer"], " ".join(plan.notes)
 
 
 def test_one_s_own_draft_model_runs_inside_the_verifier_where_both_would_share_cores(tmp_path: Path) -> None:
