@@ -1,4 +1,4 @@
-"""When the speed is back after a fault."""
+"""The time until the speed recovers after a fault."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PHASES = [Phase("alone", 0.0, 10.0), Phase("together", 10.0, 20.0), Phase("SIGKI
 
 def load(back_at: float) -> Load:
     """100 tokens/s alone, 200 together, none from the fault until ``back_at``."""
-    told = Load("http://nowhere", [])
+    speeds = Load("http://nowhere", [])
     times = [number / 100 for number in range(3000)]
-    told.arrived = [(at, 1 if at < 10 else 2 if at < 20 or at >= back_at else 0) for at in times]
-    return told
+    speeds.arrived = [(at, 1 if at < 10 else 2 if at < 20 or at >= back_at else 0) for at in times]
+    return speeds
 
 
 def test_the_speed_is_what_arrived_in_the_time() -> None:

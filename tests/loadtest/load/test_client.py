@@ -30,7 +30,7 @@ def chunked(body: bytes, size: int) -> bytes:
 
 
 async def ask(answer: bytes):
-    """What `complete` makes of a server that says ``answer`` to anybody."""
+    """The result of `complete` with a server that always sends ``answer``."""
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

@@ -18,7 +18,7 @@ REPLY = Reply(
 
 
 class Server:
-    """Counts who is being served."""
+    """Counts requests: all, those that run, and the most at a time."""
 
     def __init__(self) -> None:
         self.running = self.most = self.asked = 0

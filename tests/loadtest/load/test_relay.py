@@ -1,4 +1,4 @@
-"""A link that takes time."""
+"""The relay, a slow link."""
 
 from __future__ import annotations
 

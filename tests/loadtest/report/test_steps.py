@@ -1,4 +1,4 @@
-"""From events to the time line of one request."""
+"""The time line of one request from its events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from outrider.loadtest.report import plot_steps
-from outrider.loadtest.report.steps import Flight, Offered, Span, TraceError, trace
+from outrider.loadtest.report.steps import Flight, Offer, Span, TraceError, trace
 from outrider.mesh.telemetry.timeline import Began, Event, Grown, Message, Pass, Step, Stepped, Taken, Told
 from rich.console import Console
 
@@ -41,7 +41,7 @@ def test_what_happened_while_a_request_ran_is_told_on_its_own_clock() -> None:
         Flight("commits", Span(0.5, 0.75), 5),
         Flight("trees", Span(1.25, 1.5), 5),
     ]
-    assert found.offers == [Offered(1.75, TREE, 0, True), Offered(2.75, TREE, 2, False)]
+    assert found.offers == [Offer(1.75, TREE, 0, True), Offer(2.75, TREE, 2, False)]
     assert found.ended == 2.75
     assert found.proposers == ["p"]
 
