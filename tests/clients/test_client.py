@@ -1,4 +1,4 @@
-"""The client against a real mesh, parts of which are taken away while it reads."""
+"""The client against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from outrider_client import (
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 AFTER_S = float(os.environ.get("RESUME_AFTER_S", 0.3))
@@ -48,7 +48,7 @@ def _tokens(chunks: list[Answer]) -> list[int]:
 
 
 async def _read(client: AsyncClient, midway: Callable[[str], Any]) -> list[Chunk]:
-    """A stream to whose mesh something happens when its first chunks have come; its reader does nothing about it."""
+    """Reads a stream; calls a function after its first chunks, which disturbs the mesh."""
     chunks: list[Chunk] = []
     async with client.stream("def f(", **ASKED) as stream:
         async for chunk in stream:

@@ -1,4 +1,4 @@
-"""Responses by the clients of Python against a real mesh, parts of which are taken away while they read."""
+"""Responses of the Python clients against a real mesh whose processes are killed while they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outrider_client.reading import ResponseReading
 from tests.gateway.stack import CONTEXT, Stack
 from tests.gateway.streaming import Gateway
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 ASKED: dict[str, Any] = {"seed": 7, "max_output_tokens": 400, "ignore_eos": True}
 ENDLESS = ASKED | {"max_output_tokens": CONTEXT - 100}
@@ -36,7 +36,7 @@ async def client(one: Gateway) -> AsyncIterator[AsyncClient]:
 
 
 def _text(events: list[ResponseEvent]) -> str:
-    """The text of events, of which none may be missing or told twice."""
+    """The text of events; no event may be missing or repeated."""
     assert [event.sequence_number for event in events] == list(range(len(events)))
     return "".join(event.text for event in events)
 

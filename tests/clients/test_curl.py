@@ -1,4 +1,4 @@
-"""curl, as the documentation shows it."""
+"""curl with the commands of the documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BODY = '{"prompt": "def f(", "max_tokens": 20, "seed": 7, "ignore_eos": true, "s
 
 
 def curl(*arguments: str) -> str:
-    """What it prints."""
+    """The output of curl."""
     return subprocess.run(["curl", "-sSN", *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
 
 

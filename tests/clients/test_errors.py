@@ -1,4 +1,4 @@
-"""Errors of gateways as the client raises them, and when it tries again."""
+"""Errors of gateways as the client raises them, and its retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A browser's own EventSource, whose gateway is killed and started again while it reads."""
+"""A browser's EventSource whose gateway is killed and restarted while it reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = [
 
 
 async def _left(gateway: Gateway) -> str:
-    """The id of a stream whose client has gone away, and which goes on."""
+    """The id of a stream that continues after its client has gone away."""
     headers = {"x-outrider-on-disconnect": "continue"}
     async with (
         httpx.AsyncClient(timeout=60) as http,

@@ -1,4 +1,4 @@
-"""The client over gRPC against a real mesh, parts of which are taken away while it reads."""
+"""The client over gRPC against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from outrider_client.errors import error_of_answer
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True, "return_tokens": True}
@@ -117,7 +117,7 @@ def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
 
 
 class Failing(InferenceServicer):
-    """Fails as it is told to."""
+    """Fails with the error ``error``."""
 
     def __init__(self) -> None:
         self.error: OutriderError = Internal()

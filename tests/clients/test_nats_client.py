@@ -1,4 +1,4 @@
-"""The client over NATS against a real mesh, parts of which are taken away while it reads."""
+"""The client over NATS against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.latch import Latch
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True}

@@ -1,4 +1,4 @@
-"""The openai package as it is published: what tests of the gateway's own do not use of it."""
+"""The published package openai: its functions that the gateway's tests do not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before a gateway and answers in its place."""
+"""A proxy that answers in place of a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = b"<html>Please log in</html>"
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Says the same to everybody: on ``/v1/models`` that they come too often, and how long to stay away."""
+    """Always gives the same answers: 429 with ``Retry-After`` for ``/v1/models``, a page or an event for others."""
 
     answers = 0
 

@@ -1,4 +1,4 @@
-"""Clients over gRPC that have no generated code, and learn everything from the gateway's reflection."""
+"""Clients over gRPC without generated code, which use the gateway's reflection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Reflected:
-    """Calls methods by their names, with messages made of what reflection tells."""
+    """Calls methods by name, with message types from reflection."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
@@ -35,7 +35,7 @@ class Reflected:
         self._service = DescriptorPool(self.database).FindServiceByName("outrider.v1.Inference")
 
     def call(self, name: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """All answers."""
+        """All answers of a method."""
         method = self._service.FindMethodByName(name)
         make = self._channel.unary_stream if method.server_streaming else self._channel.unary_unary
         request = ParseDict(asked, GetMessageClass(method.input_type)())

@@ -1,4 +1,4 @@
-"""What config.json says, in the older and the newer layout, and what is refused."""
+"""Reads config.json in the older and the newer layout; refuses unsupported values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LLAMA3 = {
 
 
 def load(directory: Path, generation: dict[str, Any] | None = None, **changes: Any) -> ModelConfig:
-    """The configuration of a Llama with some fields changed; those that are ``...`` are left out."""
+    """The configuration of a Llama with changed fields; fields that are ``...`` are left out."""
     fields = {name: value for name, value in (_LLAMA | changes).items() if value is not ...}
     (directory / "config.json").write_text(json.dumps(fields))
     if generation is not None:

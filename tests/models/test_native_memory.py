@@ -1,4 +1,4 @@
-"""Where the compiled decoder has its weights."""
+"""The memory of the compiled decoder's weights."""
 
 from __future__ import annotations
 

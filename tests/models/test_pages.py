@@ -1,4 +1,4 @@
-"""KV pages: who holds them and what is shared."""
+"""KV pages: holders, shared pages and eviction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pages_behind_another_prefix_or_salt_have_other_names() -> None:
 
 
 def kept(table: PageTable, names: str) -> list[bytes]:
-    """Has ``table`` keep a chain of pages that nobody holds."""
+    """Publishes a chain of pages and releases it, so that ``table`` keeps it cached."""
     chain, pages = [name.encode() for name in names], table.match([name.encode() for name in names])
     for name in chain[len(pages) :]:
         pages.append(table.allocate(pages[-1] if pages else None))
@@ -69,7 +69,7 @@ def used(table: PageTable, chain: list[bytes]) -> None:
 
 
 def crowd(table: PageTable, count: int) -> str:
-    """Takes pages for others until so many gave way; what is left of those that were kept."""
+    """Allocates pages until ``count`` cached pages are evicted; returns the names of the pages that are left."""
     taken, before = [], table.evictions["sequence"]
     while table.evictions["sequence"] < before + count:
         taken.append(table.allocate(None))

@@ -19,7 +19,7 @@ _LENGTH = 60
 @pytest.mark.parametrize(("quantization", "loss"), [("int8", 0.03), ("int4", 0.35)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_logits_stay_close(quantization: str, loss: float, dtype: str, tmp_path: Path) -> None:
-    """Within a share of what the logits vary by; four bits lose more of such small and random weights."""
+    """The error is below a share of the logits' deviation; four bits lose more of such small random weights."""
     save("llama with biases", tmp_path)
     expected = whole(LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH))
     model = LlamaModel.load(tmp_path, dtype=dtype, quantization=quantization)  # type: ignore[arg-type]

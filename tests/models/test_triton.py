@@ -1,4 +1,4 @@
-"""A whole model on the Triton kernels, which says what it says in plain torch."""
+"""A whole model on the Triton kernels agrees with the same model in plain torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LENGTH = 37
 
 @pytest.fixture
 def on_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every op as a Triton kernel, whatever the device."""
+    """Runs every operator as a Triton kernel, on any device."""
     monkeypatch.setenv("OUTRIDER_KERNELS", "triton")
     backend.choice.cache_clear()
     yield
@@ -48,7 +48,7 @@ def test_it_says_what_it_says_in_plain_torch(
 
 @pytest.mark.usefixtures("on_triton")
 def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
-    """Loading proves some of it; this is a tree beside another sequence."""
+    """Tries a tree beside another sequence, which the check at load does not."""
     save("llama 3", tmp_path, layers=1)
     model = load(tmp_path, "strict")
     ids = tokens(_LENGTH).to(DEVICE)

@@ -1,4 +1,4 @@
-"""LangChain as it is published, against the gateway at $ONE, and that of a model that writes calls at $CALLING."""
+"""The published package LangChain, against the gateway at $ONE, and one whose model writes calls at $CALLING."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""litellm as a client, as it is published, against the gateway at $ONE."""
+"""The published package litellm as a client, against the gateway at $ONE."""
 
 from __future__ import annotations
 

@@ -88,10 +88,10 @@ def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, se
 def test_every_way_of_the_peers_has_a_name_of_its_own() -> None:
     assert openvino.precisions("avx2 avx512f avx512_bf16") == ("u8", "bf16")
     assert openvino.precisions("avx2 avx512f") == ("u8", "f32")
-    turns = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
-    assert list(turns)[:4] == [f"OpenVINO {w}, KV u8" for w in ("plain", "lookup of 5", "lookup of 8", "draft of 5")]
-    assert len(turns) == 8
-    assert turns["OpenVINO lookup of 8, KV bf16"] == PeerConfig("lookup", "bf16", 8)
+    configs = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
+    assert list(configs)[:4] == [f"OpenVINO {w}, KV u8" for w in ("plain", "lookup of 5", "lookup of 8", "draft of 5")]
+    assert len(configs) == 8
+    assert configs["OpenVINO lookup of 8, KV bf16"] == PeerConfig("lookup", "bf16", 8)
     assert list(llama.ways(None)) == ["plain", "ngram-simple"]
     assert llama.ways(Path("/d.gguf"))["draft-simple"][:4] == ["--spec-type", "draft-simple", "-md", "/d.gguf"]
 

@@ -1,4 +1,4 @@
-"""Suffix guesses of the compiled library against those of the plain ones, whatever happens to many sequences."""
+"""Suffix guesses of the compiled library equal those in plain Python, for many random sequences."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_compiled_guesses_are_the_plain_ones(shape: SuffixShape, actions: li
 
 
 def text(dice: random.Random, size: int, alphabet: int) -> list[int]:
-    """Of which about a half repeats what stood in it before; now and then one token comes for a while."""
+    """Tokens of which about half repeat earlier runs; now and then one token repeats for a while."""
     made = [dice.randrange(alphabet) for _ in range(8)]
     while len(made) < size:
         made += made[-1:] * (30 if dice.random() < 0.02 else 0)

@@ -1,4 +1,4 @@
-"""Drafters without a model, against what the `Drafter` protocol promises."""
+"""Drafters without a model keep the promises of the `Drafter` protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short calls of the compiled library keep the interpreter's lock, those that take long let other threads run."""
+"""Short calls of the compiled library keep the interpreter's lock; long calls release it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPT = 1500
 
 
 class Counter(threading.Thread):
-    """Counts while it has the interpreter's lock, and gives it up after each."""
+    """Counts while it holds the interpreter's lock, and releases the lock after each count."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -32,7 +32,7 @@ class Counter(threading.Thread):
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    """Of a thread that nobody makes room for: who has the lock keeps it until it gives it up."""
+    """A counting thread; a thread keeps the lock until it releases it, since the switch interval is long."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     counter = Counter()
@@ -58,7 +58,7 @@ def drafts() -> NativeDrafts:
 
 
 def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
-    """How often the thread had the lock while trees were drafted."""
+    """Number of times that the thread held the lock while trees were drafted."""
     before = counter.count
     CompiledTrees(drafts).draft(rounds, most=8)
     return counter.count - before

@@ -1,4 +1,4 @@
-"""Medusa heads: published checkpoints load or are refused, and trees are ranked by the dice of what they guess."""
+"""Medusa heads: published checkpoints load or are refused, and dice rank the guesses of trees."""
 
 from __future__ import annotations
 

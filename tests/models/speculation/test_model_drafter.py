@@ -1,4 +1,4 @@
-"""The draft-model drafter: what it keeps when tokens are decided is what it would have drafted anew."""
+"""The draft-model drafter: a tree kept after decided tokens equals a tree drafted anew."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.guess_tree import GuessTree
 from outrider.models.speculation.model_drafter import ModelDrafter
-from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.shape import TreeShape
 from outrider.models.text import Tokenizer
 
 from tests.kernels.choosing import kernels
@@ -69,7 +69,7 @@ def best_path(tree: DraftTree) -> list[int]:
 
 
 def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> list[int]:
-    """What the drafter's own model says, one token at a time."""
+    """The tokens of the drafter's model, one at a time."""
     said: list[int] = []
     for session in range(count):
         made.open(session, Opening(tokens + said, GREEDY, 31))
@@ -273,7 +273,7 @@ def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
     settle(made)
     made.commit(1, 9, [4])
     assert made.draft() == []
-    assert made.free_pages == Shape().pages
+    assert made.free_pages == TreeShape().pages
 
 
 def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:

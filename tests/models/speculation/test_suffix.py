@@ -1,4 +1,4 @@
-"""The suffix drafter: its automaton against counting by hand, and what it remembers of whom."""
+"""The suffix drafter: its automaton against plain counts, and its memory of tenants' answers."""
 
 from __future__ import annotations
 

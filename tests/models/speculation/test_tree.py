@@ -1,4 +1,4 @@
-"""Draft trees: pruning to what was decided, and merging several into one."""
+"""Draft trees: pruning to decided tokens, and merging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat templates: what transformers renders, in a sandbox, and turns that cannot be forged."""
+"""Chat templates: the same text as transformers renders, in a sandbox, without forged turns."""
 
 from __future__ import annotations
 
