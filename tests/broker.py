@@ -62,9 +62,9 @@ class Broker:
         if self._process is None:
             return ""
         self._process.kill()
-        _, said = self._process.communicate()
+        _, errors = self._process.communicate()
         self._process = None
-        return said.decode()
+        return errors.decode()
 
 
 def _listens(port: int) -> bool:

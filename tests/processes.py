@@ -65,18 +65,18 @@ class ServiceProcess:
     def check(self) -> None:
         """Fails if the process has ended by itself; the message has its last log lines."""
         started = self._process is not None
-        assert not started or self.alive or self._ended_by_us, f"{self.kind} ended: {self.last_words()}"
+        assert not started or self.alive or self._ended_by_us, f"{self.kind} ended: {self.last_lines()}"
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The last log lines of the latest run."""
-        said = self.log.read_bytes()[self._began_at :].decode(errors="replace")
-        return "\n".join(said.splitlines()[-_LAST_LINES:])
+        output = self.log.read_bytes()[self._began_at :].decode(errors="replace")
+        return "\n".join(output.splitlines()[-_LAST_LINES:])
 
     def wait_ready(self) -> None:
         """Returns when the log has the event ``ready``; fails if the process ends before."""
         deadline = time.monotonic() + _READY_S
         while b'"event": "ready"' not in self.log.read_bytes()[self._began_at :]:
-            assert self.alive, f"{self.kind} ended: {self.last_words()}"
+            assert self.alive, f"{self.kind} ended: {self.last_lines()}"
             assert time.monotonic() < deadline, f"{self.kind} did not become ready"
             time.sleep(0.05)
 

@@ -68,7 +68,7 @@ async def test_a_process_that_cannot_start_is_given_up_with_its_own_sentence_and
     assert len(events.deaths) == 2
 
 
-async def test_a_crash_is_told_by_its_exception(tmp_path):
+async def test_the_reason_of_a_crash_is_its_exception(tmp_path):
     log = '{"event": "crashed", "exception": "Traceback\\n  File\\nValueError: odd"}\n{"event": "stopped"}'
     child = Child(python(f"print({log!r})", tmp_path / "log"), "a")
     await child.start()

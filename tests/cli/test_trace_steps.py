@@ -25,7 +25,7 @@ def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=240)
 
 
-def test_a_request_to_a_mesh_of_its_own_is_drawn_step_by_step(tmp_path: Path) -> None:
+def test_a_request_to_a_mesh_started_for_it_is_drawn_step_by_step(tmp_path: Path) -> None:
     picture, events = tmp_path / "pictures" / "steps.svg", tmp_path / "timeline.jsonl"
     options = ("--proposers", "0", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
     done = outrider("trace-steps", "def parse_args(", *options, "--events", str(events))
@@ -78,7 +78,7 @@ def test_options_that_do_not_go_together_are_one_sentence(arguments: list[str], 
     assert done.stderr.count("\n") == 1
 
 
-def test_a_mesh_that_is_not_there_is_one_sentence(unused_tcp_port: int, tmp_path: Path) -> None:
+def test_an_unreachable_mesh_is_one_sentence(unused_tcp_port: int, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
     done = outrider("trace-steps", "x", "--url", url, "--events", str(tmp_path / "none"))
     assert done.returncode == 3

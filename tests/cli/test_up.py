@@ -83,13 +83,13 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url):
+def test_each_process_has_a_line_and_the_gateway_is_ready(mesh, url):
     kinds = [match[1] for match in READY.finditer("".join(mesh.lines))]
     assert sorted(kinds) == ["gateway", "gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
     assert httpx.get(f"{url}/readyz").status_code == 200
 
 
-def test_the_other_doors_are_where_it_says(mesh):
+def test_the_printed_addresses_of_the_other_doors_answer(mesh):
     grpc_address, nats_url = mesh.wait_for(r"gRPC at (\S+), and over NATS at (\S+)\.")[0].groups()
     with over_grpc.Client(grpc_address) as client:
         assert client.models() == ["pocket"]
@@ -109,7 +109,7 @@ def complete(url: str, *options: str) -> tuple[str, int]:
     return done.stdout, int(re.search(r"(\d+) steps", done.stderr)[1])
 
 
-def test_a_completion_in_the_terminal_says_the_same_with_speculation_and_without(url):
+def test_a_completion_in_the_terminal_is_the_same_with_and_without_speculation(url):
     plain, steps = complete(url, "--no-speculation")
     assert plain.startswith(PROMPT)
     assert "\x1b" not in plain
@@ -190,7 +190,7 @@ def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     assert not any(map(alive, running))
 
 
-def test_one_s_own_draft_model_guesses_inside_the_verifier(tmp_path):
+def test_a_given_draft_model_guesses_inside_the_verifier(tmp_path):
     draft, probes = pocket.directory("draft"), hold_port()
     sets = ["verifier.options.model.children=3", f"verifier.metrics_port={probes}"]
     options = [*ALWAYS, *(part for each in sets for part in ("--set", each))]

@@ -84,7 +84,7 @@ async def test_a_background_response_goes_on_until_it_is_cancelled(client: Async
 
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.usefixtures("halted")
-async def test_a_stream_that_is_left_ends_what_is_not_in_the_background(client: AsyncClient, background: bool) -> None:
+async def test_leaving_a_stream_ends_a_foreground_response(client: AsyncClient, background: bool) -> None:
     async with client.responses.stream("def f(", background=background, **ENDLESS) as stream:
         async for event in stream:
             if event.text:
@@ -97,11 +97,11 @@ async def test_a_stream_that_is_left_ends_what_is_not_in_the_background(client: 
     await client.responses.delete(stream.id)
 
 
-def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
+def test_the_synchronous_client_does_the_same(one: Gateway) -> None:
     with Client(one.url) as client:
-        asked = ASKED | {"max_output_tokens": 20}
-        whole = client.responses.create("def f(", **asked)
-        with client.responses.stream([{"role": "user", "content": "def f("}], **asked) as stream:
+        parameters = ASKED | {"max_output_tokens": 20}
+        whole = client.responses.create("def f(", **parameters)
+        with client.responses.stream([{"role": "user", "content": "def f("}], **parameters) as stream:
             events = list(stream)
         assert _text(events) == whole.text == client.responses.retrieve(stream.id).text
         assert list(client.responses.resume(stream.id, 3)) == events[4:]
@@ -112,17 +112,17 @@ def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
         client.responses.delete(stream.id)
         with pytest.raises(NotFoundError):
             list(client.responses.resume(stream.id))
-        unstored = list(client.responses.stream("def f(", store=False, **asked))
+        unstored = list(client.responses.stream("def f(", store=False, **parameters))
         assert _text(unstored) == whole.text
 
 
 def test_a_failure_that_may_pass_leaves_the_stream_where_it_was() -> None:
     reading = ResponseReading.of("a", {})
     reading.connected(httpx.Response(200, headers={"x-request-id": "7", "content-type": "text/event-stream"}))
-    told = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}
+    delta = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}
     broken = {"type": "error", "sequence_number": 5, "code": "service_unavailable_error", "message": "b"}
-    assert reading.take(ServerSentEvent(data=msgspec.json.encode(told).decode())) == ResponseEvent(**told)
+    assert reading.take(ServerSentEvent(data=msgspec.json.encode(delta).decode())) == ResponseEvent(**delta)
     with pytest.raises(ServiceUnavailableError):
         reading.take(ServerSentEvent(data=msgspec.json.encode(broken).decode()))
     assert not reading.done
-    assert reading.ask.path == "/v1/responses/resp_7?stream=true&starting_after=4"
+    assert reading.request.path == "/v1/responses/resp_7?stream=true&starting_after=4"

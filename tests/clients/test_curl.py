@@ -23,9 +23,9 @@ def curl(*arguments: str) -> str:
 
 
 def test_a_stream_is_begun_taken_up_elsewhere_and_ended(one: Gateway, other: Gateway) -> None:
-    told = curl(f"{one.url}/v1/completions", "--json", BODY)
-    *chunks, done = told.removesuffix("\n\n").split("\n\n")
-    ids = re.findall("^id: (.*)$", told, re.MULTILINE)
+    output = curl(f"{one.url}/v1/completions", "--json", BODY)
+    *chunks, done = output.removesuffix("\n\n").split("\n\n")
+    ids = re.findall("^id: (.*)$", output, re.MULTILINE)
     stream = f"{other.url}/v1/streams/{ids[0].partition(':')[0]}"
     assert done.startswith("data: [DONE]")
     assert len(chunks) > 5

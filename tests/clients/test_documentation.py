@@ -61,7 +61,9 @@ def _make_certain(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-async def test_what_is_shown_prints_the_answer(mesh: Stack, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_documentation_prints_the_answer(
+    mesh: Stack, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     changes = {"http://127.0.0.1:8080": mesh.url, "http://127.0.0.1:8081": mesh.url, "127.0.0.1:8081": mesh.grpc}
     shown = textwrap.dedent(BLOCKS[name]).replace('"pocket"', f'"{MODEL}"').replace("Client()", f'Client("{mesh.url}")')
     for there, here in changes.items():

@@ -52,11 +52,11 @@ def test_its_parts_work() -> None:
 
 
 def test_its_errors_are_those_of_the_python_client() -> None:
-    told = [
+    error_bodies = [
         (kind.http_status, msgspec.json.encode(error_answer(kind("why", param="place"))))
         for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, Late, DeadlineUnmeetable)
     ]
-    answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in told]
+    answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in error_bodies]
     events = [(body, type(error_of_event(_error(body), None)).__name__) for _, body, _ in answers]
     node(TESTS / "mesh" / "errors.js", CASES=json.dumps({"answers": answers, "events": events}))
 

@@ -103,12 +103,12 @@ def decode(model: Forward, pool: KvPool, shift: int) -> list[Tensor]:
     return step(model, pool, [*parts, row])
 
 
-def test_a_captured_step_says_bit_for_bit_what_it_says_as_it_comes(models: Models) -> None:
+def test_a_captured_step_has_the_bits_of_an_eager_step(models: Models) -> None:
     plain, captured, again = models.plain, models.captured(), models.again
     pools = filled(models), filled(models)
     for shift in (0, 7):
-        expected, found = (decode(m, p, shift) for m, p in zip((plain, captured), pools, strict=True))
-        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+        expected, actual = (decode(m, p, shift) for m, p in zip((plain, captured), pools, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
         assert torch.equal(pools[0].data, pools[1].data)
     assert (again.captured, again.replayed) == (1, 1)
 

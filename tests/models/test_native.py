@@ -87,7 +87,9 @@ def load(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Load:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_says_what_transformers_says_of_every_family(library: Library, family: str, tmp_path: Path) -> None:
+def test_the_compiled_decoder_agrees_with_transformers_for_every_family(
+    library: Library, family: str, tmp_path: Path
+) -> None:
     theirs = _save(tmp_path, family)
     ours = LlamaModel.load(tmp_path, dtype="float32")
     assert isinstance(ours._forward, decoder.NativeDecoder)
@@ -329,7 +331,9 @@ def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
         run(0, 0, [0])
 
 
-def test_asked_for_by_name_it_must_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_decoder_is_an_error_if_requested_and_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _save(tmp_path)
     monkeypatch.setattr(native, "choice", lambda: "native")
     with pytest.raises(ModelError, match="int8"):

@@ -108,7 +108,7 @@ def test_no_page_goes_before_one_that_is_found_through_it() -> None:
     assert all("a" in names for names in left)
 
 
-def test_what_was_used_often_once_ages() -> None:
+def test_pages_that_were_used_often_long_ago_are_evicted() -> None:
     table = PageTable(3)
     hot = kept(table, "a")
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_what_was_used_often_once_ages() -> None:
     assert table.match(hot) == []
 
 
-def test_changes_tell_what_became_findable_and_what_is_no_more() -> None:
+def test_changes_list_pages_that_become_findable_and_cease_to_be() -> None:
     table = PageTable(2)
     table.changes = deque()
     kept(table, "ab")

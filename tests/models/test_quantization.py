@@ -39,7 +39,7 @@ def test_strict_bits_do_not_depend_on_how_tokens_come(quantization: str, tmp_pat
     assert torch.equal(tree[[0, 2, 4]], expected[50:53])
 
 
-def test_what_this_device_cannot_multiply_is_refused(tmp_path: Path) -> None:
+def test_a_quantization_that_this_device_does_not_support_is_refused(tmp_path: Path) -> None:
     save("llama 3", tmp_path)
     with pytest.raises(ModelError, match='quantization = "fp8" needs a GPU'):
         LlamaModel.load(tmp_path, quantization="fp8")

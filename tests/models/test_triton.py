@@ -36,7 +36,7 @@ def load(directory: Path, determinism: str) -> LlamaModel:
 
 
 @pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1)])
-def test_it_says_what_it_says_in_plain_torch(
+def test_a_model_on_triton_agrees_with_plain_torch(
     family: str, layers: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     save(family, tmp_path, layers=layers)
@@ -69,6 +69,6 @@ def test_pages_that_no_kernel_reads_are_refused(tmp_path: Path) -> None:
         load(tmp_path, "fast").new_pool(2, 24)
 
 
-def test_the_shipped_targets_kernels_are_those_that_are_reported_on() -> None:
+def test_the_kernel_report_has_the_shipped_target_s_shape() -> None:
     model = LlamaModel.load(pocket.directory("target"), dtype="bfloat16")
     assert replace(model.kernel_shape(16), name="pocket") == SHAPES["pocket"]

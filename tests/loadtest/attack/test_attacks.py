@@ -44,9 +44,7 @@ def test_others_notice_nothing_of(name: str, mesh: Mesh, loop: asyncio.AbstractE
     assert verdict.outcomes["whole"] >= victims.CLIENTS
 
 
-def test_an_attack_that_kills_a_verifier_is_told_from_one_that_does_not(
-    mesh: Mesh, loop: asyncio.AbstractEventLoop
-) -> None:
+def test_the_verdict_names_a_killed_verifier(mesh: Mesh, loop: asyncio.AbstractEventLoop) -> None:
     async def murder(mesh: Mesh, log: AttackLog) -> None:
         os.kill(mesh.pids("verifier")[0], signal.SIGKILL)
 

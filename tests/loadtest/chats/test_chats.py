@@ -45,7 +45,7 @@ def test_several_hundred_everyday_questions_differ() -> None:
     assert len({each.text for each in ChatSupply().take("chat", MANY)}) == MANY
 
 
-def test_each_question_about_a_long_context_is_about_a_passage_of_its_own() -> None:
+def test_each_question_about_a_long_context_is_about_another_passage() -> None:
     requests = ChatSupply().take("rag", 60)
     questions = Counter(each.text.rsplit("\n\n", 1)[1] for each in requests)
     assert max(questions.values()) == 1
@@ -70,7 +70,7 @@ def test_no_file_of_the_library_is_used_by_two_kinds() -> None:
     assert all(not a & b for a, b in itertools.combinations(used, 2))
 
 
-def test_a_text_of_which_most_lines_are_known_is_not_fresh() -> None:
+def test_a_text_with_mostly_known_lines_is_not_new() -> None:
     is_new = NoveltyFilter()
     assert is_new("first line of code\nsecond line of code\nthird line of code")
     assert not is_new("first line of code\nsecond line of code\nanother line of code")

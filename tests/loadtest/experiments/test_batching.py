@@ -24,12 +24,12 @@ def test_lengths_are_as_stated_and_the_long_ones_stand_anywhere() -> None:
     assert {index % 32 for index, length in enumerate(lengths) if length == 512} != {0}
 
 
-def test_a_pass_is_what_the_verifier_counted_while_requests_waited() -> None:
+def test_a_pass_has_the_verifier_s_counts_while_requests_waited() -> None:
     counters = {"crowded_tokens": 800, "crowded_seconds": 4, "crowded_steps": 20, "crowded_sequences": 320}
     assert pass_from_counters("static", 32, {**counters, "preemptions": 2}) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
 
 
-def test_a_pass_in_which_nobody_waited_shows_nothing() -> None:
+def test_a_pass_without_waiting_requests_is_an_error() -> None:
     with pytest.raises(SystemExit, match="no requests had to wait"):
         pass_from_counters("static", 32, dict.fromkeys(COUNTERS, 0.0))
 

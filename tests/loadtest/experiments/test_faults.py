@@ -17,7 +17,7 @@ def load(back_at: float) -> Load:
     return speeds
 
 
-def test_the_speed_is_what_arrived_in_the_time() -> None:
+def test_the_speed_counts_tokens_that_arrived_in_the_time() -> None:
     assert load(25.0).speed(0.0, 10.0) == 100
     assert load(25.0).speed(10.0, 20.0) == 200
 
@@ -31,7 +31,7 @@ def test_a_speed_that_never_comes_back_is_never_back() -> None:
     assert recovery(load(30.0), PHASES[2], PHASES) == math.inf
 
 
-def test_the_slower_of_two_phases_is_what_a_fault_is_measured_by() -> None:
+def test_recovery_is_measured_against_the_slower_of_two_phases() -> None:
     slow = load(30.0)
     slow.arrived += [(at / 100, 1) for at in range(2000, 3000)]
     phase = Phase("SIGSTOP", 20.0, 30.0, ("alone", "together"))

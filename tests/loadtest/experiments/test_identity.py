@@ -19,7 +19,7 @@ def test_every_combination_comes_up_and_the_first_is_none() -> None:
     assert bodies[-1] == {key: value for extra in MIXED.values() for key, value in extra.items()}
 
 
-def test_what_is_mixed_in_is_honoured_by_the_gateway() -> None:
+def test_the_gateway_accepts_all_mixed_in_parameters() -> None:
     for body in [*MIXED.values(), mixed(2 ** len(MIXED) - 1, list(MIXED))]:
         read_completion(json.dumps({"prompt": "p", **body}).encode()).generation()
 
@@ -64,7 +64,7 @@ def test_a_stream_is_put_together_by_choice_however_it_was_cut() -> None:
 
 
 @pytest.mark.parametrize("count", range(len(EVENTS)))
-def test_what_a_client_that_left_had_got_is_compared_as_far_as_it_goes(count: int) -> None:
+def test_the_part_that_a_leaving_client_received_is_compared(count: int) -> None:
     assert agrees(answer(EVENTS[:count]), answer(EVENTS))
 
 

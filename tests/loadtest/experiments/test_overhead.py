@@ -30,11 +30,11 @@ def test_bars_are_of_medians_and_by_cpu() -> None:
     assert all(bar.met for bar in judge(measured))
 
 
-def test_what_was_not_measured_is_a_bar_missed() -> None:
+def test_an_unmeasured_load_misses_its_bar() -> None:
     assert not any(bar.met for bar in judge([measurement("Outrider", "short", 1000, 1, 1)]))
 
 
-def test_the_client_tells_why_it_could_not_measure(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_measurement_prints_its_reason(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         send_repeatedly(RepeatedRequest("http://127.0.0.1:9/v1/completions", msgspec.Raw(b"{}"), 0.1, 1))
     assert "repeated_request:" in capfd.readouterr().err

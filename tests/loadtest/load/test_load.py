@@ -32,7 +32,7 @@ class Server:
         return REPLY
 
 
-async def test_a_closed_load_keeps_so_many_requests_running_and_sends_as_many_as_asked():
+async def test_a_closed_load_keeps_its_concurrency_and_sends_all_requests():
     server = Server()
     samples = await Closed(3).run(itertools.repeat(server), 10)
     assert (len(samples), server.asked, server.most) == (10, 10, 3)

@@ -30,7 +30,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_peer_answers_line_by_line_and_its_end_is_told() -> None:
+def test_a_peer_answers_line_by_line_and_its_end_is_an_error() -> None:
     command = [sys.executable, "-c", ANSWERS_TWICE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         peer = Peer(process)
@@ -77,7 +77,7 @@ def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
         (["--set", "verifier.dtype"], "it is written as SERVICE.KEY=VALUE"),
     ],
 )
-def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, sentence, tmp_path, capsys) -> None:
+def test_wrong_options_are_refused_before_an_engine_starts(given, sentence, tmp_path, capsys) -> None:
     model(tmp_path / "m")
     (tmp_path / "f").touch()
     with pytest.raises(SystemExit):
@@ -85,7 +85,7 @@ def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, se
     assert sentence.format(tmp_path) in capsys.readouterr().err
 
 
-def test_every_way_of_the_peers_has_a_name_of_its_own() -> None:
+def test_every_way_of_the_peers_has_another_name() -> None:
     assert openvino.precisions("avx2 avx512f avx512_bf16") == ("u8", "bf16")
     assert openvino.precisions("avx2 avx512f") == ("u8", "f32")
     configs = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
@@ -103,7 +103,7 @@ def test_an_environment_that_pip_cannot_make_is_a_peer_that_is_missing_and_is_no
     assert not (tmp_path / environments.MADE).exists()
 
 
-def test_a_server_that_ends_tells_what_it_said(tmp_path) -> None:
+def test_a_server_that_ends_is_an_error_with_its_last_output(tmp_path) -> None:
     program = tmp_path / "server"
     program.write_text('#!/bin/sh\necho "no such model: $2"\nexit 3\n')
     program.chmod(0o755)
@@ -150,7 +150,7 @@ def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) ->
     }
 
 
-def test_a_bar_on_a_peer_that_was_not_measured_is_missed_and_what_has_no_bar_gets_none() -> None:
+def test_a_bar_on_an_unmeasured_peer_is_missed_and_pairs_without_bars_have_none() -> None:
     alone = {mode: row for mode, row in SPEEDS.items() if mode.startswith("Outrider")}
     bars = list(ratios.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
     assert [(bar.least, bar.met, str(bar).split(": ")[1]) for bar in bars] == [
@@ -194,7 +194,7 @@ def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> 
     assert len(ways.measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
 
 
-def test_when_requests_run_out_what_was_measured_is_kept(capsys) -> None:
+def test_turns_before_requests_run_out_are_kept(capsys) -> None:
     def supply(case: Case) -> list[int]:
         if case == EIGHT:
             raise PromptsError("there are too few")

@@ -30,7 +30,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_what_happened_while_a_request_ran_is_told_on_its_own_clock() -> None:
+def test_times_of_a_trace_count_from_the_request_s_first_step() -> None:
     found = trace(EVENTS, "asked")
     assert [(step.span, step.rows, step.prompt, step.own.decided) for step in found.steps] == [
         (Span(0.0, 0.5), 4, True, 1),

@@ -15,7 +15,7 @@ def test_durations_are_read_as_the_gateway_writes_them(given: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5", "1.5", "ms"])
-def test_what_is_no_duration_is_an_error(text: str) -> None:
+def test_a_text_that_is_no_duration_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         seconds(text)
 
@@ -37,7 +37,7 @@ def test_a_request_is_of_the_minute_in_which_it_was_counted_however_long_it_was_
     assert window_of(sent, reset) == window
 
 
-def test_minutes_hold_what_was_let_in_of_them_and_through_which_gateway() -> None:
+def test_minutes_count_admitted_units_by_gateway() -> None:
     asked = [
         CountedRequest("b", LET_IN, 8, 30),
         CountedRequest("a", LET_IN, 7, 50),
@@ -69,6 +69,6 @@ def test_a_limit_is_held_where_all_of_it_and_never_more_is_let_in(units: list[in
     assert [bar.met for bar in judge("requests", tally(asked), 100, 2, 0.99)] == met
 
 
-def test_of_what_was_lost_nobody_is_accused() -> None:
+def test_lost_requests_miss_no_bar() -> None:
     asked = [CountedRequest("a", LET_IN, 0, 95), CountedRequest("a", LOST, 0, 6)]
     assert [bar.met for bar in judge("requests", tally(asked), 100, 1, 0.99)] == [True, True, True]

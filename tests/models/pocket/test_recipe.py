@@ -97,8 +97,8 @@ def test_the_targets_own_text_goes_on_as_the_target_would(streams: tuple[Path, P
     given = data.Windows(data.read(streams[0]), 0).take(0, 4, 48)[:, :48]
     assert torch.equal(own[:, :6], given[:, :6])
     target = load(tmp_path / "target" / "weights.safetensors", TINY, torch.device("cpu"), torch.float32)
-    said, foreign = (quality.nats(target, text)[:, 20:].mean() for text in (own, given))
-    assert said < 0.7 * foreign
+    own_nats, given_nats = (quality.nats(target, text)[:, 20:].mean() for text in (own, given))
+    assert own_nats < 0.7 * given_nats
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(streams: tuple[Path, Path], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(streams: tuple[Path, Pat
     assert all(torch.equal(whole[name], halves[name]) for name in whole)
 
 
-def test_two_workers_learn_what_one_does(streams: tuple[Path, Path], tmp_path: Path) -> None:
+def test_two_workers_learn_as_one_does(streams: tuple[Path, Path], tmp_path: Path) -> None:
     plan = replace(PLAN, steps=3)
     train.run(NextTokenTask(TINY), plan, *streams, tmp_path / "one")
     train.run(NextTokenTask(TINY), replace(plan, workers=2), *streams, tmp_path / "two")
@@ -153,7 +153,7 @@ def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
     assert float(values.max()) < 1.4
 
 
-def test_held_out_files_are_learnt_by_nobody(library: Path) -> None:
+def test_held_out_files_are_in_no_training_text(library: Path) -> None:
     split = corpus.gather(library, percent=20)
     assert split.library
     assert split.tests

@@ -94,12 +94,12 @@ def test_long_sequences_of_many_tenants_are_guessed_at_alike(alphabet: int) -> N
     assert guessed > 1000
 
 
-def test_memory_is_bounded_by_what_is_remembered() -> None:
+def test_memory_is_bounded_by_the_remembered_tokens() -> None:
     made, dice = NativeSuffixes(SuffixShape(tokens=512, tenants=3), library()), random.Random(0)
     sizes = []
     for number in range(60):
-        said = text(dice, 400, 50)
-        made.open(number, said, 0, str(number % 7), 16)
+        tokens = text(dice, 400, 50)
+        made.open(number, tokens, 0, str(number % 7), 16)
         made.close(number)
         made.draft()
         sizes.append(made.bytes)

@@ -64,7 +64,9 @@ def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
     return counter.count - before
 
 
-def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
+def test_reading_a_prompt_releases_the_interpreter_s_lock_and_growing_a_tree_does_not(
+    drafts: NativeDrafts, counter: Counter
+) -> None:
     beside_prompts, beside_trees = [], []
     for attempt in range(10):
         drafts.open(1, [attempt + 3] * PROMPT, 8, Drawing())
@@ -76,7 +78,7 @@ def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
     assert not any(beside_trees)
 
 
-def test_who_runs_beside_the_drafts_of_many(drafts: NativeDrafts, counter: Counter) -> None:
+def test_drafts_of_many_sequences_release_the_interpreter_s_lock(drafts: NativeDrafts, counter: Counter) -> None:
     for number in range(16):
         drafts.open(number, [number + 3] * 40, 8, Drawing())
     CompiledTrees(drafts).draft(rounds=1, most=8)
