@@ -120,7 +120,7 @@ def test_a_completion_in_the_terminal_is_the_same_with_and_without_speculation(u
 
 
 def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
-    asked = {
+    request = {
         "model": "pocket",
         "prompt": PROMPT,
         "max_tokens": 200,
@@ -129,8 +129,8 @@ def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
     }
     pieces = []
     with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
-        expected = client.completions.create(**asked).choices[0].text
-        for chunk in client.completions.create(**asked, stream=True):
+        expected = client.completions.create(**request).choices[0].text
+        for chunk in client.completions.create(**request, stream=True):
             pieces.append(chunk.choices[0].text)
             if len(pieces) == 2:
                 os.kill(mesh.pids("proposer")[-1], signal.SIGKILL)

@@ -97,10 +97,10 @@ async def test_only_chunks_that_were_read_count_as_received(client: AsyncClient,
     first = client.stream("def f(", **ASKED)
     whole = _tokens([chunk async for chunk in first])
     again = client.resume(first.id)  # brings many chunks at once
-    seen = [await anext(aiter(again)) for _ in range(5)]
+    chunks = [await anext(aiter(again)) for _ in range(5)]
     async with AsyncClient(other.url) as elsewhere:
-        seen += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
-    assert _tokens(seen) == whole
+        chunks += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
+    assert _tokens(chunks) == whole
 
 
 async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
@@ -112,8 +112,8 @@ async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, c
     killed = Gateway(streaming)
     await killed.ready()
     async with AsyncClient([killed.url, one.url]) as both:
-        seen = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
+    assert _tokens(chunks) == await _whole(client)
 
 
 async def test_a_gateway_that_comes_back_behind_the_same_port_goes_unnoticed(
@@ -127,8 +127,8 @@ async def test_a_gateway_that_comes_back_behind_the_same_port_goes_unnoticed(
         asyncio.get_running_loop().call_later(AFTER_S, killed.process.start)
 
     async with AsyncClient(killed.url, resume_s=AFTER_S + 60) as alone:
-        seen = await _read(alone, replace)
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(alone, replace)
+    assert _tokens(chunks) == await _whole(client)
 
 
 async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
@@ -147,8 +147,8 @@ async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
             process.kill()
 
     async with AsyncClient([killed.url, one.url]) as both:
-        seen = await _read(both, kill)
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(both, kill)
+    assert _tokens(chunks) == await _whole(client)
 
 
 @pytest.mark.usefixtures("halted")

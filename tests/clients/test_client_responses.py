@@ -73,8 +73,8 @@ async def test_a_background_response_goes_on_until_it_is_cancelled(client: Async
     assert begun.status in ("queued", "in_progress")
     async with AsyncClient(other.url) as elsewhere:
         async with elsewhere.responses.resume(begun.id, 4) as stream:
-            seen = [await anext(aiter(stream)) for _ in range(3)]
-        assert [event.sequence_number for event in seen] == [5, 6, 7]
+            events = [await anext(aiter(stream)) for _ in range(3)]
+        assert [event.sequence_number for event in events] == [5, 6, 7]
         assert stream.sequence_number == 7
         assert (await client.responses.retrieve(begun.id)).status == "in_progress"
         cancelled = await elsewhere.responses.cancel(begun.id)

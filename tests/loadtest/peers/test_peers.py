@@ -174,21 +174,21 @@ def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> Non
 
 
 def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> None:
-    seen: list[tuple[str, int, tuple[int, ...]]] = []
+    calls: list[tuple[str, int, tuple[int, ...]]] = []
     numbers = iter(range(100))
 
     def recorder(name: str) -> ways.RunTurn[int]:
         def run_turn(case: Case, requests: object, repeat: int) -> Turn:
             assert isinstance(requests, list)
-            seen.append((name, repeat, tuple(requests)))
+            calls.append((name, repeat, tuple(requests)))
             return turn_of(case, name, repeat, 1)
 
         return run_turn
 
     plan = Plan([ALONE, EIGHT], lambda case: [next(numbers)], [-1], 3, 60.0)
     turns = ways.measure(plan, {name: recorder(name) for name in "ab"})
-    assert seen[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
-    order = [(name, requests[0]) for name, _, requests in seen[2:]]
+    assert calls[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
+    order = [(name, requests[0]) for name, _, requests in calls[2:]]
     assert order == [(name, turn) for turn in range(6) for name in ("ab" if (turn // 2 + turn % 2) % 2 == 0 else "ba")]
     assert len(turns) == 12
     assert len(ways.measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0

@@ -38,7 +38,7 @@ def test_a_request_is_of_the_minute_in_which_it_was_counted_however_long_it_was_
 
 
 def test_minutes_count_admitted_units_by_gateway() -> None:
-    asked = [
+    requests = [
         CountedRequest("b", LET_IN, 8, 30),
         CountedRequest("a", LET_IN, 7, 50),
         CountedRequest("a", LET_IN, 7, 40),
@@ -46,7 +46,7 @@ def test_minutes_count_admitted_units_by_gateway() -> None:
         CountedRequest("b", LOST, 7, 5),
         CountedRequest("b", LET_IN, 7, 3),
     ]
-    first, second = tally(asked)
+    first, second = tally(requests)
     assert (first.window, first.admitted, first.lost, first.refused) == (7, 93, 5, 1)
     assert first.by_gateway == {"a": 90, "b": 3}
     assert (second.window, second.admitted) == (8, 30)
@@ -65,10 +65,10 @@ def test_minutes_count_admitted_units_by_gateway() -> None:
     ids=["held", "over", "under", "a minute short", "a minute long", "nothing"],
 )
 def test_a_limit_is_held_where_all_of_it_and_never_more_is_let_in(units: list[int], met: list[bool]) -> None:
-    asked = [CountedRequest("a", LET_IN, minute, each) for minute, each in enumerate(units)]
-    assert [bar.met for bar in judge("requests", tally(asked), 100, 2, 0.99)] == met
+    requests = [CountedRequest("a", LET_IN, minute, each) for minute, each in enumerate(units)]
+    assert [bar.met for bar in judge("requests", tally(requests), 100, 2, 0.99)] == met
 
 
 def test_lost_requests_miss_no_bar() -> None:
-    asked = [CountedRequest("a", LET_IN, 0, 95), CountedRequest("a", LOST, 0, 6)]
-    assert [bar.met for bar in judge("requests", tally(asked), 100, 1, 0.99)] == [True, True, True]
+    requests = [CountedRequest("a", LET_IN, 0, 95), CountedRequest("a", LOST, 0, 6)]
+    assert [bar.met for bar in judge("requests", tally(requests), 100, 1, 0.99)] == [True, True, True]

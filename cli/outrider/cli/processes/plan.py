@@ -105,8 +105,8 @@ def make_plan(options: UpOptions) -> Plan:
 
 def _compiled_code_notes() -> list[str]:
     """A note if compiled code is not available, unless ``OUTRIDER_KERNELS`` asks for none."""
-    wanted = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
-    return [note] if wanted and (note := notice()) else []
+    uses_compiled_code = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
+    return [note] if uses_compiled_code and (note := notice()) else []
 
 
 def _flags(options: UpOptions) -> Flags:
@@ -141,10 +141,10 @@ def _grpc_address(settings: SettingsByKind, http_host: str, http_port: int) -> t
     """Where gRPC is served: as set; else at the port after a given HTTP port, if free; else at any free port."""
     gateway = settings["gateway"]
     host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
-    wanted = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
+    preferred = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
     try:
-        require_free(host, wanted)
-        return host, wanted or hold_port(host)
+        require_free(host, preferred)
+        return host, preferred or hold_port(host)
     except Unavailable as error:
         if port:
             raise StartError(error.message) from error

@@ -64,12 +64,12 @@ def with_linger(request: Any) -> Any:
 
 
 def _speculate(request: Any, fields: dict[str, Any]) -> None:
-    wanted = fields.pop("speculation", {})
-    if wanted == "off":
+    speculation = fields.pop("speculation", {})
+    if speculation == "off":
         request.speculation.off = True
-    elif wanted:
-        request.speculation.drafters.extend(wanted.get("drafters", []))
-        request.speculation.max_nodes = wanted.get("max_nodes") or 0
+    elif speculation:
+        request.speculation.drafters.extend(speculation.get("drafters", []))
+        request.speculation.max_nodes = speculation.get("max_nodes") or 0
     if fields.pop("return_drafts", False):
         request.speculation.return_drafts = True
 
@@ -95,9 +95,9 @@ def _draw(request: Any, fields: dict[str, Any], *, chat: bool) -> None:
             request.bad_words.append(word)
         else:
             sampling.bad_words.add(ids=_packed(word))
-    wanted, top = fields.pop("logprobs", None), fields.pop("top_logprobs", 0) if chat else 0
-    if wanted is not None and wanted is not False:
-        sampling.logprobs = top if chat else wanted
+    logprobs, top = fields.pop("logprobs", None), fields.pop("top_logprobs", 0) if chat else 0
+    if logprobs is not None and logprobs is not False:
+        sampling.logprobs = top if chat else logprobs
     _structure(sampling, fields)
 
 
@@ -107,15 +107,15 @@ def _structure(sampling: Any, fields: dict[str, Any]) -> None:
         outputs["json"] = form["json_schema"]["schema"]
     elif form.get("type") == "json_object":
         outputs["json_object"] = True
-    for kind, wanted in outputs.items():
+    for kind, value in outputs.items():
         if kind == "choice":
-            sampling.grammar.choice.texts.extend(wanted)
+            sampling.grammar.choice.texts.extend(value)
         elif kind == "json_object":
             sampling.grammar.json_schema = _ANY_OBJECT
         elif kind == "json":
-            sampling.grammar.json_schema = wanted if isinstance(wanted, str) else json.dumps(wanted)
+            sampling.grammar.json_schema = value if isinstance(value, str) else json.dumps(value)
         else:
-            setattr(sampling.grammar, _GRAMMARS[kind], wanted)
+            setattr(sampling.grammar, _GRAMMARS[kind], value)
 
 
 def _packed(ids: Sequence[int]) -> bytes:

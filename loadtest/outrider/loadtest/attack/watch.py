@@ -42,7 +42,7 @@ class Watch:
         for kind in KINDS:
             self._died[kind] += len(set(self._alive[kind]) - set(now[kind]))
         self._alive = now
-        self._most = {kind: max(self._most[kind], taken) for kind, taken in self._memory().items()}
+        self._most = {kind: max(self._most[kind], size) for kind, size in self._memory().items()}
 
     def conclude(self) -> None:
         """Fills in the result."""

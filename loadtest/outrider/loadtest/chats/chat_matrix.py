@@ -111,9 +111,9 @@ def _warm_up(urls: dict[str, str], supply: ChatSupply) -> None:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    own = [(kind, temperature) for kind in KINDS if kind in options.workloads for temperature in options.temperatures]
+    pairs = [(kind, temperature) for kind in KINDS if kind in options.workloads for temperature in options.temperatures]
     mixed = [(MIXED, None)] if MIXED in options.workloads else []
-    return [Case(*pair, concurrency) for pair in (*own, *mixed) for concurrency in options.concurrency]
+    return [Case(*pair, concurrency) for pair in (*pairs, *mixed) for concurrency in options.concurrency]
 
 
 def _requests(options: argparse.Namespace, case: Case) -> int:

@@ -45,9 +45,9 @@ def publish_stories(turns_by_mesh: Mapping[str, Sequence[ChatTurn]], settings: M
     """Prints tokens a step of edits after stories and in a fresh mesh; writes ``stories.json`` into ``out``."""
     judged = []
     for case in dict.fromkeys(turn.case for turn in turns_by_mesh[FRESH]):
-        after, fresh = (_of_case(turns_by_mesh[name], case).a_step for name in (AFTER, FRESH))
-        print(f"{case}: {after:.2f} tokens a step {AFTER}, {fresh:.2f} {FRESH}")
-        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after / fresh, KEPT))
+        after_stories, in_fresh_mesh = (_of_case(turns_by_mesh[name], case).a_step for name in (AFTER, FRESH))
+        print(f"{case}: {after_stories:.2f} tokens a step {AFTER}, {in_fresh_mesh:.2f} {FRESH}")
+        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after_stories / in_fresh_mesh, KEPT))
     bars.publish(out / "stories.json", judged, settings=dict(settings), turns=turns_by_mesh)
 
 

@@ -101,8 +101,8 @@ class Load:
 def main() -> int:
     """Disturbs a mesh, prints speeds and recoveries; returns 1 if an answer differed."""
     options = _options()
-    alone = {"verifier.drafters": ",".join(_LOCAL_DRAFTERS)}
-    with local_mesh.running(alone, model=options.model, draft=options.draft) as mesh:
+    settings = {"verifier.drafters": ",".join(_LOCAL_DRAFTERS)}
+    with local_mesh.running(settings, model=options.model, draft=options.draft) as mesh:
         load, phases = uvloop.run(_disturb(options, mesh))
     for phase in phases:
         print(f"{phase.name}: {load.speed(phase.began, phase.ended):.0f} tokens/s over {options.seconds:g} s")

@@ -102,5 +102,5 @@ def gather(root: Path, percent: int = 4) -> Corpus:
     train = [d for d in documents if not _held_out(d, percent)]
     training_lines = {line for d in train for line in _long_lines(d)}
     held_out = [d for d in documents if _held_out(d, percent)]
-    kept = [d for d in held_out if overlap(d, training_lines) <= OVERLAP]
-    return Corpus(train, kept, [d for d in held_out if d not in kept])
+    distinct = [d for d in held_out if overlap(d, training_lines) <= OVERLAP]
+    return Corpus(train, distinct, [d for d in held_out if d not in distinct])
