@@ -9,7 +9,7 @@ from outrider.v1.sampling_pb2 import Grammar
 
 
 def inside(kind: inspect.Type) -> Any:
-    """A value at the upper bound, of as many parts as there are kinds of them."""
+    """A value at the upper bound, with one part of each kind."""
     match kind:
         case inspect.BoolType():
             return True
@@ -31,7 +31,7 @@ def inside(kind: inspect.Type) -> Any:
 
 
 def outside(kind: inspect.Type) -> Any:
-    """A value below the lower bound, or with such a part; None where there is no bound."""
+    """A value below the lower bound, or with a part below it; None without a bound."""
     match kind:
         case inspect.IntType(ge=least) | inspect.FloatType(ge=least) if least is not None:
             return least - 2

@@ -17,7 +17,7 @@ NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
 
 class Broker:
-    """A nats-server on a free port, which stays the same over its restarts as ``arguments`` do."""
+    """A nats-server on a free port; restarts keep the port and ``arguments``."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
@@ -26,11 +26,11 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The broker's URL."""
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self, *arguments: str) -> None:
-        """Starts it and waits until it listens."""
+        """Starts the broker; returns when it listens."""
         command = [str(NATS_SERVER), "--addr", "127.0.0.1", "--port", str(self.port), *self._arguments, *arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 20
@@ -40,11 +40,11 @@ class Broker:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """Takes it away as a crash would."""
+        """Kills the process, as a crash would."""
         self._end()
 
     def freeze(self) -> None:
-        """Stops it in mid-air: connections stay open and nothing moves."""
+        """Stops the process: connections stay open, and no bytes move."""
         if self._process is not None:
             freezing.freeze(self._process.pid)
 
@@ -54,7 +54,7 @@ class Broker:
             freezing.thaw(self._process.pid)
 
     def reload(self) -> None:
-        """Has it read its configuration file again."""
+        """Makes the broker read its configuration file again."""
         if self._process is not None:
             self._process.send_signal(signal.SIGHUP)
 
@@ -62,9 +62,9 @@ class Broker:
         if self._process is None:
             return ""
         self._process.kill()
-        _, said = self._process.communicate()
+        _, errors = self._process.communicate()
         self._process = None
-        return said.decode()
+        return errors.decode()
 
 
 def _listens(port: int) -> bool:

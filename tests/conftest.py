@@ -1,4 +1,4 @@
-"""A real broker for every test that wants one, and a mesh for those that need a whole one."""
+"""Fixtures of a real broker, and of whole meshes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.reading import reading
 SHARED = ("calling", "guessing", "shared", "streaming")
 """Fixtures of meshes that live as long as the session."""
 GROUPED = ("shared", "guessing", "streaming", "calling")
-"""The same in the order in which they choose the worker of a file that uses several."""
+"""The same fixtures by priority: a file that uses several runs on the worker of the first."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
@@ -37,15 +37,15 @@ _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("anew", _untimed)
 settings.register_profile("same", _untimed, derandomize=True)
 settings.load_profile("same")
-"""Every run tries the same examples, however slow the machine; `--hypothesis-profile anew` tries others."""
+"""Every run tries the same examples, also on slow machines; `--hypothesis-profile anew` tries others."""
 
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
-"""By itself it shows the local variables of every frame, which takes a second a traceback."""
+"""structlog's default shows the local variables of every frame, which takes a second a traceback."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups tests for `--dist loadgroup`: a file is one worker's, and so are files that share a mesh."""
+    """Groups tests for `--dist loadgroup`: one worker runs all tests of a file, and all files that share a mesh."""
     files = defaultdict(set)
     for item in items:
         files[item.path].update(name for name in SHARED if name in getattr(item, "fixturenames", ()))
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_nats() -> Iterator[str]:
-    """URL of a nats-server that lives as long as the session and is never taken away."""
+    """URL of a nats-server that lives as long as the session; no test kills it."""
     broker = Broker()
     broker.start()
     yield broker.url
@@ -65,7 +65,7 @@ def shared_nats() -> Iterator[str]:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A nats-server of the test's own, to be stopped and started at will."""
+    """A nats-server for one test, which may stop and start it."""
     broker = Broker()
     broker.start()
     yield broker
@@ -92,13 +92,13 @@ async def bus(shared_nats: str) -> AsyncIterator[Bus]:
 
 @pytest.fixture(scope="session")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A toy model's."""
+    """Directory of a toy model."""
     return save_model(tmp_path_factory.mktemp("models") / "toy")
 
 
 @pytest.fixture(scope="session")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh whose model has tokens of its own for calls of functions, and is guessed ahead."""
+    """A mesh with drafters, whose model has special tokens for function calls."""
     model = save_calling(tmp_path_factory.mktemp("models"))
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add("gateway", port=made.port, grpc_port=made.grpc_port)
@@ -110,7 +110,7 @@ def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh whose broker stores; tests bring gateways, and may kill what they leave another of."""
+    """A mesh with JetStream and without gateways; a test may kill a process if another of its kind stays."""
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
         made.add_model("tokenizer")
         made.add_model("verifier", instance="first")
@@ -119,7 +119,7 @@ def streaming(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(autouse=True)
 def processes_live(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test at once, with its last words, where a process of a mesh that tests share has ended by itself."""
+    """Fails a test if a process of a shared mesh has ended by itself; the message has its last log lines."""
     values = [request.getfixturevalue(name) for name in SHARED if name in request.fixturenames]
     meshes = [value for value in values if isinstance(value, Stack)]
     for mesh in meshes:
@@ -131,14 +131,14 @@ def processes_live(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def halted(streaming: Stack) -> Iterator[Latch]:
-    """That mesh's requests stand still after `FEW` tokens."""
+    """Stops the requests of the mesh `streaming` after `FEW` tokens."""
     with streaming.latch.at(FEW):
         yield streaming.latch
 
 
 @pytest.fixture(scope="session")
 def other(streaming: Stack) -> Gateway:
-    """A gateway of that mesh that stays."""
+    """A gateway of the mesh `streaming` that no test kills."""
     made = Gateway(streaming)
     asyncio.run(made.ready())
     return made
@@ -146,7 +146,7 @@ def other(streaming: Stack) -> Gateway:
 
 @pytest.fixture(scope="session")
 def one(streaming: Stack, other: Gateway) -> Gateway:
-    """Another."""
+    """A second gateway of the mesh `streaming` that no test kills."""
     made = Gateway(streaming)
     asyncio.run(made.ready())
     return made
@@ -154,6 +154,6 @@ def one(streaming: Stack, other: Gateway) -> Gateway:
 
 @pytest.fixture
 async def streaming_registry(streaming: Stack) -> AsyncIterator[Registry]:
-    """That mesh's registry."""
+    """The registry of the mesh `streaming`."""
     async with reading(streaming.broker.url) as reader:
         yield reader

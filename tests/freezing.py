@@ -1,4 +1,4 @@
-"""Processes that stand still."""
+"""Freezes and thaws processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's interpreter, without the half of its time in which it makes the same changes again and again."""
+"""Triton's interpreter, patched to be faster and to sum in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from triton.runtime import interpreter
 
 @cache
 def change_the_language_once() -> None:
-    """Has a launch put interpreted functions in place of the language's once, not again at every call within it."""
+    """Makes a launch replace the language's functions by interpreted ones once, not at every call within it."""
     change, changed = interpreter._patch_lang, set[int]()
 
     def once(fn: Any) -> Any:
         named = {id(each) for each in fn.__globals__.values() if inspect.ismodule(each) and each in (tl, tl.core)}
         if changed and named <= changed:
-            return None  # a call within a launch, which undoes everything at its end
+            return None  # a call within a launch, which restores everything at its end
         scope = change(fn)
         changed.update(named)
         undo = scope.restore
@@ -30,14 +30,14 @@ def change_the_language_once() -> None:
 
 
 def multiply_in_one_order() -> None:
-    """Has `tl.dot` sum in an order that depends on nothing but the length of the sum.
+    """Makes `tl.dot` sum in an order that depends only on the length of the sum.
 
     The interpreter multiplies by `numpy.matmul`. Some kernels of OpenBLAS, those for AVX2 among them, then give a row
     other bits beside other rows.
     """
 
     def create_dot(_: Any, a: Any, b: Any, d: Any, *_precision: Any) -> Any:
-        assert not any(each.dtype.is_fp8() for each in (a, b)), "the interpreter holds these as their codes"
+        assert not any(each.dtype.is_fp8() for each in (a, b)), "the interpreter stores fp8 as integer codes"
         return interpreter.TensorHandle(product(a.data, b.data, d.data.dtype) + d.data, d.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_dot = create_dot

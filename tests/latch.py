@@ -1,6 +1,6 @@
-"""A verifier whose requests stand still after as many tokens as a test says, so that no test counts on its pace.
+"""A verifier that stops its requests after a number of tokens, so that no test depends on the speed of decoding.
 
-This file is also that verifier's program.
+This file is also the verifier's program.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from pathlib import Path
 _FILE = "LATCH_FILE"
 _PAUSE_S = 0.005
 FEW = 25
-"""Tokens, where a test needs some and not many."""
+"""A small number of tokens, for tests that need some."""
 
 PROGRAM = (sys.executable, "-P", __file__)
-"""What to run in place of ``python -m MODULE``, with ``MODULE:SERVICE`` as its first argument."""
+"""The command that replaces ``python -m MODULE``; its first argument is ``MODULE:SERVICE``."""
 
 
 class Latch:
-    """Where the verifiers of a mesh stand still; ``file`` says it to them."""
+    """The number of tokens after which the verifiers of a mesh stop; they read it from ``file``."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `PROGRAM` has to be started with."""
+        """Environment variables for `PROGRAM`."""
         return {_FILE: str(self._file)}
 
     def set(self, tokens: int, pace_s: float = 0.0) -> None:
-        """No request generates more than ``tokens`` from now on, and no step takes less than ``pace_s``."""
+        """Stops requests after ``tokens`` tokens; makes every step take at least ``pace_s`` seconds."""
         new = self._file.with_suffix(".new")
         new.write_text(f"{tokens} {pace_s}")
         new.replace(self._file)
 
     def lift(self) -> None:
-        """Every request goes on."""
+        """Lets all requests continue."""
         self._file.unlink(missing_ok=True)
 
     @contextmanager
     def at(self, tokens: int, pace_s: float = 0.0) -> Iterator[None]:
-        """`set` for as long as the block lasts."""
+        """`set` inside the block."""
         self.set(tokens, pace_s)
         try:
             yield
@@ -56,7 +56,7 @@ class Latch:
 
 
 def main() -> None:
-    """The verifier. A step leaves out the sequences that stand still; calls, prompts and deadlines go on."""
+    """Runs the verifier. A step leaves out stopped sequences; calls, prompts and deadlines continue."""
     from outrider.mesh.service import run
     from outrider.verifier.scheduling.scheduler import Plan, Scheduler
 

@@ -1,4 +1,4 @@
-"""Services as real processes, told apart by their instance and found through the registry."""
+"""Services as real processes, with their logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READY_S = 240.0
 _LAST_LINES = 40
 SERVING = "outrider.verifier.service:VerifierService"
 ALWAYS = "outrider.verifier.bench.always:AlwaysAsking"
-"""Programs of a verifier: the one that serves, and one that asks every drafter at every step."""
+"""Programs of a verifier: the usual one, and one that asks every drafter at every step."""
 STATIC = "outrider.verifier.bench.static:StaticBatching"
 
 
@@ -27,8 +27,8 @@ class ServiceProcess:
     """``python -m outrider.<kind>`` with settings as flags; its log goes to ``log``.
 
     Args:
-        latch: of a verifier.
-        program: ``MODULE:SERVICE`` to run in place of the service that serves.
+        latch: stops the requests of a verifier.
+        program: ``MODULE:SERVICE`` that replaces the kind's service.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ServiceProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it; it is ready when the registry or `wait_ready` says so."""
+        """Starts the process; `wait_ready` waits until it is ready."""
         self._ended_by_us = False
         self._began_at = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
@@ -59,40 +59,40 @@ class ServiceProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def check(self) -> None:
-        """Fails with its last words where it has ended and nobody had asked for that."""
+        """Fails if the process has ended by itself; the message has its last log lines."""
         started = self._process is not None
-        assert not started or self.alive or self._ended_by_us, f"{self.kind} ended: {self.last_words()}"
+        assert not started or self.alive or self._ended_by_us, f"{self.kind} ended: {self.last_lines()}"
 
-    def last_words(self) -> str:
-        """The last lines of its log, of its latest run."""
-        said = self.log.read_bytes()[self._began_at :].decode(errors="replace")
-        return "\n".join(said.splitlines()[-_LAST_LINES:])
+    def last_lines(self) -> str:
+        """The last log lines of the latest run."""
+        output = self.log.read_bytes()[self._began_at :].decode(errors="replace")
+        return "\n".join(output.splitlines()[-_LAST_LINES:])
 
     def wait_ready(self) -> None:
-        """Returns when its log says that it is ready; fails when it ends instead."""
+        """Returns when the log has the event ``ready``; fails if the process ends before."""
         deadline = time.monotonic() + _READY_S
         while b'"event": "ready"' not in self.log.read_bytes()[self._began_at :]:
-            assert self.alive, f"{self.kind} ended: {self.last_words()}"
+            assert self.alive, f"{self.kind} ended: {self.last_lines()}"
             assert time.monotonic() < deadline, f"{self.kind} did not become ready"
             time.sleep(0.05)
 
     def terminate(self) -> None:
-        """Asks it to drain and end."""
+        """Asks the process to drain and end."""
         self._ended_by_us = True
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Takes it away as a crash would."""
+        """Kills the process, as a crash would."""
         self._ended_by_us = True
         self._signal(signal.SIGKILL)
         self.wait()
 
     def freeze(self) -> None:
-        """Stops it in mid-air: its connections stay open and nothing moves."""
+        """Stops the process: its connections stay open, and no bytes move."""
         freezing.freeze(self.pid)
 
     def thaw(self) -> None:
@@ -100,12 +100,12 @@ class ServiceProcess:
         freezing.thaw(self.pid)
 
     def wait(self) -> int:
-        """Exit code, once it has ended."""
+        """Waits for the end; returns the exit code."""
         assert self._process is not None
         return self._process.wait(_STOP_S)
 
     def stop(self) -> None:
-        """Ends it one way or the other."""
+        """Drains the process; kills it if it does not end."""
         if not self.alive:
             return
         self.terminate()

@@ -1,4 +1,4 @@
-"""The registry of a mesh, as one who only looks sees it."""
+"""The registry of a mesh, for reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.mesh.rpc import close_channels
 
 @asynccontextmanager
 async def reading(url: str, times: Times = Times()) -> AsyncIterator[Registry]:  # noqa: B008 - it is immutable
-    """The registry of the mesh whose broker is at ``url``; closes all channels of gRPC behind it."""
+    """Reads the registry of the mesh with the broker ``url`` inside the block; then closes all gRPC channels."""
     bus = Bus()
     await bus.connect(url, "test", wait_s=10)
     reader = Registry(bus, "test", "reader", times=times)

@@ -1,4 +1,4 @@
-"""Brokers with little room to store anything, and ways to take the rest of it and to give it back."""
+"""Brokers with small stores, which tests fill and free."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PIECE = 16 << 10
 
 
 class SmallStore(ABC):
-    """A broker whose streams are not bounded by a size of their own."""
+    """A broker whose streams have no limits of their own."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
     async def prepare(self) -> None:
-        """Makes the ledger's streams as an operator may have: what they can hold is not set aside for them."""
+        """Creates the ledger's streams without reserved space, as an operator may have done."""
         client = await nats.connect(self.broker.url)
         js = client.jetstream()
         await js.add_stream(name="outrider-requests", subjects=["ask.*.*.*"], max_msgs_per_subject=1)
@@ -34,7 +34,7 @@ class SmallStore(ABC):
 
     @abstractmethod
     async def fill(self) -> None:
-        """Leaves no room."""
+        """Fills the store."""
 
     @abstractmethod
     async def free(self) -> None:
@@ -42,10 +42,10 @@ class SmallStore(ABC):
 
 
 class Limited(SmallStore):
-    """One by nats-server's own limit."""
+    """A store with nats-server's own limit."""
 
     async def fill(self) -> None:
-        """Another stream takes all that the limit allows."""
+        """Fills another stream up to the limit."""
         client = await nats.connect(self.broker.url)
         js = client.jetstream()
         await js.add_stream(name=_FILLER, subjects=[_FILLER])
@@ -56,33 +56,33 @@ class Limited(SmallStore):
         await client.close()
 
     async def free(self) -> None:
-        """That stream goes."""
+        """Deletes the filling stream."""
         client = await nats.connect(self.broker.url)
         await client.jetstream().delete_stream(_FILLER)
         await client.close()
 
 
 class Full(SmallStore):
-    """One on a small file system."""
+    """A store on a small file system."""
 
     def __init__(self, broker: Broker, directory: Path) -> None:
         super().__init__(broker)
         self._directory = directory
 
     async def fill(self) -> None:
-        """A file takes all the space."""
+        """Fills the file system with a file."""
         with (self._directory / _FILLER).open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(_PIECE))
 
     async def free(self) -> None:
-        """That file goes."""
+        """Deletes the filling file."""
         os.unlink(self._directory / _FILLER)
 
 
 @contextmanager
 def small_store(kind: str, directory: Path) -> Iterator[SmallStore]:
-    """One of ``kind`` "limited" or "full", which runs; the latter is skipped where nothing may be mounted."""
+    """Runs a broker with a store of ``kind`` "limited" or "full"; skips the test if "full" cannot be mounted."""
     store, config = directory / "small", directory / "nats.conf"
     store.mkdir()
     most = 2 << 20 if kind == "limited" else 1 << 30

@@ -1,4 +1,4 @@
-"""A toy model of real architecture, small enough to run anywhere and definite enough to be compared."""
+"""A toy model of real architecture: small, with clear choices of tokens, so that answers can be compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tokenizers.models import WordLevel
 
 
 def save_toy(directory: Path, vocabulary: int, seed: int = 0, context: int = 256) -> Path:
-    """A two-layer Llama with random weights that says something definite, and a tokenizer of one-letter words."""
+    """Saves a two-layer Llama with random weights and clear choices of tokens, and a tokenizer of short words."""
     directory.mkdir(parents=True, exist_ok=True)
     hidden, heads, kv_heads, inner, layers = 32, 2, 1, 48, 2
     config: dict[str, Any] = {

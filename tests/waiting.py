@@ -1,4 +1,4 @@
-"""Waiting for what nobody signals."""
+"""Waits for conditions that no event signals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Returns once ``condition()`` is true; `TimeoutError` after ``seconds``."""
+    """Returns when ``condition()`` is true; `TimeoutError` after ``seconds``."""
     async with asyncio.timeout(seconds):
         while True:
             if condition():

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from outrider.cli.processes.child import Child
-from outrider.cli.processes.keeper import Keeper
+from outrider.cli.processes.keeper import ProcessKeeper
 
 from tests.chaos.journeys import Journeys
 from tests.chaos.mesh import Nine
@@ -83,13 +83,13 @@ class Dice:
         chosen = [self.random.choice(found) for kind in kinds if (found := self.mortal(kind))]
         return [self.mesh.kill(each) for each in chosen]
 
-    def mortal(self, kind: str = "") -> list[Keeper]:
+    def mortal(self, kind: str = "") -> list[ProcessKeeper]:
         """Processes of ``kind``, or all, but the last verifier that serves."""
         serving = self.mesh.serving()
         spared = serving if len(serving) == 1 else []
         return [each for each in self.mesh.alive() if each.spec.kind == (kind or each.spec.kind) and each not in spared]
 
-    async def stop(self, victim: Keeper) -> str:
+    async def stop(self, victim: ProcessKeeper) -> str:
         """Stops a process for five seconds."""
         child = self.mesh.stop(victim)
         self._stopped.append(child)

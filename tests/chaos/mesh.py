@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-from outrider.cli.processes.child import Child, Spec
-from outrider.cli.processes.keeper import Keeper
+from outrider.cli.processes.child import Child, ProcessSpec
+from outrider.cli.processes.keeper import ProcessKeeper
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
 from outrider.cli.processes.supervisor import Supervisor
@@ -44,12 +44,12 @@ class Nine:
         self.supervisor, self.urls, self.broker, self.deaths = supervisor, urls, broker, deaths
         self._stopped: set[int] = set()
 
-    def alive(self) -> list[Keeper]:
+    def alive(self) -> list[ProcessKeeper]:
         """Those whose process runs and was not just killed, ready or not."""
         keepers, killed = self.supervisor.keepers, self.deaths.killed
         return [each for each in keepers if each.child and _runs(each.child.pid) and each.child.pid not in killed]
 
-    def serving(self) -> list[Keeper]:
+    def serving(self) -> list[ProcessKeeper]:
         """Verifiers that are ready and not stopped."""
         return [
             keeper
@@ -60,14 +60,14 @@ class Nine:
             and keeper.child.pid not in self._stopped
         ]
 
-    def kill(self, victim: Keeper) -> str:
+    def kill(self, victim: ProcessKeeper) -> str:
         """Ends a process as a crash would; its name."""
         assert victim.child
         self.deaths.killed.add(victim.child.pid)
         victim.child.signal(signal.SIGKILL)
         return _name(victim)
 
-    def stop(self, victim: Keeper) -> Child:
+    def stop(self, victim: ProcessKeeper) -> Child:
         """Stops a process in mid-air."""
         assert victim.child
         self._stopped.add(victim.child.pid)
@@ -123,13 +123,13 @@ def _plan(logs: Path, nats_url: str) -> tuple[Plan, list[str]]:
     return replace(plan, services=[*gateways, *others]), urls
 
 
-def _moved(spec: Spec, number: int, port: int, grpc_port: int) -> Spec:
+def _moved(spec: ProcessSpec, number: int, port: int, grpc_port: int) -> ProcessSpec:
     kept = [part for part in spec.command if not part.startswith(("--port=", "--grpc_port="))]
     command = [*kept, f"--port={port}", f"--grpc_port={grpc_port}"]
     return replace(spec, command=command, log=spec.log.with_name(f"gateway-{number}.log"))
 
 
-def _name(keeper: Keeper) -> str:
+def _name(keeper: ProcessKeeper) -> str:
     assert keeper.child
     return f"{keeper.spec.log.stem} ({keeper.child.instance}{'' if keeper.child.ready.is_set() else ', not ready yet'})"
 

@@ -22,7 +22,7 @@ def test_a_model_directory_that_is_missing_is_one_sentence_and_exit_code_3(tmp_p
     assert str(tmp_path / "nowhere") in done.stderr
 
 
-def test_a_nats_that_is_not_there_is_given_up_after_the_time_that_was_set(unused_tcp_port, tmp_path):
+def test_an_unreachable_nats_is_an_error_after_the_set_time(unused_tcp_port, tmp_path):
     url = f"nats://127.0.0.1:{unused_tcp_port}"
     done = outrider("up", "--port", "0", "--nats-url", url, "--set", "mesh.nats_wait_s=1", "--log-dir", str(tmp_path))
     assert done.returncode == 3
@@ -52,13 +52,13 @@ def test_config_check_names_every_mistake_of_a_file(tmp_path):
     assert "proposer: threads" in done.stderr
 
 
-def test_config_check_says_that_the_defaults_are_right():
+def test_config_check_accepts_the_defaults():
     done = outrider("config", "check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "The settings of gateway, kvcache, proposer, tokenizer, verifier are right.\n"
 
 
-def test_config_show_tells_where_a_value_comes_from(tmp_path):
+def test_config_show_prints_the_source_of_a_value(tmp_path):
     path = tmp_path / "outrider.toml"
     path.write_text("[verifier]\nmax_running = 3\n")
     done = outrider("config", "show", "--config", str(path), "--service", "verifier", "--set", "verifier.threads=2")

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from outrider.cli.processes.child import Child, Spec
-from outrider.cli.processes.keeper import Keeper, StartError
+from outrider.cli.processes.child import Child, ProcessSpec
+from outrider.cli.processes.keeper import ProcessKeeper, StartError
 
 FOREVER = "import time; time.sleep(60)"
 
 
 class Recorder:
-    """Keeps what it is told."""
+    """Records the events of processes."""
 
     def __init__(self) -> None:
         self.deaths: list[tuple[int, int]] = []
@@ -27,8 +27,8 @@ class Recorder:
         self.deaths.append((child.pid, code))
 
 
-def python(code: str, log: Path) -> Spec:
-    return Spec("sleeper", [sys.executable, "-c", code], log)
+def python(code: str, log: Path) -> ProcessSpec:
+    return ProcessSpec("sleeper", [sys.executable, "-c", code], log)
 
 
 async def until(condition) -> None:
@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
 
 async def test_a_process_that_is_killed_is_started_again_under_another_name(tmp_path):
     events = Recorder()
-    keeper = Keeper(python(FOREVER, tmp_path / "log"), events)
+    keeper = ProcessKeeper(python(FOREVER, tmp_path / "log"), events)
     await until(lambda: keeper.child and keeper.child.pid)
     first = keeper.child
     os.kill(first.pid, signal.SIGKILL)
@@ -61,24 +61,24 @@ async def test_a_process_that_is_killed_is_started_again_under_another_name(tmp_
 async def test_a_process_that_cannot_start_is_given_up_with_its_own_sentence_and_code(tmp_path):
     code = "import sys; print('{}'); print('outrider sleeper: no bed', file=sys.stderr); sys.exit(3)"
     events = Recorder()
-    keeper = Keeper(python(code, tmp_path / "log"), events)
+    keeper = ProcessKeeper(python(code, tmp_path / "log"), events)
     with pytest.raises(StartError, match="sleeper: no bed") as failure:
         await asyncio.wait_for(keeper.task, 20)
     assert failure.value.exit_code == 3
     assert len(events.deaths) == 2
 
 
-async def test_a_crash_is_told_by_its_exception(tmp_path):
+async def test_the_reason_of_a_crash_is_its_exception(tmp_path):
     log = '{"event": "crashed", "exception": "Traceback\\n  File\\nValueError: odd"}\n{"event": "stopped"}'
     child = Child(python(f"print({log!r})", tmp_path / "log"), "a")
     await child.start()
     await child.wait()
-    assert child.last_words() == f"ValueError: odd (log: {tmp_path / 'log'})"
+    assert child.end_reason() == f"ValueError: odd (log: {tmp_path / 'log'})"
 
 
 async def test_a_process_is_ready_once_and_only_under_its_own_name(tmp_path):
     events = Recorder()
-    keeper = Keeper(python(FOREVER, tmp_path / "log"), events)
+    keeper = ProcessKeeper(python(FOREVER, tmp_path / "log"), events)
     await until(lambda: keeper.child and keeper.child.pid)
     for name in ("another", keeper.child.instance, keeper.child.instance):
         keeper.note_ready(name, "127.0.0.1:1")
@@ -89,7 +89,7 @@ async def test_a_process_is_ready_once_and_only_under_its_own_name(tmp_path):
 async def test_a_process_that_will_not_stop_is_killed(tmp_path):
     code = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {FOREVER}"
     log = tmp_path / "log"
-    keeper = Keeper(python(code, log), Recorder())
+    keeper = ProcessKeeper(python(code, log), Recorder())
     await until(lambda: log.exists() and "deaf" in log.read_text())
     await keeper.stop(0.1)
     assert not alive(keeper.child.pid)
@@ -99,9 +99,9 @@ async def test_a_process_dies_with_the_one_that_keeps_it(tmp_path):
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from outrider.cli.processes.child import Child, Spec
+from outrider.cli.processes.child import Child, ProcessSpec
 async def main():
-    child = Child(Spec("sleeper", [sys.executable, "-c", {FOREVER!r}], Path({str(tmp_path / "log")!r})), "a")
+    child = Child(ProcessSpec("sleeper", [sys.executable, "-c", {FOREVER!r}], Path({str(tmp_path / "log")!r})), "a")
     await child.start()
     print(child.pid, flush=True)
     await asyncio.sleep(60)

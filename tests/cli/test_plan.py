@@ -16,7 +16,7 @@ from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.models import pocket
 
 
-def test_verifiers_that_compute_prompts_come_beside_those_that_are_asked_for(tmp_path: Path) -> None:
+def test_prefill_verifiers_are_started_beside_the_others(tmp_path: Path) -> None:
     options = UpOptions(port=0, counts={**ONE_EACH, "verifier": 2}, prefills=1, log_dir=tmp_path)
     verifiers = [spec for spec in make_plan(options).services if spec.kind == "verifier"]
     assert ["--role=prefill" in spec.command for spec in verifiers] == [False, False, True]
@@ -40,7 +40,7 @@ def test_gateways_share_the_port_and_nothing_else(tmp_path: Path) -> None:
     "sets",
     [["gateway.share_port=false"], ["gateway.auth=keys", "gateway.limit_store=memory"]],
 )
-def test_what_several_gateways_cannot_have_is_refused(tmp_path: Path, sets: list[str]) -> None:
+def test_settings_that_several_gateways_cannot_share_are_refused(tmp_path: Path, sets: list[str]) -> None:
     with pytest.raises(ConfigError, match="several gateways need"):
         make_plan(_gateways(tmp_path, *sets))
     make_plan(UpOptions(port=0, sets=sets, log_dir=tmp_path))
@@ -58,7 +58,7 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def test_ports_that_were_not_asked_for_are_held_until_their_servers_listen(tmp_path: Path) -> None:
+def test_chosen_ports_are_held_until_their_servers_listen(tmp_path: Path) -> None:
     plan = make_plan(UpOptions(host="127.0.0.1", port=0, log_dir=tmp_path))
     ports = [plan.port, port_of(plan.grpc), port_of(plan.nats_url)]
     assert len(set(ports)) == 3
@@ -68,7 +68,7 @@ def test_ports_that_were_not_asked_for_are_held_until_their_servers_listen(tmp_p
             stranger.bind(("127.0.0.1", port))
 
 
-def test_grpc_is_beside_the_port_that_was_asked_for_where_that_is_free(tmp_path: Path) -> None:
+def test_grpc_listens_at_the_port_after_a_given_port_if_free(tmp_path: Path) -> None:
     port = next(port for port in range(20_000, 30_000) if _is_free(port) and _is_free(port + 1))
     options = UpOptions(host="127.0.0.1", port=port, log_dir=tmp_path)
     assert make_plan(options).grpc == f"127.0.0.1:{port + 1}"
@@ -83,16 +83,18 @@ THERE = "The draft model runs in a proposer: "
 
 
 def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
-    """Flags of each verifier and each proposer, and what the user is told."""
+    """Flags of each verifier and each proposer, and the notes for the user."""
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options))
-    told = {"verifier": [], "proposer": []}
+    flags_by_kind = {"verifier": [], "proposer": []}
     for spec in plan.services:
-        if spec.kind in told:
-            told[spec.kind].append(dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--")))
-    return told["verifier"], told["proposer"], " ".join(plan.notes)
+        if spec.kind in flags_by_kind:
+            flags_by_kind[spec.kind].append(
+                dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--"))
+            )
+    return flags_by_kind["verifier"], flags_by_kind["proposer"], " ".join(plan.notes)
 
 
-def test_one_s_own_draft_model_runs_inside_the_verifier_where_both_would_share_cores(tmp_path: Path) -> None:
+def test_a_given_draft_model_runs_inside_the_verifier_if_both_would_share_cores(tmp_path: Path) -> None:
     [verifier], proposers, note = _planned(tmp_path, draft=DRAFT)
     assert (proposers, verifier["drafters"]) == ([], "auto,model")
     assert verifier["options.model.model"] == f'"{DRAFT}"'
@@ -100,7 +102,7 @@ def test_one_s_own_draft_model_runs_inside_the_verifier_where_both_would_share_c
     assert note == f"{HERE}both would share the CPU's cores; --proposers 1 gives it a process of its own."
 
 
-def test_what_is_set_of_the_proposer_s_draft_model_holds_inside_the_verifier_too(tmp_path: Path) -> None:
+def test_options_of_the_proposer_s_draft_model_hold_inside_the_verifier_too(tmp_path: Path) -> None:
     sets = ["proposer.options.children=2", "proposer.options.rounds=3", "verifier.options.model.rounds=1"]
     [verifier], _, _ = _planned(tmp_path, *sets, draft=DRAFT)
     options = {key: value for key, value in verifier.items() if key.startswith("options")}

@@ -31,7 +31,7 @@ def test_prompts_are_stored_listed_shown_and_evicted(jetstream, tmp_path):
         ("a", '{"role": "user"}', ("--chat",), "no JSON array of messages"),
     ],
 )
-def test_a_prompt_that_is_none_says_what_is_allowed(jetstream, tmp_path, name, text, options, sentence):
+def test_an_invalid_prompt_is_refused_with_the_allowed_values(jetstream, tmp_path, name, text, options, sentence):
     file = tmp_path / "file"
     file.write_text(text)
     done = outrider("prompts", "put", name, "--file", str(file), *options, "--nats-url", jetstream)

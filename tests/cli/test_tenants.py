@@ -28,7 +28,7 @@ def test_limits_are_set_changed_and_lifted_by_name():
         ("networks=10.0.0.1/8", "networks: 10.0.0.1/8 has host bits set"),
     ],
 )
-def test_a_limit_that_is_wrong_says_what_is_allowed(change, sentence):
+def test_a_wrong_limit_is_refused_with_the_allowed_values(change, sentence):
     with pytest.raises(ConfigError) as caught:
         with_changes(Limits(), [change])
     assert sentence in str(caught.value)
@@ -53,7 +53,7 @@ def test_keys_without_a_broker_are_one_sentence_and_exit_code_3(unused_tcp_port)
     assert "was not reached within 2 s" in done.stderr
 
 
-def test_a_key_for_a_tenant_that_is_not_there_is_refused_and_names_the_nearest(jetstream):
+def test_a_key_for_an_unknown_tenant_is_refused_with_the_nearest_name(jetstream):
     assert outrider("tenants", "set", "acme", "--nats-url", jetstream).returncode == 0
     done = outrider("keys", "create", "--tenant", "acne", "--nats-url", jetstream)
     assert done.returncode == 2
@@ -75,18 +75,18 @@ def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream):
 
 
 @pytest.mark.parametrize("id_", ["é", "a.b"])
-def test_a_key_that_is_not_there_is_said_not_to_be(jetstream, id_):
+def test_an_unknown_key_is_refused(jetstream, id_):
     done = outrider("keys", "show", id_, "--nats-url", jetstream)
     assert (done.returncode, done.stderr) == (2, f"outrider: there is no key {id_}: `outrider keys list` shows all\n")
 
 
-def test_keys_of_a_tenant_that_is_not_there_are_not_an_empty_list(jetstream):
+def test_listing_keys_of_an_unknown_tenant_is_an_error(jetstream):
     done = outrider("keys", "list", "--tenant", "nobody", "--nats-url", jetstream)
     assert done.returncode == 2
     assert "there is no tenant nobody" in done.stderr
 
 
-def test_a_mesh_that_asks_for_keys_says_where_they_are_made(tmp_path):
+def test_a_mesh_with_keys_names_the_command_that_makes_them(tmp_path):
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, nats_store=tmp_path / "kept", sets=["gateway.auth=keys"]))
     assert any(f"--nats-url {plan.nats_url}" in note for note in plan.notes)
     assert plan.broker is not None

@@ -25,17 +25,17 @@ def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=240)
 
 
-def test_a_request_to_a_mesh_of_its_own_is_drawn_step_by_step(tmp_path: Path) -> None:
+def test_a_request_to_a_mesh_started_for_it_is_drawn_step_by_step(tmp_path: Path) -> None:
     picture, events = tmp_path / "pictures" / "steps.svg", tmp_path / "timeline.jsonl"
-    asked = ("--proposers", "0", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
-    done = outrider("trace-steps", "def parse_args(", *asked, "--events", str(events))
+    options = ("--proposers", "0", "--max-tokens", str(TOKENS), "--before", "1", "--out", str(picture))
+    done = outrider("trace-steps", "def parse_args(", *options, "--events", str(events))
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}): (\d+) tokens", picture.read_text())
     assert drawn
     assert int(drawn[2]) == TOKENS
-    found = trace(read_events([events]), drawn[1])
-    assert sum(step.own.decided for step in found.steps) == TOKENS
-    assert len(re.findall(r"^ *\d+ +\d+ ", done.stdout, re.MULTILINE)) == len(found.steps)
+    traced = trace(read_events([events]), drawn[1])
+    assert sum(step.own.decided for step in traced.steps) == TOKENS
+    assert len(re.findall(r"^ *\d+ +\d+ ", done.stdout, re.MULTILINE)) == len(traced.steps)
 
 
 async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers(
@@ -48,19 +48,19 @@ async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers
         mesh.add_model("verifier", program=ALWAYS, timeline=events)
         mesh.add("proposer", model=directory, target=directory, timeline=events).wait_ready()
         mesh.wait_ready()
-        asked = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
+        options = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
         with mesh.latch.at(FEW):
-            asking = asyncio.create_task(asyncio.to_thread(outrider, *asked, "--max-tokens", "200"))
+            asking = asyncio.create_task(asyncio.to_thread(outrider, *options, "--max-tokens", "200"))
             await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])))
         done = await asking
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}):", picture.read_text())
     assert drawn
-    found = trace(read_events([events]), drawn[1])
-    assert {flight.what for flight in found.flights} == {"opens", "commits", "trees"}
-    assert all(flight.span.began <= flight.span.ended for flight in found.flights)
-    assert any(each.tree is not None for each in found.passes)
-    assert found.offers
+    traced = trace(read_events([events]), drawn[1])
+    assert {flight.what for flight in traced.flights} == {"opens", "commits", "trees"}
+    assert all(flight.span.began <= flight.span.ended for flight in traced.flights)
+    assert any(each.tree is not None for each in traced.passes)
+    assert traced.offers
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_options_that_do_not_go_together_are_one_sentence(arguments: list[str], 
     assert done.stderr.count("\n") == 1
 
 
-def test_a_mesh_that_is_not_there_is_one_sentence(unused_tcp_port: int, tmp_path: Path) -> None:
+def test_an_unreachable_mesh_is_one_sentence(unused_tcp_port: int, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
     done = outrider("trace-steps", "x", "--url", url, "--events", str(tmp_path / "none"))
     assert done.returncode == 3

@@ -20,13 +20,13 @@ from outrider_client import grpc as over_grpc
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
 ALWAYS = ("--program", "verifier=outrider.verifier.bench.always")
-"""Drafters are asked, whatever guesses cost on the machine that the tests run on."""
+"""A verifier that asks drafters at every step, so that no test depends on the cost of guesses on its machine."""
 READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
 PROMPT = "def parse_args("
 
 
 class Up:
-    """`outrider up` and what it has said."""
+    """`outrider up` and its output."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -38,12 +38,12 @@ class Up:
 
     def _read(self) -> None:
         assert self.process.stdout
-        with self.process.stdout as said:
-            for line in said:
+        with self.process.stdout as output:
+            for line in output:
                 self.lines.append(line)
 
     def kill(self) -> None:
-        """Ends it at once, as nothing would that is still to be kept."""
+        """Kills the process without draining."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -52,14 +52,14 @@ class Up:
         """Matches of ``pattern`` in the output, once there are ``count``."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
-            if len(found := list(re.finditer(pattern, "".join(self.lines)))) >= count:
-                return found
+            if len(matches := list(re.finditer(pattern, "".join(self.lines)))) >= count:
+                return matches
             time.sleep(0.05)
         raise AssertionError(f"no {pattern!r} in:\n{''.join(self.lines)}")
 
     def pids(self, kind: str) -> list[int]:
         """Process ids of a kind, oldest first."""
-        return [int(found[4]) for found in READY.finditer("".join(self.lines)) if found[1] == kind]
+        return [int(match[4]) for match in READY.finditer("".join(self.lines)) if match[1] == kind]
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +83,15 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_one_line_tells_of_each_process_and_a_completion_would_succeed(mesh, url):
-    kinds = [found[1] for found in READY.finditer("".join(mesh.lines))]
+def test_each_process_has_a_line_and_the_gateway_is_ready(mesh, url):
+    kinds = [match[1] for match in READY.finditer("".join(mesh.lines))]
     assert sorted(kinds) == ["gateway", "gateway", "kvcache", "nats", "proposer", "tokenizer", "verifier"]
     assert httpx.get(f"{url}/readyz").status_code == 200
 
 
-def test_the_other_doors_are_where_it_says(mesh):
-    at, nats_url = mesh.wait_for(r"gRPC at (\S+), and over NATS at (\S+)\.")[0].groups()
-    with over_grpc.Client(at) as client:
+def test_the_printed_addresses_of_the_other_doors_answer(mesh):
+    grpc_address, nats_url = mesh.wait_for(r"gRPC at (\S+), and over NATS at (\S+)\.")[0].groups()
+    with over_grpc.Client(grpc_address) as client:
         assert client.models() == ["pocket"]
     assert nats_url.startswith("nats://127.0.0.1:")
 
@@ -103,24 +103,24 @@ def test_processes_are_known_by_their_names(mesh):
 
 
 def complete(url: str, *options: str) -> tuple[str, int]:
-    """What `outrider complete` printed, and how often the target ran."""
+    """The output of `outrider complete`, and the number of steps."""
     command = [*CLI, "complete", PROMPT, "--url", url, "--max-tokens", "128", "--seed", "7", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout, int(re.search(r"(\d+) steps", done.stderr)[1])
 
 
-def test_a_completion_in_the_terminal_says_the_same_with_speculation_and_without(url):
+def test_a_completion_in_the_terminal_is_the_same_with_and_without_speculation(url):
     plain, steps = complete(url, "--no-speculation")
     assert plain.startswith(PROMPT)
     assert "\x1b" not in plain
     assert steps == 128
-    while steps == 128:  # what guesses pay, and so when they are made, depends on what else the machine does
+    while steps == 128:  # whether guesses pay depends on other work of the machine
         guessed, steps = complete(url)
         assert guessed == plain
 
 
 def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
-    asked = {
+    request = {
         "model": "pocket",
         "prompt": PROMPT,
         "max_tokens": 200,
@@ -129,8 +129,8 @@ def test_a_stream_outlives_the_proposer_and_another_is_started(mesh, url):
     }
     pieces = []
     with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
-        expected = client.completions.create(**asked).choices[0].text
-        for chunk in client.completions.create(**asked, stream=True):
+        expected = client.completions.create(**request).choices[0].text
+        for chunk in client.completions.create(**request, stream=True):
             pieces.append(chunk.choices[0].text)
             if len(pieces) == 2:
                 os.kill(mesh.pids("proposer")[-1], signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     assert not any(map(alive, running))
 
 
-def test_one_s_own_draft_model_guesses_inside_the_verifier(tmp_path):
+def test_a_given_draft_model_guesses_inside_the_verifier(tmp_path):
     draft, probes = pocket.directory("draft"), hold_port()
     sets = ["verifier.options.model.children=3", f"verifier.metrics_port={probes}"]
     options = [*ALWAYS, *(part for each in sets for part in ("--set", each))]
@@ -200,8 +200,10 @@ def test_one_s_own_draft_model_guesses_inside_the_verifier(tmp_path):
         url = up.wait_for(r"serves at (\S+)")[0][1]
         assert not up.pids("proposer")
         assert complete(url)[0].startswith(PROMPT)
-        told = httpx.get(f"http://127.0.0.1:{probes}/metrics").text
-        waited = re.search(r'^outrider_spec_exposed_drafting_seconds_total{drafter="model"} (\S+)$', told, re.MULTILINE)
+        metrics = httpx.get(f"http://127.0.0.1:{probes}/metrics").text
+        waited = re.search(
+            r'^outrider_spec_exposed_drafting_seconds_total{drafter="model"} (\S+)$', metrics, re.MULTILINE
+        )
         assert float(waited[1]) > 0
     finally:
         up.process.terminate()

@@ -1,4 +1,4 @@
-"""The client without anything else of Outrider."""
+"""The client, installed without the rest of Outrider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a real mesh, parts of which are taken away while it reads."""
+"""The client against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from outrider_client import (
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 AFTER_S = float(os.environ.get("RESUME_AFTER_S", 0.3))
@@ -48,7 +48,7 @@ def _tokens(chunks: list[Answer]) -> list[int]:
 
 
 async def _read(client: AsyncClient, midway: Callable[[str], Any]) -> list[Chunk]:
-    """A stream to whose mesh something happens when its first chunks have come; its reader does nothing about it."""
+    """Reads a stream; calls ``midway`` with its id after five chunks."""
     chunks: list[Chunk] = []
     async with client.stream("def f(", **ASKED) as stream:
         async for chunk in stream:
@@ -60,24 +60,24 @@ async def _read(client: AsyncClient, midway: Callable[[str], Any]) -> list[Chunk
 
 
 async def test_answers_are_typed_and_chunks_add_up_to_them(client: AsyncClient) -> None:
-    asked: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
-    whole, chat = await client.complete("def f(", **asked), await client.chat(MESSAGES, n=2, **asked)
+    parameters: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
+    whole, chat = await client.complete("def f(", **parameters), await client.chat(MESSAGES, n=2, **parameters)
     assert whole.usage is not None
     assert whole.usage.completion_tokens == 20
     assert chat.text == chat.choices[0].content != chat.choices[1].content
     assert [model.id for model in await client.models()] == [MODEL]
-    assert "".join([chunk.text async for chunk in client.stream("def f(", **asked)]) == whole.text
-    assert "".join([chunk.text async for chunk in client.stream(messages=MESSAGES, **asked)]) == chat.text
+    assert "".join([chunk.text async for chunk in client.stream("def f(", **parameters)]) == whole.text
+    assert "".join([chunk.text async for chunk in client.stream(messages=MESSAGES, **parameters)]) == chat.text
 
 
-def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
+def test_the_synchronous_client_gets_the_same_answers(one: Gateway) -> None:
     with Client([f"http://127.0.0.1:{hold_port()}", f"{one.url}/v1"]) as client:
-        asked: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
-        whole, chat = client.complete("def f(", **asked), client.chat(MESSAGES, **asked)
+        parameters: dict[str, Any] = {"seed": 7, "max_tokens": 20, "ignore_eos": True}
+        whole, chat = client.complete("def f(", **parameters), client.chat(MESSAGES, **parameters)
         assert [model.id for model in client.models()] == [MODEL]
-        with client.stream("def f(", **asked) as stream:
+        with client.stream("def f(", **parameters) as stream:
             assert "".join(chunk.text for chunk in stream) == whole.text
-        assert "".join(chunk.text for chunk in client.stream(messages=MESSAGES, **asked)) == chat.text
+        assert "".join(chunk.text for chunk in client.stream(messages=MESSAGES, **parameters)) == chat.text
         again = client.resume(stream.id)
         assert "".join(chunk.text for chunk in again) == whole.text
         assert list(client.resume(stream.id, again.last_event_id)) == []
@@ -88,19 +88,19 @@ def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
             client.cancel("unheard-of")
 
 
-def test_nobody_there_is_an_error_of_its_own() -> None:
+def test_an_unreachable_gateway_is_a_connection_error() -> None:
     with Client(f"http://127.0.0.1:{hold_port()}", max_retries=1) as client, pytest.raises(ConnectionFailedError):
         client.models()
 
 
-async def test_only_chunks_that_were_read_count_as_had(client: AsyncClient, other: Gateway) -> None:
+async def test_only_chunks_that_were_read_count_as_received(client: AsyncClient, other: Gateway) -> None:
     first = client.stream("def f(", **ASKED)
     whole = _tokens([chunk async for chunk in first])
     again = client.resume(first.id)  # brings many chunks at once
-    seen = [await anext(aiter(again)) for _ in range(5)]
+    chunks = [await anext(aiter(again)) for _ in range(5)]
     async with AsyncClient(other.url) as elsewhere:
-        seen += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
-    assert _tokens(seen) == whole
+        chunks += [chunk async for chunk in elsewhere.resume(again.id, again.last_event_id)]
+    assert _tokens(chunks) == whole
 
 
 async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
@@ -112,8 +112,8 @@ async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, c
     killed = Gateway(streaming)
     await killed.ready()
     async with AsyncClient([killed.url, one.url]) as both:
-        seen = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(both, lambda _: asyncio.to_thread(killed.process.kill))
+    assert _tokens(chunks) == await _whole(client)
 
 
 async def test_a_gateway_that_comes_back_behind_the_same_port_goes_unnoticed(
@@ -127,8 +127,8 @@ async def test_a_gateway_that_comes_back_behind_the_same_port_goes_unnoticed(
         asyncio.get_running_loop().call_later(AFTER_S, killed.process.start)
 
     async with AsyncClient(killed.url, resume_s=AFTER_S + 60) as alone:
-        seen = await _read(alone, replace)
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(alone, replace)
+    assert _tokens(chunks) == await _whole(client)
 
 
 async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
@@ -147,8 +147,8 @@ async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
             process.kill()
 
     async with AsyncClient([killed.url, one.url]) as both:
-        seen = await _read(both, kill)
-    assert _tokens(seen) == await _whole(client)
+        chunks = await _read(both, kill)
+    assert _tokens(chunks) == await _whole(client)
 
 
 @pytest.mark.usefixtures("halted")

@@ -1,4 +1,4 @@
-"""Responses by the clients of Python against a real mesh, parts of which are taken away while they read."""
+"""Responses of the Python clients against a real mesh whose processes are killed while they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outrider_client.reading import ResponseReading
 from tests.gateway.stack import CONTEXT, Stack
 from tests.gateway.streaming import Gateway
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 ASKED: dict[str, Any] = {"seed": 7, "max_output_tokens": 400, "ignore_eos": True}
 ENDLESS = ASKED | {"max_output_tokens": CONTEXT - 100}
@@ -36,7 +36,7 @@ async def client(one: Gateway) -> AsyncIterator[AsyncClient]:
 
 
 def _text(events: list[ResponseEvent]) -> str:
-    """The text of events, of which none may be missing or told twice."""
+    """The text of events; no event may be missing or repeated."""
     assert [event.sequence_number for event in events] == list(range(len(events)))
     return "".join(event.text for event in events)
 
@@ -73,8 +73,8 @@ async def test_a_background_response_goes_on_until_it_is_cancelled(client: Async
     assert begun.status in ("queued", "in_progress")
     async with AsyncClient(other.url) as elsewhere:
         async with elsewhere.responses.resume(begun.id, 4) as stream:
-            seen = [await anext(aiter(stream)) for _ in range(3)]
-        assert [event.sequence_number for event in seen] == [5, 6, 7]
+            events = [await anext(aiter(stream)) for _ in range(3)]
+        assert [event.sequence_number for event in events] == [5, 6, 7]
         assert stream.sequence_number == 7
         assert (await client.responses.retrieve(begun.id)).status == "in_progress"
         cancelled = await elsewhere.responses.cancel(begun.id)
@@ -84,7 +84,7 @@ async def test_a_background_response_goes_on_until_it_is_cancelled(client: Async
 
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.usefixtures("halted")
-async def test_a_stream_that_is_left_ends_what_is_not_in_the_background(client: AsyncClient, background: bool) -> None:
+async def test_leaving_a_stream_ends_a_foreground_response(client: AsyncClient, background: bool) -> None:
     async with client.responses.stream("def f(", background=background, **ENDLESS) as stream:
         async for event in stream:
             if event.text:
@@ -97,11 +97,11 @@ async def test_a_stream_that_is_left_ends_what_is_not_in_the_background(client: 
     await client.responses.delete(stream.id)
 
 
-def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
+def test_the_synchronous_client_does_the_same(one: Gateway) -> None:
     with Client(one.url) as client:
-        asked = ASKED | {"max_output_tokens": 20}
-        whole = client.responses.create("def f(", **asked)
-        with client.responses.stream([{"role": "user", "content": "def f("}], **asked) as stream:
+        parameters = ASKED | {"max_output_tokens": 20}
+        whole = client.responses.create("def f(", **parameters)
+        with client.responses.stream([{"role": "user", "content": "def f("}], **parameters) as stream:
             events = list(stream)
         assert _text(events) == whole.text == client.responses.retrieve(stream.id).text
         assert list(client.responses.resume(stream.id, 3)) == events[4:]
@@ -112,17 +112,17 @@ def test_the_client_that_waits_does_the_same(one: Gateway) -> None:
         client.responses.delete(stream.id)
         with pytest.raises(NotFoundError):
             list(client.responses.resume(stream.id))
-        unstored = list(client.responses.stream("def f(", store=False, **asked))
+        unstored = list(client.responses.stream("def f(", store=False, **parameters))
         assert _text(unstored) == whole.text
 
 
 def test_a_failure_that_may_pass_leaves_the_stream_where_it_was() -> None:
     reading = ResponseReading.of("a", {})
     reading.connected(httpx.Response(200, headers={"x-request-id": "7", "content-type": "text/event-stream"}))
-    told = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}
+    delta = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "a"}
     broken = {"type": "error", "sequence_number": 5, "code": "service_unavailable_error", "message": "b"}
-    assert reading.take(ServerSentEvent(data=msgspec.json.encode(told).decode())) == ResponseEvent(**told)
+    assert reading.take(ServerSentEvent(data=msgspec.json.encode(delta).decode())) == ResponseEvent(**delta)
     with pytest.raises(ServiceUnavailableError):
         reading.take(ServerSentEvent(data=msgspec.json.encode(broken).decode()))
     assert not reading.done
-    assert reading.ask.path == "/v1/responses/resp_7?stream=true&starting_after=4"
+    assert reading.request.path == "/v1/responses/resp_7?stream=true&starting_after=4"

@@ -1,4 +1,4 @@
-"""curl, as the documentation shows it."""
+"""curl with the commands of the documentation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BODY = '{"prompt": "def f(", "max_tokens": 20, "seed": 7, "ignore_eos": true, "s
 
 
 def curl(*arguments: str) -> str:
-    """What it prints."""
+    """The output of curl."""
     return subprocess.run(["curl", "-sSN", *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_a_stream_is_begun_taken_up_elsewhere_and_ended(one: Gateway, other: Gateway) -> None:
-    told = curl(f"{one.url}/v1/completions", "--json", BODY)
-    *chunks, done = told.removesuffix("\n\n").split("\n\n")
-    ids = re.findall("^id: (.*)$", told, re.MULTILINE)
+    output = curl(f"{one.url}/v1/completions", "--json", BODY)
+    *chunks, done = output.removesuffix("\n\n").split("\n\n")
+    ids = re.findall("^id: (.*)$", output, re.MULTILINE)
     stream = f"{other.url}/v1/streams/{ids[0].partition(':')[0]}"
     assert done.startswith("data: [DONE]")
     assert len(chunks) > 5

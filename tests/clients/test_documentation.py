@@ -1,4 +1,4 @@
-"""The Python of the documentation, as it stands there."""
+"""Runs the Python code of the documentation."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PRINTED = {
     "responses": f"{100 * LETTER}{400 * LETTER}incomplete\n",
     "grpc": 40 * LETTER,
 }
-"""As many letters as the blocks ask for tokens."""
+"""One letter for each token that a block requests."""
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh of one model that says a letter for ever, whatever it is asked and whichever the seed."""
+    """A mesh whose model repeats one letter for every prompt and seed."""
     model = save_model(tmp_path_factory.mktemp("models") / "letter")
     _make_certain(model)
     with stack(model, tmp_path_factory.mktemp("logs"), stores=True) as made:
@@ -61,7 +61,9 @@ def _make_certain(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-async def test_what_is_shown_prints_the_answer(mesh: Stack, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_code_of_the_documentation_prints_the_answer(
+    mesh: Stack, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     changes = {"http://127.0.0.1:8080": mesh.url, "http://127.0.0.1:8081": mesh.url, "127.0.0.1:8081": mesh.grpc}
     shown = textwrap.dedent(BLOCKS[name]).replace('"pocket"', f'"{MODEL}"').replace("Client()", f'Client("{mesh.url}")')
     for there, here in changes.items():

@@ -1,4 +1,4 @@
-"""Errors of gateways as the client raises them, and when it tries again."""
+"""Errors of gateways as the client raises them, and its retries."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ _KINDS = {
 )
 def test_every_error_of_a_gateway_is_one_of_the_tree(kind: type[OutriderError]) -> None:
     body = msgspec.json.encode(error_answer(kind("why", param="place")))
-    told = error_of_answer(kind.http_status, body, "r1", "7")
-    assert type(told) is _KINDS[kind.http_status]
-    assert (told.status, told.type, told.request_id, told.retry_after) == (kind.http_status, kind.type, "r1", 7.0)
+    error = error_of_answer(kind.http_status, body, "r1", "7")
+    assert type(error) is _KINDS[kind.http_status]
+    assert (error.status, error.type, error.request_id, error.retry_after) == (kind.http_status, kind.type, "r1", 7.0)
     if kind.http_status != 500:
-        assert (str(told), told.param) == ("why", "place")
+        assert (str(error), error.param) == ("why", "place")
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda k: k.__name__)
 def test_an_error_in_mid_stream_is_the_same_as_before_it(kind: type[OutriderError]) -> None:
-    told = error_of_event(ErrorBody("why", kind.type), "r1")
-    assert isinstance(error_of_answer(kind.http_status, b""), type(told))
+    error = error_of_event(ErrorBody("why", kind.type), "r1")
+    assert isinstance(error_of_answer(kind.http_status, b""), type(error))
 
 
 @pytest.mark.parametrize("kind", [DeadlinePassed, DeadlineUnmeetable])
-def test_a_missed_deadline_is_told_by_its_code_and_not_tried_again(kind: type[OutriderError]) -> None:
-    told = error_answer(kind("why"))
-    error = error_of_answer(kind.http_status, msgspec.json.encode(told), retry_after="0")
-    event = error_of_event(ErrorBody("why", kind.type, code=told.error.code), "r1")
+def test_a_missed_deadline_is_recognized_by_its_code_and_not_retried(kind: type[OutriderError]) -> None:
+    body = error_answer(kind("why"))
+    error = error_of_answer(kind.http_status, msgspec.json.encode(body), retry_after="0")
+    event = error_of_event(ErrorBody("why", kind.type, code=body.error.code), "r1")
     assert type(error) is type(event) is errors.DeadlineError
     with pytest.raises(errors.DeadlineError):
         Attempts(Gateways("http://a"), 5).pause(error)
@@ -59,9 +59,9 @@ def test_a_missed_deadline_is_told_by_its_code_and_not_tried_again(kind: type[Ou
 
 @pytest.mark.parametrize(("status", "body"), [(502, b"<html>"), (503, b"\xff"), (418, b"{}"), (599, b"")])
 def test_an_answer_of_a_proxy_is_an_error_too(status: int, body: bytes) -> None:
-    told = error_of_answer(status, body)
-    assert str(told) == f"the gateway answered {status}"
-    assert isinstance(told, errors.BadRequestError if status < 500 else errors.ServerError)
+    error = error_of_answer(status, body)
+    assert str(error) == f"the gateway answered {status}"
+    assert isinstance(error, errors.BadRequestError if status < 500 else errors.ServerError)
 
 
 def test_the_tree_that_is_drawn_is_the_tree_that_is() -> None:
@@ -81,7 +81,7 @@ def test_retry_after_is_kept_to_and_retries_are_counted() -> None:
     assert attempts.pause(full) == 3.0
 
 
-def test_who_asks_for_too_much_patience_is_not_waited_for() -> None:
+def test_a_retry_after_above_the_patience_is_raised_at_once() -> None:
     attempts = Attempts(Gateways("http://a"), 5)
     with pytest.raises(errors.RateLimitError) as raised:
         attempts.pause(error_of_answer(429, b"", retry_after="61"))
@@ -93,17 +93,20 @@ def test_who_asks_for_too_much_patience_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 499, 500])
-def test_what_another_try_does_not_help_is_raised_at_once(status: int) -> None:
+def test_an_error_that_no_retry_can_mend_is_raised_at_once(status: int) -> None:
     with pytest.raises(GatewayError):
         Attempts(Gateways("http://a"), 5).pause(error_of_answer(status, b""))
 
 
 def test_a_gateway_that_cannot_be_reached_gives_way_to_the_next() -> None:
-    gateways, ask = Gateways(["http://a/v1/", "http://b"]), outrider_client.calls.Ask("GET", "/v1/models")
+    gateways, request = (
+        Gateways(["http://a/v1/", "http://b"]),
+        outrider_client.calls.GatewayRequest("GET", "/v1/models"),
+    )
     attempts = Attempts(gateways, 2)
-    assert gateways.url(ask) == "http://a/v1/models"
+    assert gateways.url(request) == "http://a/v1/models"
     assert attempts.pause(OSError("no")) == 0.0
-    assert gateways.url(ask) == "http://b/v1/models"
+    assert gateways.url(request) == "http://b/v1/models"
     assert attempts.pause(OSError("no")) > 0
     with pytest.raises(errors.ConnectionFailedError):
         attempts.pause(OSError("no"))

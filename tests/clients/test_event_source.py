@@ -1,4 +1,4 @@
-"""A browser's own EventSource, whose gateway is killed and started again while it reads."""
+"""A browser's EventSource whose gateway is killed and restarted while it reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = [
 
 
 async def _left(gateway: Gateway) -> str:
-    """The id of a stream whose client has gone away, and which goes on."""
+    """The id of a stream that continues after its client has gone away."""
     headers = {"x-outrider-on-disconnect": "continue"}
     async with (
         httpx.AsyncClient(timeout=60) as http,
@@ -51,7 +51,7 @@ async def _left(gateway: Gateway) -> str:
         return str(response.headers["x-request-id"])
 
 
-async def test_it_comes_back_by_itself_with_no_token_missing_or_told_twice(streaming: Stack, one: Gateway) -> None:
+async def test_an_event_source_resumes_without_missing_or_repeated_tokens(streaming: Stack, one: Gateway) -> None:
     gateway = Gateway(streaming)
 
     async def restart() -> None:
@@ -65,12 +65,12 @@ async def test_it_comes_back_by_itself_with_no_token_missing_or_told_twice(strea
         page = await browser.new_page()
         await page.expose_function("restart", restart)
         await page.goto(f"{gateway.url}/healthz")
-        told = await page.evaluate(READING, await _left(gateway))
+        result = await page.evaluate(READING, await _left(gateway))
         await browser.close()
-    chunks = [json.loads(data) for data in told["heard"][:-1]]
+    chunks = [json.loads(data) for data in result["heard"][:-1]]
     tokens = [token for chunk in chunks for token in chunk["outrider"]["tokens"]]
     async with httpx.AsyncClient(timeout=60) as http:
         whole = (await http.post(f"{one.url}/v1/completions", json=ASKED)).json()["outrider"]["tokens"]
-    assert told["opened"] == 2
+    assert result["opened"] == 2
     assert tokens == whole
     gateway.process.stop()

@@ -1,4 +1,4 @@
-"""The client over gRPC against a real mesh, parts of which are taken away while it reads."""
+"""The client over gRPC against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from outrider_client.errors import error_of_answer
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True, "return_tokens": True}
@@ -65,36 +65,39 @@ def _tokens(chunks: list[Chunk]) -> list[int]:
 async def test_every_parameter_of_http_means_the_same(
     one: Gateway, client: over_grpc.AsyncClient, more: dict[str, Any]
 ) -> None:
-    asked = ASKED | {"max_tokens": 40} | more
+    parameters = ASKED | {"max_tokens": 40} | more
     if "max_completion_tokens" in more:
-        del asked["max_tokens"]
+        del parameters["max_tokens"]
     async with AsyncClient(one.url) as http:
-        whole = await http.complete("def f(", **asked)
-    told = await client.complete("def f(", **asked)
-    assert (told.text, told.usage and told.usage.total_tokens) == (whole.text, whole.usage and whole.usage.total_tokens)
-    assert (told.model, told.system_fingerprint) == (MODEL, whole.system_fingerprint)
-    assert told.choices[0].finish_reason == whole.choices[0].finish_reason
-    assert told.outrider is not None
+        whole = await http.complete("def f(", **parameters)
+    answer = await client.complete("def f(", **parameters)
+    assert (answer.text, answer.usage and answer.usage.total_tokens) == (
+        whole.text,
+        whole.usage and whole.usage.total_tokens,
+    )
+    assert (answer.model, answer.system_fingerprint) == (MODEL, whole.system_fingerprint)
+    assert answer.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert answer.outrider is not None
     assert whole.outrider is not None
-    assert (told.outrider.tokens, told.outrider.first_index) == (whole.outrider.tokens, whole.outrider.first_index)
-    assert told.outrider.drafts == whole.outrider.drafts
-    async with client.stream("def f(", **asked) as stream:
+    assert (answer.outrider.tokens, answer.outrider.first_index) == (whole.outrider.tokens, whole.outrider.first_index)
+    assert answer.outrider.drafts == whole.outrider.drafts
+    async with client.stream("def f(", **parameters) as stream:
         assert "".join([chunk.text async for chunk in stream]) == whole.text
 
 
 async def test_chats_and_calls_of_functions_are_those_of_http(one: Gateway, client: over_grpc.AsyncClient) -> None:
-    asked: dict[str, Any] = {"seed": 7, "max_tokens": 200, "n": 2, "tools": [TOOL], "tool_choice": NAMED}
-    told = await client.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)
+    parameters: dict[str, Any] = {"seed": 7, "max_tokens": 200, "n": 2, "tools": [TOOL], "tool_choice": NAMED}
+    answer = await client.chat(MESSAGES, **parameters, logprobs=True, top_logprobs=1)
     async with AsyncClient(one.url) as http:
-        whole = await http.chat(MESSAGES, **asked, logprobs=True, top_logprobs=1)
-    assert [choice.finish_reason for choice in told.choices] == ["tool_calls"] * 2
-    assert [choice.message and [call["function"] for call in choice.message.tool_calls] for choice in told.choices] == [
-        choice.message and [call["function"] for call in choice.message.tool_calls] for choice in whole.choices
-    ]
-    assert told.choices[1].logprobs == {"content": whole.choices[1].logprobs and whole.choices[1].logprobs["content"]}
+        whole = await http.chat(MESSAGES, **parameters, logprobs=True, top_logprobs=1)
+    assert [choice.finish_reason for choice in answer.choices] == ["tool_calls"] * 2
+    assert [
+        choice.message and [call["function"] for call in choice.message.tool_calls] for choice in answer.choices
+    ] == [choice.message and [call["function"] for call in choice.message.tool_calls] for choice in whole.choices]
+    assert answer.choices[1].logprobs == {"content": whole.choices[1].logprobs and whole.choices[1].logprobs["content"]}
 
 
-def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
+def test_the_synchronous_client_gets_the_same_answers(one: Gateway) -> None:
     with over_grpc.Client([f"127.0.0.1:{hold_port()}", one.grpc]) as client:
         whole = client.complete("def f(", **ASKED)
         assert client.models() == [MODEL]
@@ -117,7 +120,7 @@ def test_the_client_that_waits_says_the_same(one: Gateway) -> None:
 
 
 class Failing(InferenceServicer):
-    """Fails as it is told to."""
+    """Fails with the error ``error``."""
 
     def __init__(self) -> None:
         self.error: OutriderError = Internal()
@@ -126,7 +129,7 @@ class Failing(InferenceServicer):
         raise self.error
 
 
-async def test_every_error_of_a_gateway_is_that_of_the_tree_that_http_tells() -> None:
+async def test_every_error_over_grpc_is_the_error_over_http() -> None:
     server, failing = Server(), Failing()
     add_InferenceServicer_to_server(failing, server)
     await server.start()
@@ -137,15 +140,15 @@ async def test_every_error_of_a_gateway_is_that_of_the_tree_that_http_tells() ->
             with pytest.raises(GatewayError) as caught:
                 await client.models()
             over_http = error_of_answer(kind.http_status, msgspec.json.encode(error_answer(failing.error)))
-            told = caught.value
-            assert type(told) is type(over_http)
-            assert (told.status, told.type, str(told)) == (over_http.status, over_http.type, str(over_http))
+            answer = caught.value
+            assert type(answer) is type(over_http)
+            assert (answer.status, answer.type, str(answer)) == (over_http.status, over_http.type, str(over_http))
             if kind is not Internal:
-                assert (told.param, told.retry_after) == ("a[0].b", 0.25)
+                assert (answer.param, answer.retry_after) == ("a[0].b", 0.25)
     await server.stop(0)
 
 
-def test_nobody_there_is_an_error_of_its_own() -> None:
+def test_an_unreachable_gateway_is_a_connection_error() -> None:
     with over_grpc.Client(f"127.0.0.1:{hold_port()}", max_retries=1) as client:
         for call in (client.models, lambda: list(client.stream("a"))):
             with pytest.raises(ConnectionFailedError):

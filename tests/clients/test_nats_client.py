@@ -1,4 +1,4 @@
-"""The client over NATS against a real mesh, parts of which are taken away while it reads."""
+"""The client over NATS against a real mesh whose processes are killed while it reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
 from tests.latch import Latch
 
-pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
+pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
 MESSAGES = [{"role": "user", "content": "def f("}]
 ASKED: dict[str, Any] = {"seed": 7, "max_tokens": 400, "ignore_eos": True}
@@ -45,9 +45,9 @@ async def client(streaming: Stack, one: Gateway) -> AsyncIterator[over_nats.Asyn
 
 async def _whole(one: Gateway, **more: Any) -> list[int]:
     async with AsyncClient(one.url) as http:
-        told = (await http.complete("def f(", **ASKED | {"return_tokens": True} | more)).outrider
-    assert told is not None
-    return told.tokens
+        detail = (await http.complete("def f(", **ASKED | {"return_tokens": True} | more)).outrider
+    assert detail is not None
+    return detail.tokens
 
 
 def _tokens(chunks: list[Chunk]) -> list[int]:
@@ -56,27 +56,25 @@ def _tokens(chunks: list[Chunk]) -> list[int]:
 
 async def test_answers_are_those_of_http(one: Gateway, client: over_nats.AsyncClient) -> None:
     plain = {"speculation": "off", "return_drafts": True}
-    asked = ASKED | plain | {"max_tokens": 30, "n": 2, "logprobs": 1, "echo": True}
+    parameters = ASKED | plain | {"max_tokens": 30, "n": 2, "logprobs": 1, "echo": True}
     async with AsyncClient(one.url) as http:
-        whole = await http.complete("def f(", **asked, return_tokens=True)
-        spoken = await http.chat(MESSAGES, seed=7, max_tokens=20)
-    told = await client.complete("def f(", **asked)
-    assert [choice.text for choice in told.choices] == [choice.text for choice in whole.choices]
-    assert told.usage == whole.usage
-    assert told.outrider is not None
+        whole = await http.complete("def f(", **parameters, return_tokens=True)
+        http_chat = await http.chat(MESSAGES, seed=7, max_tokens=20)
+    answer = await client.complete("def f(", **parameters)
+    assert [choice.text for choice in answer.choices] == [choice.text for choice in whole.choices]
+    assert answer.usage == whole.usage
+    assert answer.outrider is not None
     assert whole.outrider is not None
-    assert [each.tokens for each in told.outrider.choices] == [each.tokens for each in whole.outrider.choices]
-    assert [each.drafts for each in told.outrider.choices] == [each.drafts for each in whole.outrider.choices]
-    assert [len(each.drafts) for each in told.outrider.choices] == [30, 30]
-    assert told.model == MODEL
+    assert [each.tokens for each in answer.outrider.choices] == [each.tokens for each in whole.outrider.choices]
+    assert [each.drafts for each in answer.outrider.choices] == [each.drafts for each in whole.outrider.choices]
+    assert [len(each.drafts) for each in answer.outrider.choices] == [30, 30]
+    assert answer.model == MODEL
     chat = await client.chat(MESSAGES, seed=7, max_tokens=20)
-    assert (chat.text, chat.choices[0].finish_reason) == (spoken.text, spoken.choices[0].finish_reason)
+    assert (chat.text, chat.choices[0].finish_reason) == (http_chat.text, http_chat.choices[0].finish_reason)
     assert await client.models() == [MODEL]
 
 
-async def test_an_answer_that_is_late_is_an_error_of_its_own(
-    halted: Latch, one: Gateway, client: over_nats.AsyncClient
-) -> None:
+async def test_a_late_answer_is_a_deadline_error(halted: Latch, one: Gateway, client: over_nats.AsyncClient) -> None:
     await answers_seem_short(one.url)
     endless = ASKED | {"max_tokens": CONTEXT - 100, "stop": ["nobody says this"], "timeout_ms": SOON_MS}
     with pytest.raises(DeadlineError, match=r"the answer (did not end|would take)"):
@@ -112,7 +110,7 @@ async def test_a_gateway_killed_with_its_verifier_goes_unnoticed(
 
 
 @pytest.mark.parametrize("note", [True, False], ids=["a note", "a gap"])
-async def test_what_is_missing_or_given_up_is_read_through_a_gateway(
+async def test_a_gap_or_a_note_makes_the_client_read_through_a_gateway(
     one: Gateway, client: over_nats.AsyncClient, bus_there: Bus, note: bool
 ) -> None:
     whole = await _whole(one)
@@ -155,7 +153,7 @@ async def test_errors_are_those_of_the_tree(client: over_nats.AsyncClient) -> No
         await client.complete("a", structured_outputs={"choice": ["ab"]}, bad_words=[[i] for i in range(256)])
 
 
-async def test_nobody_there_is_an_error_of_its_own(shared_nats: str) -> None:
+async def test_an_unreachable_gateway_is_a_connection_error(shared_nats: str) -> None:
     async with over_nats.AsyncClient(shared_nats, max_retries=1) as client:
         with pytest.raises(ConnectionFailedError, match="no gateway answered"):
             await client.models()
@@ -187,22 +185,22 @@ async def test_a_stream_that_another_cancels_ends_in_an_error(client: over_nats.
 
 _MIRRORED = [
     (frames.Frame, client_frames.Frame),
-    (frames.Usage, client_frames.Cost),
+    (frames.Usage, client_frames.FrameUsage),
     (frames.Likelihood, client_frames.Likelihood),
-    (frames.Alternative, client_frames.Likely),
+    (frames.Alternative, client_frames.Alternative),
     (frames.Draft, client_frames.Tree),
 ]
 
 
-@pytest.mark.parametrize(("there", "here"), _MIRRORED, ids=lambda kind: kind.__name__)
-def test_the_client_reads_every_field_of_a_frame(there: type[msgspec.Struct], here: type[msgspec.Struct]) -> None:
-    told, read = ([(f.name, f.default) for f in msgspec.structs.fields(kind)] for kind in (there, here))
-    assert told == read
+@pytest.mark.parametrize(("sent", "read"), _MIRRORED, ids=lambda kind: kind.__name__)
+def test_the_client_reads_every_field_of_a_frame(sent: type[msgspec.Struct], read: type[msgspec.Struct]) -> None:
+    sent_fields, read_fields = ([(f.name, f.default) for f in msgspec.structs.fields(kind)] for kind in (sent, read))
+    assert sent_fields == read_fields
 
 
 def test_a_frame_of_a_verifier_is_the_same_frame_in_the_client() -> None:
     draft = frames.Draft(0, [1, 2], [b"a", b"\xff"], [-1, 0], ["model", "ngram"], [0])
     likely = frames.Likelihood(-0.5, b"a", [frames.Alternative(1, -0.5, b"a")])
     usage = frames.Usage(3, 1, 1, 1, 1, steps=1, lossy=True, emitted=0)
-    told = encode_frame(Frame("r", 0, [1], ["a"], ["model"], Finish.STOP, usage, "why", [likely], "v", [draft]))
-    assert msgspec.msgpack.encode(client_frames.read_frame(told)) == told
+    encoded = encode_frame(Frame("r", 0, [1], ["a"], ["model"], Finish.STOP, usage, "why", [likely], "v", [draft]))
+    assert msgspec.msgpack.encode(client_frames.read_frame(encoded)) == encoded

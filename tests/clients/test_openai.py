@@ -1,4 +1,4 @@
-"""The openai package as it is published: what tests of the gateway's own do not use of it."""
+"""The published package openai: its functions that the gateway's tests do not use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_helpers_of_the_beta_read_the_same(client: openai.AsyncOpenAI) -> 
     assert isinstance(call.function.parsed_arguments, Paint)
 
 
-async def test_a_tool_that_may_be_called_is_told_while_it_comes(calling: Stack) -> None:
+async def test_an_optional_call_is_streamed(calling: Stack) -> None:
     mark = Tokenizer.load(calling.directory).added_token("<tool_call>")
     tools: Any = [openai.pydantic_function_tool(Paint)]
     async with openai.AsyncOpenAI(base_url=f"{calling.url}/v1", api_key="none", max_retries=0) as client:
@@ -83,7 +83,7 @@ async def test_a_response_is_followed_by_its_id(client: openai.AsyncOpenAI) -> N
 @pytest.mark.usefixtures("halted")
 async def test_a_client_that_waits_no_longer_ends_the_generation(client: openai.AsyncOpenAI, one: Gateway) -> None:
     before = one.count('requests_total{route="/v1/completions",status="499"}')
-    asked: Any = {"model": MODEL, "prompt": "def f(", "max_tokens": CONTEXT - 100, "extra_body": {"ignore_eos": True}}
+    request: Any = {"model": MODEL, "prompt": "def f(", "max_tokens": CONTEXT - 100, "extra_body": {"ignore_eos": True}}
     with pytest.raises(openai.APITimeoutError):
-        await client.with_options(timeout=1.0).completions.create(**asked)
+        await client.with_options(timeout=1.0).completions.create(**request)
     await eventually(lambda: one.count('requests_total{route="/v1/completions",status="499"}') == before + 1)

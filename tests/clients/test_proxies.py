@@ -1,4 +1,4 @@
-"""What stands before a gateway and answers in its place."""
+"""A proxy that answers in place of a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = b"<html>Please log in</html>"
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Says the same to everybody: on ``/v1/models`` that they come too often, and how long to stay away."""
+    """Always gives the same answers: 429 with ``Retry-After`` for ``/v1/models``, a page or an event for others."""
 
     answers = 0
 
@@ -24,8 +24,8 @@ class Proxy(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         type(self).answers += 1
-        asked = self.rfile.read(int(self.headers["content-length"]))
-        events = b"no event of ours" in asked
+        body = self.rfile.read(int(self.headers["content-length"]))
+        events = b"no event of ours" in body
         self._say(200, "text/event-stream" if events else "text/html", {}, b"data: hello\n\n" if events else PAGE)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class calls it
@@ -50,7 +50,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def test_a_page_is_no_answer_and_is_not_asked_for_again(url: str) -> None:
+def test_a_proxy_page_is_an_error_and_not_retried(url: str) -> None:
     with Client(url) as client:
         with pytest.raises(UnreadableAnswerError, match=r"not a gateway's.*<html>Please log in"):
             client.complete("a")
@@ -61,7 +61,7 @@ def test_a_page_is_no_answer_and_is_not_asked_for_again(url: str) -> None:
     assert Proxy.answers == 3
 
 
-async def test_a_page_is_no_answer_for_asyncio_either(url: str) -> None:
+async def test_a_proxy_page_is_an_error_for_asyncio_too(url: str) -> None:
     async with AsyncClient(url) as client:
         with pytest.raises(UnreadableAnswerError, match="<html>Please log in"):
             await client.chat([])

@@ -1,4 +1,4 @@
-"""Clients that others publish, as they are published: `make clients-check` installs them."""
+"""Published clients of others, which `make clients-check` installs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def run(*command: str | Path, gateway: Gateway, **given: str) -> None:
-    """Runs checks against a gateway; fails with what they print if one of them does."""
+    """Runs checks against a gateway; fails with their output if a check fails."""
     given = os.environ | {"ONE": gateway.url} | given
     given.pop("PYTHONPATH", None)
     done = subprocess.run(command, cwd=HERE, env=given, capture_output=True, text=True, timeout=200)

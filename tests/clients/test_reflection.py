@@ -1,4 +1,4 @@
-"""Clients over gRPC that have no generated code, and learn everything from the gateway's reflection."""
+"""Clients over gRPC without generated code, which use the gateway's reflection."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Reflected:
-    """Calls methods by their names, with messages made of what reflection tells."""
+    """Calls methods by name, with message types from reflection."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
         self.database = ProtoReflectionDescriptorDatabase(channel)
         self._service = DescriptorPool(self.database).FindServiceByName("outrider.v1.Inference")
 
-    def call(self, name: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """All answers."""
+    def call(self, name: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """All answers of a method."""
         method = self._service.FindMethodByName(name)
         make = self._channel.unary_stream if method.server_streaming else self._channel.unary_unary
-        request = ParseDict(asked, GetMessageClass(method.input_type)())
+        request = ParseDict(body, GetMessageClass(method.input_type)())
         path, kind = f"/{self._service.full_name}/{name}", GetMessageClass(method.output_type)
-        told = make(path, _bytes, kind.FromString)(request, timeout=60)
-        answers = told if method.server_streaming else [told]
+        response = make(path, _bytes, kind.FromString)(request, timeout=60)
+        answers = response if method.server_streaming else [response]
         return [MessageToDict(answer, preserving_proto_field_name=True) for answer in answers]
 
 
@@ -56,7 +56,7 @@ def test_reflection_is_enough_for_every_kind_of_call(one: Gateway, reflected: Re
     body = ASKED["sampling"] | {"prompt": ASKED["text"]}
     text = httpx.post(f"{one.url}/v1/completions", json=body, timeout=60).json()["choices"][0]["text"]
     streamed = reflected.call("Generate", ASKED)
-    assert "".join(told.get("text", "") for told in streamed) == text
+    assert "".join(message.get("text", "") for message in streamed) == text
     assert streamed[-1]["usage"]["completion_tokens"] == 20
     (whole,) = reflected.call("Complete", {"request": ASKED})
     assert whole["choices"][0]["text"] == text
@@ -68,11 +68,11 @@ def test_reflection_is_enough_for_every_kind_of_call(one: Gateway, reflected: Re
 
 
 @pytest.mark.skipif(shutil.which("grpcurl") is None, reason="there is no grpcurl")
-def test_grpcurl_prints_what_the_documentation_says(one: Gateway) -> None:
+def test_grpcurl_prints_the_output_of_the_documentation(one: Gateway) -> None:
     shown = DOCUMENT.read_text().partition("    grpcurl ")[2].partition("\n\n")[0].replace("\\\n", "")
     command = shlex.split("grpcurl " + shown.replace("127.0.0.1:8081", one.grpc))
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    last = json.loads(told[told.rindex("\n{") :])
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    last = json.loads(output[output.rindex("\n{") :])
     assert (last["finish"], last["usage"]["completion_tokens"]) == ("length", 16)
 
 

@@ -1,4 +1,4 @@
-"""The TypeScript client, as `make typescript` compiled it, in node and against a real mesh."""
+"""The TypeScript client that `make typescript` compiled, in node and against a real mesh."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TESTS = PROJECT / "test"
 
 
 def _why_not() -> str:
-    """Why these tests cannot run; nothing if they can."""
+    """The reason why these tests cannot run; empty if they can."""
     if shutil.which("node") is None:
         return "there is no node"
     built = [path.stat().st_mtime for path in (PROJECT / "dist").glob("*.js")]
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(bool(_why_not()), rea
 
 
 def node(*scripts: Path, **environment: object) -> None:
-    """Runs tests of node's; fails with what they print if one of them does."""
+    """Runs test files in node; fails with their output if a test fails."""
     given = os.environ | {name: str(value) for name, value in environment.items()}
     command = ["node", "--test", "--test-reporter=tap", *map(str, scripts)]
     ran = subprocess.run(command, cwd=PROJECT, env=given, capture_output=True, text=True, timeout=200)
@@ -52,11 +52,11 @@ def test_its_parts_work() -> None:
 
 
 def test_its_errors_are_those_of_the_python_client() -> None:
-    told = [
+    error_bodies = [
         (kind.http_status, msgspec.json.encode(error_answer(kind("why", param="place"))))
         for kind in (*ERRORS, MethodNotAllowed, TimedOut, TooLarge, UnknownModel, DeadlinePassed, DeadlineUnmeetable)
     ]
-    answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in told]
+    answers = [(status, body.decode(), type(error_of_answer(status, body)).__name__) for status, body in error_bodies]
     events = [(body, type(error_of_event(_error(body), None)).__name__) for _, body, _ in answers]
     node(TESTS / "mesh" / "errors.js", CASES=json.dumps({"answers": answers, "events": events}))
 

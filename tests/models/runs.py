@@ -30,6 +30,6 @@ def chunks(model: LlamaModel, pool: KvPool, ids: Tensor, lengths: Sequence[int],
 
 
 def whole(model: LlamaModel, ids: Tensor) -> Tensor:
-    """Logits of ``ids`` as one chunk in a pool of its own."""
+    """Logits of ``ids`` as one chunk in a new pool."""
     pages = -(-len(ids) // PAGE_SIZE)
     return chunks(model, model.new_pool(pages, PAGE_SIZE), ids, [len(ids)], range(pages))

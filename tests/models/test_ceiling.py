@@ -10,7 +10,7 @@ from outrider.models.config import ModelConfig
 from safetensors import safe_open
 
 
-def test_weights_are_those_that_rows_are_multiplied_by() -> None:
+def test_the_ceiling_counts_the_weights_that_multiply_rows() -> None:
     directory = pocket.directory("target")
     config, counted = ModelConfig.load(directory), 0
     for path in directory.glob("*.safetensors"):

@@ -1,4 +1,4 @@
-"""Files that are not what they should be end in one sentence."""
+"""Invalid files are refused with one sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refused(directory: Path, message: str, **options: str) -> None:
 
 
 def rewrite(directory: Path, **changes: torch.Tensor | None) -> None:
-    """Saves the tensors again, some changed or, where None, left out; double underscores stand for dots."""
+    """Saves the tensors with changes; None drops a tensor, double underscores stand for dots."""
     tensors = load_file(directory / "model.safetensors")
     for name, tensor in changes.items():
         tensors.pop(name.replace("__", "."), None)

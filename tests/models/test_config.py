@@ -1,4 +1,4 @@
-"""What config.json says, in the older and the newer layout, and what is refused."""
+"""Reads config.json in the older and the newer layout; refuses unsupported values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LLAMA3 = {
 
 
 def load(directory: Path, generation: dict[str, Any] | None = None, **changes: Any) -> ModelConfig:
-    """The configuration of a Llama with some fields changed; those that are ``...`` are left out."""
+    """The configuration of a Llama with changed fields; fields that are ``...`` are left out."""
     fields = {name: value for name, value in (_LLAMA | changes).items() if value is not ...}
     (directory / "config.json").write_text(json.dumps(fields))
     if generation is not None:
@@ -67,7 +67,7 @@ def test_ends_of_text_are_those_of_generation_before_those_of_the_model(tmp_path
     assert load(tmp_path, {"eos_token_id": [7, 9]}).eos_token_ids == (7, 9)
 
 
-def test_a_model_without_ends_of_text_has_none(tmp_path: Path) -> None:
+def test_a_model_without_end_of_text_ids_has_no_such_ids(tmp_path: Path) -> None:
     assert load(tmp_path, {}, eos_token_id=None).eos_token_ids == ()
 
 
@@ -117,9 +117,7 @@ def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
         ({"eos_token_id": "</s>"}, 'eos_token_id is "</s>"; it must be a token id or a list of token ids'),
     ],
 )
-def test_a_field_that_is_wrong_is_named_with_what_it_must_be(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_wrong_field_is_named_with_its_allowed_values(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load(tmp_path, **changes)
 

@@ -165,7 +165,7 @@ def test_the_logits_of_some_rows_are_those_of_all_rows(strict: tuple[LlamaModel,
         assert torch.equal(model.logits(hidden[rows]), everything[rows])
 
 
-def test_a_machine_on_which_no_tiling_keeps_the_bits_is_told() -> None:
+def test_strict_mode_is_refused_if_no_tiling_keeps_the_bits() -> None:
     with pytest.raises(NotInvariant, match="attention of 6 heads"):
         invariant_tiling(6, 2, 8, [Tiling(rows=1, least=1, most=10_000, block=5_000)])
 

@@ -31,7 +31,7 @@ _TREE = [-1, 0, 0, 2, 2]
 
 
 class Again:
-    """Runs what was captured again, into the same tensor; counts how often."""
+    """Runs a captured step again, into the same tensor; counts captures and replays."""
 
     def __init__(self) -> None:
         self.captured = self.replayed = 0
@@ -59,7 +59,7 @@ Forward = EagerForward | GraphForward
 
 
 class Models:
-    """A model whose steps run as they come, the same one whose steps are captured, and who captures."""
+    """A model whose steps run eagerly, the same model with captured steps, and the capture."""
 
     def __init__(self, directory: Path) -> None:
         self.loaded = LlamaModel.load(directory, dtype="float32", device=DEVICE.type, graphs=False)
@@ -89,7 +89,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
 
 
 def filled(models: Models) -> KvPool:
-    """Pages as if something had been computed before."""
+    """Pages filled with noise, as if they had been used before."""
     pool = models.pool()
     pool.data.copy_(noise(*pool.data.shape, dtype=pool.data.dtype))
     return pool
@@ -103,12 +103,12 @@ def decode(model: Forward, pool: KvPool, shift: int) -> list[Tensor]:
     return step(model, pool, [*parts, row])
 
 
-def test_a_captured_step_says_bit_for_bit_what_it_says_as_it_comes(models: Models) -> None:
+def test_a_captured_step_has_the_bits_of_an_eager_step(models: Models) -> None:
     plain, captured, again = models.plain, models.captured(), models.again
     pools = filled(models), filled(models)
     for shift in (0, 7):
-        expected, found = (decode(m, p, shift) for m, p in zip((plain, captured), pools, strict=True))
-        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+        expected, actual = (decode(m, p, shift) for m, p in zip((plain, captured), pools, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
         assert torch.equal(pools[0].data, pools[1].data)
     assert (again.captured, again.replayed) == (1, 1)
 

@@ -86,8 +86,8 @@ def test_sequences_that_share_a_step_do_not_change_each_other(family: Pair) -> N
             (c, SequenceRows(9, 0, pages_c, range(-1, 8))),
         ],
     )
-    for ids, mine in zip((a, b, c), logits, strict=True):
-        assert (mine - theirs(family.theirs, ids)[-len(mine) :]).abs().max() < _CLOSE
+    for ids, sequence_logits in zip((a, b, c), logits, strict=True):
+        assert (sequence_logits - theirs(family.theirs, ids)[-len(sequence_logits) :]).abs().max() < _CLOSE
 
 
 def test_a_long_prompt_is_the_same_in_pieces(family: Pair) -> None:

@@ -1,4 +1,4 @@
-"""The compiled decoder says what the other ways to run a model say, and strictly, at every level it is made for."""
+"""The compiled decoder agrees with other ways to run a model, and is strict, at every level of instructions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.models import native
-from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel, ModelError
+from outrider.models.step_threads import StepThreads
 from outrider.native import compiler, decoder, moves, variates
 from outrider.native import library as loading
 from outrider.native.levels import LEVELS, Level, supported_levels
@@ -87,7 +87,9 @@ def load(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Load:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_says_what_transformers_says_of_every_family(library: Library, family: str, tmp_path: Path) -> None:
+def test_the_compiled_decoder_agrees_with_transformers_for_every_family(
+    library: Library, family: str, tmp_path: Path
+) -> None:
     theirs = _save(tmp_path, family)
     ours = LlamaModel.load(tmp_path, dtype="float32")
     assert isinstance(ours._forward, decoder.NativeDecoder)
@@ -140,23 +142,23 @@ def test_a_model_changes_its_threads_between_steps_and_not_its_bits(
     monkeypatch.setattr(decoder, "SHARED", 0)
     model, ids = load("bfloat16", 1), tokens(_LENGTH)
     gc.collect()
-    crew, alone = Crew(model), _turns().keys()
+    step_threads, alone = StepThreads(model), _turns().keys()
     expected = whole(model, ids)
-    assert (crew.threads, _turns().keys()) == (1, alone)
+    assert (step_threads.threads, _turns().keys()) == (1, alone)
     for threads, more in ((3, 2), (2, 3), (3, 3), (1, 3)):
-        crew.use(threads)
+        step_threads.set(threads)
         before = _turns()
-        assert (crew.threads, len(before) - len(alone)) == (threads, more)
+        assert (step_threads.threads, len(before) - len(alone)) == (threads, more)
         assert torch.equal(whole(model, ids), expected)
         after = _turns()
         assert sum(after[thread] > turns for thread, turns in before.items() if thread not in alone) == threads - 1
-    del crew, model
+    del step_threads, model
     gc.collect()
     assert _turns().keys() == alone
 
 
 def _turns() -> dict[str, int]:
-    """How often each other thread of this process had a processor, once all of them wait."""
+    """Number of times that each other thread of this process ran on a processor; returns when all of them wait."""
     others = [each for each in Path("/proc/self/task").iterdir() if each.name != str(threading.get_native_id())]
     while any((each / "stat").read_text().rpartition(")")[2].split()[0] == "R" for each in others):
         os.sched_yield()
@@ -168,7 +170,7 @@ def test_a_row_has_the_same_bits_however_it_comes(
     load: Load, dtype: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = tokens(_LENGTH)
-    wanted = whole(load(dtype), ids)
+    expected = whole(load(dtype), ids)
     monkeypatch.setattr(decoder, "SHARED", 0)
     model = load(dtype, threads)
 
@@ -181,13 +183,13 @@ def test_a_row_has_the_same_bits_however_it_comes(
         pages, free = random.sample(range(480 // size), 480 // size), range(480 // size, 2 * 480 // size)
         at = random.randrange(1, 100)
         lengths = [*_parts(random, at)]
-        got = chunks(model, pool, ids[:at], lengths, pages)
-        assert torch.equal(got, wanted[:at])
+        logits = chunks(model, pool, ids[:at], lengths, pages)
+        assert torch.equal(logits, expected[:at])
         nodes, parents, spine = _bushy(random, ids, at, random.randrange(1, 20))
         other = SequenceRows(9, 0, free)
         parts = [(tokens(9, 5), other), (torch.tensor(nodes), SequenceRows(len(nodes), at, pages, parents))]
         tree = step(model, pool, parts)[1]
-        assert torch.equal(tree[spine], wanted[at : at + len(spine)])
+        assert torch.equal(tree[spine], expected[at : at + len(spine)])
 
     tried()
 
@@ -206,14 +208,14 @@ def test_pages_are_narrow_where_pairs_are_multiplied(
 def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     ids, pages = tokens(60), range(20)
     model = load("bfloat16")
-    wanted = whole(model, ids)
+    expected = whole(model, ids)
     pool = model.new_pool(20, PAGE_SIZE)
     chunks(model, pool, ids[:40], [40], pages)
     parents = [-1, -1, 0, 2, 1, 3]
     nodes = torch.stack([ids[40], ids[7], ids[41], ids[42], ids[8], ids[43]])
     step(model, pool, [(nodes[:3], SequenceRows(3, 40, pages, parents[:3]))])
-    got = step(model, pool, [(nodes[3:], SequenceRows(3, 40, pages, parents))])[0]
-    assert torch.equal(got[[0, 2]], wanted[[42, 43]])
+    logits = step(model, pool, [(nodes[3:], SequenceRows(3, 40, pages, parents))])[0]
+    assert torch.equal(logits[[0, 2]], expected[[42, 43]])
 
 
 @pytest.mark.parametrize("size", [1, 6, 16, 48])
@@ -223,15 +225,15 @@ def test_accepted_rows_are_found_where_they_were_moved(
 ) -> None:
     monkeypatch.setattr(kv_compact_module, "native_move", lambda: moves.move_of(library))
     model, ids = load(dtype), tokens(_LENGTH)
-    wanted = whole(model, ids)
+    expected = whole(model, ids)
     pool, pages = model.new_pool(192 // size, size), [*range(192 // size)][::-1]
     _poison(pool)
     chunks(model, pool, ids[:45], [45], pages)
     nodes = torch.stack([ids[7], ids[45], ids[8], ids[46], ids[47], ids[9]])
     step(model, pool, [(nodes, SequenceRows(6, 45, pages, [-1, -1, 1, 1, 3, 4]))])
     kv_compact(pool, pages, 45, [1, 3, 4])
-    got = step(model, pool, [(ids[48:60], SequenceRows(12, 48, pages))])[0]
-    assert torch.equal(got, wanted[48:60])
+    logits = step(model, pool, [(ids[48:60], SequenceRows(12, 48, pages))])[0]
+    assert torch.equal(logits, expected[48:60])
 
 
 @pytest.mark.parametrize("size", [8, 16])
@@ -243,13 +245,13 @@ def test_a_branch_of_no_numbers_spoils_no_other(library: Library, dtype: str, si
     theirs.save_pretrained(tmp_path)
     model, ids = LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH)
     ids = ids.where(ids != broken, 6)
-    wanted = whole(model, ids)
+    expected = whole(model, ids)
     pool, pages = model.new_pool(96 // size, size), range(96 // size)
     chunks(model, pool, ids[:45], [45], pages)
     nodes = torch.tensor([broken, broken, broken, int(ids[45]), broken])
-    got = step(model, pool, [(nodes, SequenceRows(5, 45, pages, [-1, 0, 1, -1, 0]))])[0]
-    assert torch.equal(got[3], wanted[45])
-    assert got[2].isnan().all()
+    logits = step(model, pool, [(nodes, SequenceRows(5, 45, pages, [-1, 0, 1, -1, 0]))])[0]
+    assert torch.equal(logits[3], expected[45])
+    assert logits[2].isnan().all()
 
 
 def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
@@ -267,12 +269,12 @@ def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
     model, ids, pages = LlamaModel.load(tmp_path, dtype="bfloat16"), tokens(60), range(20)
     pool = model.new_pool(20, PAGE_SIZE)
     chunks(model, pool, ids[:50], [50], pages)
-    got = step(model, pool, [(ids[50:], SequenceRows(10, 50, pages, range(-1, 9)))])[0]
-    assert torch.equal(got, whole(model, ids)[50:])
+    logits = step(model, pool, [(ids[50:], SequenceRows(10, 50, pages, range(-1, 9)))])[0]
+    assert torch.equal(logits, whole(model, ids)[50:])
 
 
 def _poison(pool: KvPool) -> None:
-    """Not-a-number where nothing was written: it must never be read."""
+    """Fills pages with NaN: slots that were not written must never be read."""
     pool.data.fill_(float("nan"))
 
 
@@ -284,7 +286,7 @@ def _parts(random: Any, total: int) -> Iterator[int]:
 
 
 def _bushy(random: Any, ids: torch.Tensor, at: int, depth: int) -> tuple[list[int], list[int], list[int]]:
-    """A path of what follows ``at``, with side branches: tokens, parents and the nodes of the path."""
+    """A path of the tokens after ``at``, with side branches: tokens, parents and the nodes of the path."""
     nodes: list[int] = []
     parents: list[int] = []
     spine: list[int] = []
@@ -329,7 +331,9 @@ def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:
         run(0, 0, [0])
 
 
-def test_asked_for_by_name_it_must_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_decoder_is_an_error_if_requested_and_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _save(tmp_path)
     monkeypatch.setattr(native, "choice", lambda: "native")
     with pytest.raises(ModelError, match="int8"):

@@ -1,4 +1,4 @@
-"""Where the compiled decoder has its weights."""
+"""The memory of the compiled decoder's weights."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_weights_lie_one_behind_the_other_as_a_step_reads_them() -> None:
 @pytest.mark.skipif(not grants_huge_pages(), reason="Linux grants no huge pages here")
 def test_weights_lie_where_linux_may_put_huge_pages() -> None:
     decoder = _decoder()
-    around, told = mapping_at(_packed(decoder)[0][0])
-    assert told["THPeligible"] == "1"
+    around, flags = mapping_at(_packed(decoder)[0][0])
+    assert flags["THPeligible"] == "1"
     assert all(address in around and address + size - 1 in around for address, size in _packed(decoder))
 
 

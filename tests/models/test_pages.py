@@ -1,4 +1,4 @@
-"""KV pages: who holds them and what is shared."""
+"""KV pages: holders, shared pages and eviction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pages_behind_another_prefix_or_salt_have_other_names() -> None:
 
 
 def kept(table: PageTable, names: str) -> list[bytes]:
-    """Has ``table`` keep a chain of pages that nobody holds."""
+    """Publishes a chain of pages and releases it, so that ``table`` keeps it cached."""
     chain, pages = [name.encode() for name in names], table.match([name.encode() for name in names])
     for name in chain[len(pages) :]:
         pages.append(table.allocate(pages[-1] if pages else None))
@@ -69,7 +69,7 @@ def used(table: PageTable, chain: list[bytes]) -> None:
 
 
 def crowd(table: PageTable, count: int) -> str:
-    """Takes pages for others until so many gave way; what is left of those that were kept."""
+    """Allocates pages until ``count`` cached pages are evicted; returns the names of the pages that are left."""
     taken, before = [], table.evictions["sequence"]
     while table.evictions["sequence"] < before + count:
         taken.append(table.allocate(None))
@@ -108,7 +108,7 @@ def test_no_page_goes_before_one_that_is_found_through_it() -> None:
     assert all("a" in names for names in left)
 
 
-def test_what_was_used_often_once_ages() -> None:
+def test_pages_that_were_used_often_long_ago_are_evicted() -> None:
     table = PageTable(3)
     hot = kept(table, "a")
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_what_was_used_often_once_ages() -> None:
     assert table.match(hot) == []
 
 
-def test_changes_tell_what_became_findable_and_what_is_no_more() -> None:
+def test_changes_list_pages_that_become_findable_and_cease_to_be() -> None:
     table = PageTable(2)
     table.changes = deque()
     kept(table, "ab")

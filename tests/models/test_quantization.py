@@ -19,7 +19,7 @@ _LENGTH = 60
 @pytest.mark.parametrize(("quantization", "loss"), [("int8", 0.03), ("int4", 0.35)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_logits_stay_close(quantization: str, loss: float, dtype: str, tmp_path: Path) -> None:
-    """Within a share of what the logits vary by; four bits lose more of such small and random weights."""
+    """The error is below a share of the logits' deviation; four bits lose more of such small random weights."""
     save("llama with biases", tmp_path)
     expected = whole(LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH))
     model = LlamaModel.load(tmp_path, dtype=dtype, quantization=quantization)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def test_strict_bits_do_not_depend_on_how_tokens_come(quantization: str, tmp_pat
     assert torch.equal(tree[[0, 2, 4]], expected[50:53])
 
 
-def test_what_this_device_cannot_multiply_is_refused(tmp_path: Path) -> None:
+def test_a_quantization_that_this_device_does_not_support_is_refused(tmp_path: Path) -> None:
     save("llama 3", tmp_path)
     with pytest.raises(ModelError, match='quantization = "fp8" needs a GPU'):
         LlamaModel.load(tmp_path, quantization="fp8")

@@ -1,4 +1,4 @@
-"""A whole model on the Triton kernels, which says what it says in plain torch."""
+"""A whole model on the Triton kernels agrees with the same model in plain torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LENGTH = 37
 
 @pytest.fixture
 def on_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every op as a Triton kernel, whatever the device."""
+    """Runs every operator as a Triton kernel, on any device."""
     monkeypatch.setenv("OUTRIDER_KERNELS", "triton")
     backend.choice.cache_clear()
     yield
@@ -36,7 +36,7 @@ def load(directory: Path, determinism: str) -> LlamaModel:
 
 
 @pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1)])
-def test_it_says_what_it_says_in_plain_torch(
+def test_a_model_on_triton_agrees_with_plain_torch(
     family: str, layers: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     save(family, tmp_path, layers=layers)
@@ -48,7 +48,7 @@ def test_it_says_what_it_says_in_plain_torch(
 
 @pytest.mark.usefixtures("on_triton")
 def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
-    """Loading proves some of it; this is a tree beside another sequence."""
+    """Tries a tree beside another sequence, which the check at load does not."""
     save("llama 3", tmp_path, layers=1)
     model = load(tmp_path, "strict")
     ids = tokens(_LENGTH).to(DEVICE)
@@ -69,6 +69,6 @@ def test_pages_that_no_kernel_reads_are_refused(tmp_path: Path) -> None:
         load(tmp_path, "fast").new_pool(2, 24)
 
 
-def test_the_shipped_targets_kernels_are_those_that_are_reported_on() -> None:
+def test_the_kernel_report_has_the_shipped_target_s_shape() -> None:
     model = LlamaModel.load(pocket.directory("target"), dtype="bfloat16")
     assert replace(model.kernel_shape(16), name="pocket") == SHAPES["pocket"]

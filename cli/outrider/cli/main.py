@@ -107,10 +107,10 @@ def complete(
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
     from outrider.cli.commands.complete import run
-    from outrider.cli.commands.stream import Question
+    from outrider.cli.commands.stream import CompletionRequest
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    _exit(run(url, Question(text, max_tokens, temperature, seed, speculation, chat), api_key))
+    _exit(run(url, CompletionRequest(text, max_tokens, temperature, seed, speculation, chat), api_key))
 
 
 @app.command()
@@ -183,15 +183,15 @@ def trace_steps(
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
     _require_checkout("trace-steps")
-    from outrider.cli.commands.stream import Question
+    from outrider.cli.commands.stream import CompletionRequest
     from outrider.cli.commands.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
 
     text = sys.stdin.read() if prompt == "-" else prompt
     names = tuple(name.strip() for name in drafters.split(",") if name.strip())
-    question = Question(text, max_tokens, temperature, seed, True, chat, names)
+    request = CompletionRequest(text, max_tokens, temperature, seed, True, chat, names)
     mesh = UpOptions(port=0, model=model, draft=draft, proposers=proposers, config=config, sets=sets or [])
-    _exit(run(TraceOptions(url, events or [], question, before, out, api_key), mesh))
+    _exit(run(TraceOptions(url, events or [], request, before, out, api_key), mesh))
 
 
 @config_app.command("show")

@@ -78,17 +78,17 @@ def check(file: Path | None, service: str | None, sets: list[str]) -> int:
         flags, kinds = parse_sets(sets), _kinds(service)
     except ConfigError as error:
         return _refuse(error)
-    wrong: dict[str, str] = {}
+    kinds_by_error: dict[str, str] = {}
     for kind in kinds:
         try:
             effective(kind, file, flags)
         except ConfigError as error:
-            wrong.setdefault(str(error), kind)
-    for sentence, kind in wrong.items():
+            kinds_by_error.setdefault(str(error), kind)
+    for sentence, kind in kinds_by_error.items():
         print(f"{kind}: {sentence}", file=sys.stderr)
-    if not wrong:
+    if not kinds_by_error:
         print(f"The settings of {', '.join(kinds)} are right.")
-    return ConfigError.exit_code if wrong else 0
+    return ConfigError.exit_code if kinds_by_error else 0
 
 
 def _kinds(service: str | None) -> list[str]:

@@ -27,7 +27,7 @@ _STREAM = "text/event-stream"
 _RESPONSES = "/v1/responses"
 
 
-class Ask(msgspec.Struct, frozen=True):
+class GatewayRequest(msgspec.Struct, frozen=True):
     """One HTTP request, for any gateway."""
 
     method: str
@@ -36,7 +36,7 @@ class Ask(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
 
@@ -45,31 +45,31 @@ def body(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[s
     """The fields of a request: ``parameters``, and ``prompt`` or ``messages``; `TypeError` for both or neither."""
     if (prompt is None) == (messages is None):
         raise TypeError("give either a prompt or messages")
-    return given({"prompt": prompt, "messages": messages, **parameters})
+    return without_none({"prompt": prompt, "messages": messages, **parameters})
 
 
-def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> Ask:
+def generation(prompt: Prompt | None, messages: Messages | None, parameters: Mapping[str, Any]) -> GatewayRequest:
     """The request for a completion of ``prompt`` or an answer to ``messages``."""
     path = "/v1/completions" if messages is None else "/v1/chat/completions"
-    return Ask("POST", path, msgspec.json.encode(body(prompt, messages, parameters)))
+    return GatewayRequest("POST", path, msgspec.json.encode(body(prompt, messages, parameters)))
 
 
-def stream_end(request_id: str) -> Ask:
+def stream_end(request_id: str) -> GatewayRequest:
     """The request that ends a stream."""
-    return Ask("DELETE", f"/v1/streams/{request_id}")
+    return GatewayRequest("DELETE", f"/v1/streams/{request_id}")
 
 
-def response_creation(content: Input, parameters: Mapping[str, Any]) -> Ask:
+def response_creation(content: Input, parameters: Mapping[str, Any]) -> GatewayRequest:
     """The request for a response to ``content``."""
-    return Ask("POST", _RESPONSES, msgspec.json.encode(given({"input": content, **parameters})))
+    return GatewayRequest("POST", _RESPONSES, msgspec.json.encode(without_none({"input": content, **parameters})))
 
 
-def response_ask(response_id: str, method: str = "GET", more: str = "") -> Ask:
+def response_request(response_id: str, method: str = "GET", more: str = "") -> GatewayRequest:
     """A request about a stored response; ``more`` follows its id in the path."""
-    return Ask(method, f"{_RESPONSES}/{response_id}{more}")
+    return GatewayRequest(method, f"{_RESPONSES}/{response_id}{more}")
 
 
-def refused(response: httpx.Response) -> GatewayError:
+def error_of_response(response: httpx.Response) -> GatewayError:
     """The error of a response whose body is read."""
     headers = response.headers
     return error_of_answer(
@@ -100,9 +100,9 @@ class Gateways:
         self._urls = [url.rstrip("/").removesuffix("/v1") for url in urls]
         self._place = 0
 
-    def url(self, ask: Ask) -> str:
-        """URL of ``ask`` at the gateway in use."""
-        return self._urls[self._place] + ask.path
+    def url(self, request: GatewayRequest) -> str:
+        """URL of ``request`` at the gateway in use."""
+        return self._urls[self._place] + request.path
 
     @property
     def address(self) -> str:

@@ -10,7 +10,16 @@ import httpx
 import msgspec
 from httpx_sse import ServerSentEvent
 
-from outrider_client.calls import CONTINUE, Ask, Input, decoded, is_stream, response_ask, response_creation, stream_end
+from outrider_client.calls import (
+    CONTINUE,
+    GatewayRequest,
+    Input,
+    decoded,
+    is_stream,
+    response_creation,
+    response_request,
+    stream_end,
+)
 from outrider_client.errors import RETRYABLE, ErrorBody, GatewayError, NotFoundError, error_of_event
 from outrider_client.types import Chunk, Failure, ResponseEvent
 
@@ -25,13 +34,13 @@ class Reading(ABC, Generic[T]):
     With ``beginning`` None, another process began the stream.
     """
 
-    def __init__(self, beginning: Ask | None, id: str) -> None:  # noqa: A002 - the name in streams
+    def __init__(self, beginning: GatewayRequest | None, id: str) -> None:  # noqa: A002 - the name in streams
         self._beginning, self.id = beginning, id
         self._has_begun = beginning is None
         self.done = False
 
     @property
-    def ask(self) -> Ask:
+    def request(self) -> GatewayRequest:
         """The request that continues the stream, or begins it."""
         if self.id:
             return self._rest()
@@ -40,11 +49,11 @@ class Reading(ABC, Generic[T]):
 
     @property
     @abstractmethod
-    def end(self) -> Ask | None:
+    def end(self) -> GatewayRequest | None:
         """The request that ends the stream; None if the stream survives its reader."""
 
     @abstractmethod
-    def _rest(self) -> Ask:
+    def _rest(self) -> GatewayRequest:
         """The request for the items after the last one read."""
 
     @abstractmethod
@@ -55,7 +64,7 @@ class Reading(ABC, Generic[T]):
     def ended(self) -> None:
         """Notes that the gateway's answer ended without an error."""
 
-    def refused(self, error: GatewayError) -> bool:
+    def begins_again(self, error: GatewayError) -> bool:
         """Whether to begin again: no gateway knows the stream, and no event of it has arrived."""
         if not isinstance(error, NotFoundError) or self._has_begun or not self.id:
             return False
@@ -70,10 +79,10 @@ class Reading(ABC, Generic[T]):
         if not event.data:
             return None
         self._has_begun = True
-        return self._taken(event)
+        return self._item(event)
 
     @abstractmethod
-    def _taken(self, event: ServerSentEvent) -> T | None:
+    def _item(self, event: ServerSentEvent) -> T | None:
         """The item in an event with data; see `take`."""
 
     def _failure(self, body: ErrorBody, request_id: str) -> GatewayError:
@@ -86,12 +95,12 @@ class Reading(ABC, Generic[T]):
 class ChunkReading(Reading[Chunk]):
     """Reads chunks of a completion or a chat."""
 
-    def __init__(self, beginning: Ask | None, request_id: str = "", last_event_id: str = "") -> None:
+    def __init__(self, beginning: GatewayRequest | None, request_id: str = "", last_event_id: str = "") -> None:
         super().__init__(beginning, request_id)
         self.last_event_id = last_event_id
 
     @property
-    def end(self) -> Ask:
+    def end(self) -> GatewayRequest:
         """The request that ends the stream."""
         return stream_end(self.id)
 
@@ -106,11 +115,11 @@ class ChunkReading(Reading[Chunk]):
     def ended(self) -> None:
         """Does nothing: the event ``[DONE]`` ends the stream."""
 
-    def _rest(self) -> Ask:
+    def _rest(self) -> GatewayRequest:
         headers = {"last-event-id": self.last_event_id} if self.last_event_id else {}
-        return Ask("GET", f"/v1/streams/{self.id}", headers=headers)
+        return GatewayRequest("GET", f"/v1/streams/{self.id}", headers=headers)
 
-    def _taken(self, event: ServerSentEvent) -> Chunk | None:
+    def _item(self, event: ServerSentEvent) -> Chunk | None:
         self.last_event_id = event.id or self.last_event_id
         if event.data == _DONE:
             self.done = True
@@ -133,7 +142,7 @@ class ResponseReading(Reading[ResponseEvent]):
     A foreground response ends with its stream; a ``background`` response continues without it.
     """
 
-    def __init__(self, beginning: Ask | None, *, background: bool, id: str = "", after: int = -1) -> None:  # noqa: A002
+    def __init__(self, beginning: GatewayRequest | None, *, background: bool, id: str = "", after: int = -1) -> None:  # noqa: A002
         super().__init__(beginning, id)
         self._background, self.sequence_number = background, after
         self._has_events = False
@@ -141,15 +150,15 @@ class ResponseReading(Reading[ResponseEvent]):
     @classmethod
     def of(cls, content: Input, parameters: Mapping[str, Any]) -> ResponseReading:
         """Reads a new response; a stored response continues while its stream is broken."""
-        ask = response_creation(content, {**parameters, "stream": True})
+        request = response_creation(content, {**parameters, "stream": True})
         if parameters.get("store") is not False:
-            ask = msgspec.structs.replace(ask, headers=CONTINUE)
-        return cls(ask, background=bool(parameters.get("background")))
+            request = msgspec.structs.replace(request, headers=CONTINUE)
+        return cls(request, background=bool(parameters.get("background")))
 
     @property
-    def end(self) -> Ask | None:
+    def end(self) -> GatewayRequest | None:
         """The request that ends the response; None for a background response."""
-        return None if self._background else response_ask(self.id, "DELETE")
+        return None if self._background else response_request(self.id, "DELETE")
 
     def connected(self, response: httpx.Response) -> bool:
         """Whether a gateway answered with a stream."""
@@ -163,11 +172,11 @@ class ResponseReading(Reading[ResponseEvent]):
         """Notes the end of an answer; an answer without events means that the stream is done."""
         self.done = self.done or not self._has_events
 
-    def _rest(self) -> Ask:
+    def _rest(self) -> GatewayRequest:
         place = f"&starting_after={self.sequence_number}" if self.sequence_number >= 0 else ""
-        return response_ask(self.id, more=f"?stream=true{place}")
+        return response_request(self.id, more=f"?stream=true{place}")
 
-    def _taken(self, event: ServerSentEvent) -> ResponseEvent:
+    def _item(self, event: ServerSentEvent) -> ResponseEvent:
         self._has_events = True
         if (failure := decoded(event.data, _ResponseFailure)).type == "error":
             body = ErrorBody(failure.message, failure.code, failure.param, failure.code)

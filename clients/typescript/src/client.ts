@@ -9,10 +9,10 @@ import {
   type Model,
   withText,
 } from "./answers.js";
-import { Asking } from "./asking.js";
+import { Caller } from "./caller.js";
 import type { CallOptions } from "./bounds.js";
-import type { Ask } from "./http.js";
-import { type ClientOptions, type Manner, mannerOf } from "./manner.js";
+import type { GatewayRequest } from "./http.js";
+import { type ClientOptions, type ClientConfig, configOf } from "./config.js";
 import {
   type Body,
   bodyOf,
@@ -23,7 +23,7 @@ import {
   type Prompt,
 } from "./parameters.js";
 import { Reading } from "./reading.js";
-import { Responses } from "./responding.js";
+import { Responses } from "./responseCalls.js";
 import { Stream } from "./stream.js";
 
 const COMPLETIONS = "/v1/completions";
@@ -41,13 +41,13 @@ export type StreamedChat = { messages: readonly Message[] } & ChatParameters;
 export class Client {
   /** OpenAI's Responses API. */
   readonly responses: Responses;
-  readonly #manner: Manner;
-  readonly #asking: Asking;
+  readonly #config: ClientConfig;
+  readonly #caller: Caller;
 
   constructor(baseUrls: string | readonly string[] = "http://127.0.0.1:8080", options: ClientOptions = {}) {
-    this.#manner = mannerOf(baseUrls, options);
-    this.#asking = new Asking(this.#manner);
-    this.responses = new Responses(this.#manner, this.#asking);
+    this.#config = configOf(baseUrls, options);
+    this.#caller = new Caller(this.#config);
+    this.responses = new Responses(this.#config, this.#caller);
   }
 
   /** A completion. */
@@ -56,7 +56,7 @@ export class Client {
     parameters: CompletionParameters = {},
     options: CallOptions = {},
   ): Promise<Completion> {
-    return withText(await this.#asking.call<Completion>(post(COMPLETIONS, { ...bodyOf(parameters), prompt }), options));
+    return withText(await this.#caller.call<Completion>(post(COMPLETIONS, { ...bodyOf(parameters), prompt }), options));
   }
 
   /** An answer to a chat. */
@@ -65,7 +65,7 @@ export class Client {
     parameters: ChatParameters = {},
     options: CallOptions = {},
   ): Promise<ChatAnswer> {
-    return withText(await this.#asking.call<ChatAnswer>(post(CHATS, { ...bodyOf(parameters), messages }), options));
+    return withText(await this.#caller.call<ChatAnswer>(post(CHATS, { ...bodyOf(parameters), messages }), options));
   }
 
   /** Streams a completion or an answer to a chat, chunk by chunk; iteration sends the request. */
@@ -74,26 +74,26 @@ export class Client {
   stream(request: StreamedCompletion | StreamedChat, options: CallOptions = {}): Stream {
     if ("prompt" in request === "messages" in request) throw new TypeError("give either a prompt or messages");
     const body = { ...bodyOf(request), stream: true };
-    const ask = post("prompt" in request ? COMPLETIONS : CHATS, body);
-    return new Stream(this.#manner, new Reading({ ...ask, headers: CONTINUE }), options);
+    const beginning = post("prompt" in request ? COMPLETIONS : CHATS, body);
+    return new Stream(this.#config, new Reading({ ...beginning, headers: CONTINUE }), options);
   }
 
   /** Resumes a stream of another process after the event `lastEventId`, or from its beginning. */
   resume(id: string, lastEventId = "", options: CallOptions = {}): Stream<Chunk> {
-    return new Stream(this.#manner, new Reading(null, { id, lastEventId }), options);
+    return new Stream(this.#config, new Reading(null, { id, lastEventId }), options);
   }
 
   /** Ends a stream for all its readers. */
   async cancel(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#asking.send(new Reading(null, { id, lastEventId: "" }).end, options);
+    await this.#caller.send(new Reading(null, { id, lastEventId: "" }).end, options);
   }
 
   /** The served models. */
   async models(options: CallOptions = {}): Promise<Model[]> {
-    return (await this.#asking.call<{ data: Model[] }>({ method: "GET", path: "/v1/models" }, options)).data;
+    return (await this.#caller.call<{ data: Model[] }>({ method: "GET", path: "/v1/models" }, options)).data;
   }
 }
 
-function post(path: string, body: Body): Ask {
+function post(path: string, body: Body): GatewayRequest {
   return { method: "POST", path, body };
 }

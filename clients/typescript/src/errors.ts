@@ -137,8 +137,8 @@ const STATUS_OF_TYPE = new Map<string, number>([
 ]);
 const DEADLINES = ["deadline_exceeded", "deadline_unmeetable"];
 
-/** Whether an error is retryable. */
-export function passes(error: GatewayError): boolean {
+/** Whether a request may be retried after an error. */
+export function isRetryable(error: GatewayError): boolean {
   return error instanceof RateLimitError || error instanceof ServiceUnavailableError;
 }
 

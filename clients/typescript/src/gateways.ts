@@ -1,6 +1,6 @@
 /** Gateways and retries. Nothing here touches the network. */
 
-import { ConnectionFailedError, GatewayError, passes } from "./errors.js";
+import { ConnectionFailedError, GatewayError, isRetryable } from "./errors.js";
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2000;
@@ -38,7 +38,7 @@ function checked(url: string): string {
 }
 
 /** Gateways, the number of retries, and the longest wait for one. */
-export interface Patience {
+export interface RetryPolicy {
   readonly gateways: Gateways;
   readonly maxRetries: number;
   readonly maxPauseMs: number;
@@ -50,12 +50,12 @@ export interface Patience {
  * After a failure the next gateway is in use. A failed connection is retried at once while a gateway is untried.
  */
 export class Attempts {
-  readonly #patience: Patience;
+  readonly #policy: RetryPolicy;
   #failures = 0;
   #until = 0;
 
-  constructor(patience: Patience) {
-    this.#patience = patience;
+  constructor(policy: RetryPolicy) {
+    this.#policy = policy;
   }
 
   /** Forgets all failures, and allows any number of retries in the next `ms` milliseconds. */
@@ -66,17 +66,17 @@ export class Attempts {
   /** Milliseconds to wait before the next try, after `error` at `address`; throws `error` if there is none. */
   pause(error: unknown, address: string): number {
     this.#failures += 1;
-    const { gateways, maxRetries } = this.#patience;
+    const { gateways, maxRetries } = this.#policy;
     const final = this.#failures > maxRetries && performance.now() >= this.#until;
-    if (final || !this.#mayPass(error)) throw error;
+    if (final || !this.#isRetryable(error)) throw error;
     gateways.leave(address);
     if (error instanceof GatewayError) return error.retryAfter === null ? this.#backoff() : error.retryAfter * 1000;
     return this.#failures < gateways.count ? 0 : this.#backoff();
   }
 
-  #mayPass(error: unknown): boolean {
+  #isRetryable(error: unknown): boolean {
     if (!(error instanceof GatewayError)) return error instanceof ConnectionFailedError;
-    return passes(error) && (error.retryAfter ?? 0) * 1000 <= this.#patience.maxPauseMs;
+    return isRetryable(error) && (error.retryAfter ?? 0) * 1000 <= this.#policy.maxPauseMs;
   }
 
   #backoff(): number {

@@ -7,16 +7,16 @@ import type { Body } from "./parameters.js";
 export type Fetch = typeof globalThis.fetch;
 
 /** One HTTP request, for any gateway. */
-export interface Ask {
+export interface GatewayRequest {
   readonly method: "GET" | "POST" | "DELETE";
   readonly path: string;
   readonly body?: Body;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** `ask` with the rest of its deadlines, if it has a body. */
-export function within(ask: Ask, bounds: Bounds): Ask {
-  return ask.body === undefined ? ask : { ...ask, body: { ...ask.body, ...bounds.left() } };
+/** `request` with the rest of its deadlines, if it has a body. */
+export function withDeadlines(request: GatewayRequest, bounds: Bounds): GatewayRequest {
+  return request.body === undefined ? request : { ...request, body: { ...request.body, ...bounds.left() } };
 }
 
 /** Settings of requests to gateways. */
@@ -45,12 +45,12 @@ export class Connection {
   }
 
   /** The answer's head; throws the error of a gateway's answer. */
-  async open({ method, path, body, headers }: Ask, keepalive = false): Promise<Response> {
+  async open({ method, path, body, headers }: GatewayRequest, keepalive = false): Promise<Response> {
     const { fetch } = this.transport;
     const all = { ...this.transport.headers, ...headers, ...(body && { "content-type": "application/json" }) };
     const content = body && { body: JSON.stringify(body) };
     const init = { method, headers: all, signal: this.#controller.signal, keepalive, ...content };
-    const response = await this.#heard(fetch(this.address + path, init));
+    const response = await this.#failAfterSilence(fetch(this.address + path, init));
     if (response.ok) return response;
     const { headers: head, status } = response;
     throw errorOfAnswer(status, await this.text(response), head.get("x-request-id"), head.get("retry-after"));
@@ -68,7 +68,7 @@ export class Connection {
     const reader = response.body?.getReader();
     const decoder = new TextDecoder();
     while (reader !== undefined) {
-      const { done, value } = await this.#heard(reader.read());
+      const { done, value } = await this.#failAfterSilence(reader.read());
       yield decoder.decode(value, { stream: !done });
       if (done) return;
     }
@@ -81,7 +81,7 @@ export class Connection {
     this.#stop();
   }
 
-  async #heard<T>(waiting: Promise<T>): Promise<T> {
+  async #failAfterSilence<T>(waiting: Promise<T>): Promise<T> {
     const { silenceMs } = this.transport;
     this.#timer = setTimeout(() => this.#controller.abort(new Error(`nothing heard for ${silenceMs} ms`)), silenceMs);
     try {

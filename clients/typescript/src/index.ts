@@ -20,7 +20,7 @@ export {
   ServiceUnavailableError,
 } from "./errors.js";
 export type { Fetch } from "./http.js";
-export type { ClientOptions } from "./manner.js";
+export type { ClientOptions } from "./config.js";
 export type * from "./parameters.js";
 export type {
   FunctionTool,
@@ -31,5 +31,5 @@ export type {
   ResponseParameters,
   ResponseUsage,
 } from "./responses.js";
-export type { Responses } from "./responding.js";
+export type { Responses } from "./responseCalls.js";
 export { ResponseStream, Stream } from "./stream.js";

@@ -1,8 +1,8 @@
 /** One stream across all its connections: the next request, and the chunks of events. */
 
 import { type Chunk, opens, withText } from "./answers.js";
-import { type ErrorBody, errorOfEvent, type GatewayError, NotFoundError, passes } from "./errors.js";
-import { type Ask, decoded } from "./http.js";
+import { type ErrorBody, errorOfEvent, type GatewayError, NotFoundError, isRetryable } from "./errors.js";
+import { type GatewayRequest, decoded } from "./http.js";
 import type { Source } from "./source.js";
 import { Parser, type ServerEvent } from "./sse.js";
 
@@ -16,24 +16,24 @@ export class Reading implements Place, Source<Chunk> {
   id: string;
   lastEventId: string;
   done = false;
-  readonly #ask: Ask | null;
-  #heard: boolean;
+  readonly #request: GatewayRequest | null;
+  #hasBegun: boolean;
   #parser = new Parser();
 
-  /** `ask` begins the stream; null if another process began it. */
-  constructor(ask: Ask | null, { id, lastEventId }: Place = { id: "", lastEventId: "" }) {
-    [this.#ask, this.#heard, this.id, this.lastEventId] = [ask, ask === null, id, lastEventId];
+  /** `request` begins the stream; null if another process began it. */
+  constructor(request: GatewayRequest | null, { id, lastEventId }: Place = { id: "", lastEventId: "" }) {
+    [this.#request, this.#hasBegun, this.id, this.lastEventId] = [request, request === null, id, lastEventId];
   }
 
   /** The request that continues the stream, or begins it. */
-  get ask(): Ask {
-    if (this.id === "" && this.#ask !== null) return this.#ask;
+  get request(): GatewayRequest {
+    if (this.id === "" && this.#request !== null) return this.#request;
     const headers: Record<string, string> = this.lastEventId === "" ? {} : { "last-event-id": this.lastEventId };
     return { method: "GET", path: this.#path, headers };
   }
 
   /** The request that ends the stream. */
-  get end(): Ask {
+  get end(): GatewayRequest {
     return { method: "DELETE", path: this.#path };
   }
 
@@ -49,7 +49,7 @@ export class Reading implements Place, Source<Chunk> {
 
   /** Whether to begin again: no gateway knows the stream, and no event of it has arrived. */
   refused(error: unknown): boolean {
-    if (!(error instanceof NotFoundError) || this.#heard || this.id === "") return false;
+    if (!(error instanceof NotFoundError) || this.#hasBegun || this.id === "") return false;
     this.id = "";
     return true;
   }
@@ -72,13 +72,13 @@ export class Reading implements Place, Source<Chunk> {
     const chunk = decoded<Chunk | { error: ErrorBody }>(data);
     if (!("error" in chunk)) return withText(chunk);
     const error: GatewayError = errorOfEvent(chunk.error, this.id);
-    this.done = !passes(error);
+    this.done = !isRetryable(error);
     throw error;
   }
 
   /** Takes the request's id from an event, in case a proxy hides the headers from a browser. */
   #note({ id }: ServerEvent): void {
-    this.#heard = true;
+    this.#hasBegun = true;
     if (id === null) return;
     this.lastEventId = id;
     this.id ||= id.slice(0, Math.max(0, id.lastIndexOf(":")));

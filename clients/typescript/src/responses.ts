@@ -1,8 +1,8 @@
 /** OpenAI's Responses API: requests, answers, and streams of a response's events. */
 
 import type { Detail } from "./answers.js";
-import { errorOfEvent, type GatewayError, NotFoundError, passes } from "./errors.js";
-import { type Ask, decoded } from "./http.js";
+import { errorOfEvent, type GatewayError, NotFoundError, isRetryable } from "./errors.js";
+import { type GatewayRequest, decoded } from "./http.js";
 import type { Common } from "./parameters.js";
 import { Parser } from "./sse.js";
 import type { Source } from "./source.js";
@@ -98,12 +98,12 @@ const PATH = "/v1/responses";
 const LAST = ["response.completed", "response.incomplete", "response.failed"];
 
 /** The request for a response. */
-export function creation(body: Record<string, unknown>): Ask {
+export function responseCreation(body: Record<string, unknown>): GatewayRequest {
   return { method: "POST", path: PATH, body };
 }
 
 /** A request about a stored response. */
-export function about(id: string, method: Ask["method"] = "GET", more = ""): Ask {
+export function responseRequest(id: string, method: GatewayRequest["method"] = "GET", more = ""): GatewayRequest {
   return { method, path: `${PATH}/${encodeURIComponent(id)}${more}` };
 }
 
@@ -116,50 +116,50 @@ export function withOutputText(response: Omit<ModelResponse, "text">): ModelResp
 /** The events of one response across all connections. */
 export class ResponseReading implements Source<ResponseEvent> {
   done = false;
-  #heard: boolean;
-  #came = false;
+  #hasBegun: boolean;
+  #hasEvents = false;
   #parser = new Parser();
 
   /** `first` begins the response; null if another process began it. Only an `owned` response ends with its stream. */
   constructor(
-    readonly first: Ask | null,
+    readonly first: GatewayRequest | null,
     readonly owned: boolean,
     public id = "",
     public sequenceNumber = -1,
   ) {
-    this.#heard = first === null;
+    this.#hasBegun = first === null;
   }
 
-  get ask(): Ask {
+  get request(): GatewayRequest {
     if (this.id === "" && this.first !== null) return this.first;
     const place = this.sequenceNumber < 0 ? "" : `&starting_after=${this.sequenceNumber}`;
-    return about(this.id, "GET", `?stream=true${place}`);
+    return responseRequest(this.id, "GET", `?stream=true${place}`);
   }
 
-  get end(): Ask | null {
-    return this.owned ? about(this.id, "DELETE") : null;
+  get end(): GatewayRequest | null {
+    return this.owned ? responseRequest(this.id, "DELETE") : null;
   }
 
   connected(response: Response): void {
     const request = response.headers.get("x-request-id");
     if (request !== null) this.id ||= `resp_${request}`;
-    [this.#parser, this.#came] = [new Parser(), false];
+    [this.#parser, this.#hasEvents] = [new Parser(), false];
   }
 
   /** An answer without events means that the stream is done. */
   ended(): void {
-    this.done ||= !this.#came;
+    this.done ||= !this.#hasEvents;
   }
 
   refused(error: unknown): boolean {
-    if (!(error instanceof NotFoundError) || this.#heard || this.id === "") return false;
+    if (!(error instanceof NotFoundError) || this.#hasBegun || this.id === "") return false;
     this.id = "";
     return true;
   }
 
   *take(text: string): Generator<ResponseEvent, void> {
     for (const { data } of this.#parser.feed(text)) {
-      this.#heard = this.#came = true;
+      this.#hasBegun = this.#hasEvents = true;
       const event = decoded<WireEvent | Failure>(data);
       if (!("sequence_number" in event) || event.type === "error") throw this.#failed(event as Failure);
       yield this.#noted(event);
@@ -180,7 +180,7 @@ export class ResponseReading implements Source<ResponseEvent> {
 
   #failed({ message, code, param }: Failure): GatewayError {
     const error = errorOfEvent({ message, type: code, param, code }, this.id.replace(/^resp_/, ""));
-    this.done = !passes(error);
+    this.done = !isRetryable(error);
     return error;
   }
 }

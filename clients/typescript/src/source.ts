@@ -1,15 +1,15 @@
 /** The source of a stream's items. */
 
-import type { Ask } from "./http.js";
+import type { GatewayRequest } from "./http.js";
 
 /** One stream across all its connections, of chunks or of events. */
 export interface Source<T> {
   readonly id: string;
   readonly done: boolean;
   /** The request that continues the stream, or begins it. */
-  readonly ask: Ask;
+  readonly request: GatewayRequest;
   /** The request that ends the stream; null if the stream survives its reader. */
-  readonly end: Ask | null;
+  readonly end: GatewayRequest | null;
   /** Takes a gateway's answer; drops an incomplete event of the last connection. */
   connected(response: Response): void;
   /** Notes that the gateway's answer ended without an error. */

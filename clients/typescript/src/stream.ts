@@ -4,8 +4,8 @@ import type { Chunk } from "./answers.js";
 import { Bounds, type CallOptions } from "./bounds.js";
 import { ConnectionFailedError } from "./errors.js";
 import { Attempts } from "./gateways.js";
-import { type Ask, Connection, within } from "./http.js";
-import type { Manner } from "./manner.js";
+import { type GatewayRequest, Connection, withDeadlines } from "./http.js";
+import type { ClientConfig } from "./config.js";
 import type { Reading } from "./reading.js";
 import type { ResponseEvent, ResponseReading } from "./responses.js";
 import type { Source } from "./source.js";
@@ -20,7 +20,7 @@ const ENDING_MS = 2000;
 export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   /** @internal */
   protected readonly source: S;
-  readonly #manner: Manner;
+  readonly #config: ClientConfig;
   readonly #options: CallOptions;
   readonly #attempts: Attempts;
   readonly #items: AsyncGenerator<T, void>;
@@ -29,9 +29,9 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   #closed = false;
 
   /** @internal */
-  constructor(manner: Manner, source: S, options: CallOptions) {
-    [this.#manner, this.source, this.#options] = [manner, source, options];
-    this.#attempts = new Attempts(manner);
+  constructor(config: ClientConfig, source: S, options: CallOptions) {
+    [this.#config, this.source, this.#options] = [config, source, options];
+    this.#attempts = new Attempts(config);
     this.#items = this.#read();
   }
 
@@ -67,7 +67,7 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   }
 
   async *#try(bounds: Bounds): AsyncGenerator<T, void> {
-    const { address } = this.#manner.gateways;
+    const { address } = this.#config.gateways;
     try {
       yield* this.#connection(address, bounds);
     } catch (error) {
@@ -76,9 +76,9 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
   }
 
   async *#connection(address: string, bounds: Bounds): AsyncGenerator<T, void> {
-    const connection = new Connection(this.#manner.transport, address, bounds.signal);
+    const connection = new Connection(this.#config.transport, address, bounds.signal);
     try {
-      const response = await connection.open(within(this.source.ask, bounds));
+      const response = await connection.open(withDeadlines(this.source.request, bounds));
       this.source.connected(response);
       for await (const text of connection.texts(response)) yield* this.#take(text, bounds);
       this.source.ended();
@@ -90,7 +90,7 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
 
   *#take(text: string, bounds: Bounds): Generator<T, void> {
     for (const item of this.source.take(text)) {
-      this.#attempts.succeeded(this.#manner.resumeMs);
+      this.#attempts.succeeded(this.#config.resumeMs);
       if (!this.source.opens(item)) bounds.begun();
       yield item;
     }
@@ -102,8 +102,8 @@ export class StreamOf<T, S extends Source<T>> implements AsyncIterable<T> {
     return (this.#ending ??= id !== "" && !done && end !== null ? this.#cancel(end) : Promise.resolve());
   }
 
-  async #cancel(end: Ask): Promise<void> {
-    const { transport, gateways } = this.#manner;
+  async #cancel(end: GatewayRequest): Promise<void> {
+    const { transport, gateways } = this.#config;
     const connection = new Connection(transport, gateways.address, AbortSignal.timeout(ENDING_MS));
     await connection.open(end, true).catch(() => undefined);
     connection.close();

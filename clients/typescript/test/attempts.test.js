@@ -1,4 +1,4 @@
-/** Errors of gateways as the client throws them, and when it tries again. */
+/** Errors of gateways as the client throws them, and its retries. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,9 +17,9 @@ const broken = new client.ConnectionFailedError("no");
 
 test("an answer of a proxy is an error too", () => {
   for (const [status, body] of [[502, "<html>"], [503, "null"], [418, "{}"], [599, ""], [400, '{"error": "no"}']]) {
-    const told = errorOfAnswer(status, body);
-    assert.equal(told.message, `the gateway answered ${status}`);
-    assert(told instanceof (status < 500 ? client.BadRequestError : client.ServerError));
+    const error = errorOfAnswer(status, body);
+    assert.equal(error.message, `the gateway answered ${status}`);
+    assert(error instanceof (status < 500 ? client.BadRequestError : client.ServerError));
   }
 });
 
@@ -39,7 +39,7 @@ test("a Retry-After that is too long is thrown at once", () => {
   assert.throws(() => trying.pause(errorOfAnswer(429, "", null, "11"), "http://a"), { retryAfter: 11 });
 });
 
-test("what another try does not help is thrown at once", () => {
+test("an error that no retry can mend is thrown at once", () => {
   for (const status of [400, 401, 403, 404, 409, 499, 500]) {
     const error = errorOfAnswer(status, "");
     assert.throws(() => attempts("http://a", 5)[1].pause(error, "http://a"), error);
@@ -62,7 +62,7 @@ test("a gateway that cannot be reached gives way to the next, once", () => {
   for (let count = 0; count < 9; count += 1) trying.pause(broken, "http://a");
 });
 
-test("no wait is begun that ends behind a deadline", async () => {
+test("no wait begins that would exceed a deadline", async () => {
   const bounds = new Bounds({ timeoutMs: 1000, ttftMs: 60_000 }, true);
   await bounds.pause(0, full);
   await assert.rejects(bounds.pause(1001, full), full);

@@ -1,4 +1,4 @@
-/** Server-sent events out of pieces of text. */
+/** Server-sent events from pieces of text. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The types as a caller meets them; it is compiled and never run. */
+/** Uses of the public types; the compiler checks this file, and it never runs. */
 
 import { Client, RateLimitError } from "outrider-client";
 import type { ChatAnswer, ChatChunk, CompletionChunk, ModelResponse, ResponseStream, Stream } from "outrider-client";
@@ -22,9 +22,9 @@ export async function wait(): Promise<number | null> {
   return null;
 }
 
-// @ts-expect-error a parameter that there is not
+// @ts-expect-error an unknown parameter
 void client.complete("a", { max_token: 4 });
-// @ts-expect-error streams have a method of their own
+// @ts-expect-error `stream` is a method, not a parameter
 void client.complete("a", { stream: true });
 // @ts-expect-error a prompt or messages
 void client.stream({ max_tokens: 4 });

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from outrider.loadtest.chats.supply import Supply
+from outrider.loadtest.chats.supply import ChatSupply
 from outrider.loadtest.load import client
 from outrider.loadtest.load.arrivals import Closed, Load, Sample, Send
 from outrider.loadtest.load.prompts import unique
@@ -50,7 +50,7 @@ async def run(plan: Plan, progress: Callable[[str], None]) -> Report:
     The modes take turns within a repeat, and reverse their order in the next, so that a machine that changes its speed
     during the run changes it for all modes alike.
     """
-    supply = Supply(plan.seed, most=plan.max_tokens)
+    supply = ChatSupply(plan.seed, max_tokens=plan.max_tokens)
     for mode in plan.modes:
         progress(f"warming up, speculation {mode}")
         await Closed(2).run(_requests(plan, supply, mode, "warm-up", 2, WARM_UP_TOKENS), 2)
@@ -63,13 +63,13 @@ async def run(plan: Plan, progress: Callable[[str], None]) -> Report:
     return Report(machine=machine(), settings=_settings(plan), passes=passes, medians=_medians(plan, passes))
 
 
-async def _run_pass(plan: Plan, supply: Supply, load: Load, mode: str, repeat: int) -> Pass:
+async def _run_pass(plan: Plan, supply: ChatSupply, load: Load, mode: str, repeat: int) -> Pass:
     count = plan.requests_of(load)
     samples = await load.run(_requests(plan, supply, mode, f"{load} {repeat}", count, plan.max_tokens), count)
     return Pass(str(load), mode, repeat, summarize(samples), _first_error(samples))
 
 
-def _requests(plan: Plan, supply: Supply, mode: str, name: str, count: int, max_tokens: int) -> Iterator[Send]:
+def _requests(plan: Plan, supply: ChatSupply, mode: str, name: str, count: int, max_tokens: int) -> Iterator[Send]:
     """At least ``count`` requests; no other pass sends one of them."""
     if plan.workload is not None:
         for chat in supply.take(plan.workload, count, plan.temperature):

@@ -42,15 +42,15 @@ def main() -> None:
     ceiling = Ceiling.measure(models["fast"].config, models["fast"].dtype, models["fast"].device)
     print(f"memory gives {ceiling.bandwidth / 1e9:.1f} GB/s, products do {ceiling.peak / 1e9:.0f} Gop/s")
     print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in ("least", *models, "transformers")) + f"{'ratio':>8}")
-    theirs = _transformers(options.model, models["fast"].dtype, options.context, options.device)
+    transformers_step = _transformers(options.model, models["fast"].dtype, options.context, options.device)
     for rows in options.rows:
         steps = [_ours(model, options.context, rows) for model in models.values()]
-        if theirs is not None:
-            steps.append(theirs(rows))
+        if transformers_step is not None:
+            steps.append(transformers_step(rows))
         medians = _in_turn(steps, options.repeats)
-        ratio = f"{medians[-1] / medians[0]:8.1f}" if theirs is not None else ""
-        shown = [ceiling(rows), *medians]
-        print(f"{rows:>5}" + "".join(f"{seconds * 1e3:14.2f}" for seconds in shown) + ratio, flush=True)
+        ratio = f"{medians[-1] / medians[0]:8.1f}" if transformers_step is not None else ""
+        columns = [ceiling(rows), *medians]
+        print(f"{rows:>5}" + "".join(f"{seconds * 1e3:14.2f}" for seconds in columns) + ratio, flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -132,10 +132,10 @@ def _in_turn(steps: Sequence[Step], repeats: int) -> list[float]:
     """Median seconds of each step. Steps take turns of a few runs; the first run of a turn warms the caches."""
     times: list[list[float]] = [[] for _ in steps]
     for _ in range(-(-repeats // _TURN)):
-        for step, taken in zip(steps, times, strict=True):
+        for step, seconds in zip(steps, times, strict=True):
             step()
-            taken += [_seconds(step) for _ in range(_TURN)]
-    return [statistics.median(taken) for taken in times]
+            seconds += [_seconds(step) for _ in range(_TURN)]
+    return [statistics.median(seconds) for seconds in times]
 
 
 def _seconds(step: Step) -> float:

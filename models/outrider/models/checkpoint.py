@@ -39,13 +39,13 @@ class Checkpoint:
         if path is None:
             raise ModelError(f"{self._directory} has no tensor {name}, which its config.json asks for")
         self._taken.add(name)
-        described = self._open(path).get_slice(name)
-        if list(described.get_shape()) != list(shape):
-            given = described.get_shape()
-            raise ModelError(f"{path}: {name} has shape {given}; by config.json it must be {list(shape)}")
-        if described.get_dtype() not in _DTYPES:
+        slice_ = self._open(path).get_slice(name)
+        if list(slice_.get_shape()) != list(shape):
+            actual = slice_.get_shape()
+            raise ModelError(f"{path}: {name} has shape {actual}; by config.json it must be {list(shape)}")
+        if slice_.get_dtype() not in _DTYPES:
             allowed = ", ".join(_DTYPES)
-            raise ModelError(f"{path}: {name} has dtype {described.get_dtype()}; one of {allowed} is allowed")
+            raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {allowed} is allowed")
         tensor: Tensor = self._open(path).get_tensor(name)
         return tensor
 

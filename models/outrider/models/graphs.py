@@ -55,12 +55,12 @@ class _Size(NamedTuple):
 class _Step:
     """A captured step of one size, with its tensors."""
 
-    def __init__(self, eager: EagerForward, like: TritonPlan, size: _Size, pool: KvPool, capture: Capture) -> None:
+    def __init__(self, eager: EagerForward, plan: TritonPlan, size: _Size, pool: KvPool, capture: Capture) -> None:
         device, rows = pool.data.device, size.room.rows
         self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
         self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
         self._slots = torch.full((rows,), -1, device=device)
-        self._plan, self._pool = like.with_capacity(size.room), pool
+        self._plan, self._pool = plan.with_capacity(size.room), pool
         self._run, self._out = capture(lambda: eager.run(self._ids, self._positions, self._slots, self._plan, pool))
 
     def __call__(self, ids: Tensor, batch: RaggedBatch, plan: TritonPlan) -> Tensor:

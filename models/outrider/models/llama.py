@@ -94,12 +94,12 @@ class LlamaModel:
             ModelError: the directory or an argument is not supported, or this machine cannot run in strict mode.
         """
         config = ModelConfig.load(directory)
-        place = _device(device)
-        chosen = _dtype(dtype, config, place, quantization)
-        strict = _is_strict(determinism, place)
+        torch_device = _device(device)
+        weight_dtype = _dtype(dtype, config, torch_device, quantization)
+        strict = _is_strict(determinism, torch_device)
         try:
             checkpoint = Checkpoint(directory)
-            model = cls(config, chosen, place, quantization)
+            model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 model._forward = _forward(checkpoint, model, strict, quantization, graphs)
             if strict:

@@ -69,10 +69,10 @@ class WeightLoader(Generic[P]):
         weights, biases = [], []
         for part, heads, turned in parts:
             name, rows = f"{layer}.self_attn.{part}_proj", heads * config.head_dim
-            taken = [self._take(f"{name}.weight", rows, config.hidden_size)]
+            tensors = [self._take(f"{name}.weight", rows, config.hidden_size)]
             if config.attention_bias:
-                taken.append(self._take(f"{name}.bias", rows))
-            ordered = [interleave(tensor, config.head_dim) if turned else tensor for tensor in taken]
+                tensors.append(self._take(f"{name}.bias", rows))
+            ordered = [interleave(tensor, config.head_dim) if turned else tensor for tensor in tensors]
             weights.append(ordered[0])
             biases += ordered[1:]
         norm = f"{layer}.input_layernorm.weight"

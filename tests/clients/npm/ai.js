@@ -1,4 +1,4 @@
-/** Vercel's AI SDK as it is published, against a gateway. */
+/** Vercel's published AI SDK, against a gateway. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -19,7 +19,7 @@ const schema = z.object({ colour: z.enum(["red", "green", "blue"]), coats: z.lit
 const tools = { paint: tool({ inputSchema: schema, execute: async ({ colour }) => `painted ${colour}` }) };
 const toolChoice = { type: "tool", toolName: "paint" };
 
-test("a stream tells what the answer does, and its usage", async () => {
+test("a stream has the text and usage of the answer", async () => {
   const whole = await generateText(ASKED);
   const streamed = streamText(ASKED);
   let text = "";
@@ -59,7 +59,7 @@ test("a call of a tool is streamed", async () => {
   assert.equal(await streamed.finishReason, "tool-calls");
 });
 
-test("errors have a status and say why", async () => {
+test("errors have a status and a reason", async () => {
   const refused = await generateText({ ...HOW, temperature: -1 }).catch((error) => error);
   assert(APICallError.isInstance(refused));
   assert.equal(refused.statusCode, 400);

@@ -1,4 +1,4 @@
-/** OpenAI's package as it is published, against a gateway. */
+/** OpenAI's published package, against a gateway. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ const client = new OpenAI({ baseURL: `${process.env.ONE}/v1`, apiKey: "none", ma
 const ASKED = { model: "toy", seed: 3, max_tokens: 12 };
 const MESSAGES = [{ role: "user", content: "def parse(" }];
 
-test("completions are streamed as they are told whole", async () => {
+test("completions have the same text when streamed", async () => {
   const whole = await client.completions.create({ ...ASKED, prompt: "def parse(" });
   let text = "";
   for await (const chunk of await client.completions.create({ ...ASKED, prompt: "def parse(", stream: true })) {
@@ -19,7 +19,7 @@ test("completions are streamed as they are told whole", async () => {
   assert.equal(whole.usage.completion_tokens, 12);
 });
 
-test("chats are streamed as they are told whole", async () => {
+test("chats have the same text when streamed", async () => {
   const whole = await client.chat.completions.create({ ...ASKED, messages: MESSAGES });
   const streamed = client.chat.completions.stream({ ...ASKED, messages: MESSAGES });
   const final = await streamed.finalChatCompletion();

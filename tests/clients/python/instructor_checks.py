@@ -1,4 +1,4 @@
-"""instructor as it is published, against the gateway at $ONE."""
+"""The published package instructor, against the gateway at $ONE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain as it is published, against the gateway at $ONE, and that of a model that writes calls at $CALLING."""
+"""The published package LangChain, against the gateway at $ONE, and one whose model writes calls at $CALLING."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paint(colour: str, coats: int) -> str:
     return f"{coats} coats of {colour}"
 
 
-def test_a_stream_tells_what_the_answer_does_and_its_usage() -> None:
+def test_a_stream_has_the_text_and_usage_of_the_answer() -> None:
     whole = CHAT.invoke("def f(")
     chunks = list(CHAT.stream("def f(", stream_usage=True))
     assert "".join(str(chunk.content) for chunk in chunks) == whole.content != ""
@@ -56,16 +56,16 @@ def test_tasks_ask_as_well_and_many_at_once() -> None:
 @pytest.mark.parametrize("choice", ["paint", "required"])
 def test_a_tool_is_called_streamed_or_not_and_its_result_sent_back(choice: str) -> None:
     bound = CALLING.bind_tools([paint], tool_choice=choice, parallel_tool_calls=False, strict=True)
-    said: list[BaseMessage] = [HumanMessage("def f(")]
-    answer = bound.invoke(said)
+    messages: list[BaseMessage] = [HumanMessage("def f(")]
+    answer = bound.invoke(messages)
     (call,) = answer.tool_calls
     Paint.model_validate(call["args"])
     streamed: Any = None
-    for chunk in bound.stream(said):
+    for chunk in bound.stream(messages):
         streamed = chunk if streamed is None else streamed + chunk
     Paint.model_validate(streamed.tool_calls[0]["args"])
-    said += [answer, paint.invoke(call)]
-    assert CHAT.invoke(said).content
+    messages += [answer, paint.invoke(call)]
+    assert CHAT.invoke(messages).content
 
 
 def test_a_tool_that_may_be_called_is_or_is_not() -> None:
@@ -73,18 +73,18 @@ def test_a_tool_that_may_be_called_is_or_is_not() -> None:
     (mark,) = httpx.post(f"{url}/v1/tokenize", json={"prompt": "<tool_call>"}).json()["tokens"]
     model = ChatOpenAI(**HOW | {"base_url": f"{url}/v1"}, seed=3)
     calling = model.bind_tools([paint], parallel_tool_calls=False).bind(logit_bias={str(mark): 100})
-    said: list[BaseMessage] = [HumanMessage("def f(")]
-    answer = calling.invoke(said)
+    messages: list[BaseMessage] = [HumanMessage("def f(")]
+    answer = calling.invoke(messages)
     streamed: Any = None
-    for chunk in calling.stream(said):
+    for chunk in calling.stream(messages):
         streamed = chunk if streamed is None else streamed + chunk
     (call,) = answer.tool_calls
     Paint.model_validate(call["args"])
     assert [(each["name"], each["args"]) for each in streamed.tool_calls] == [(call["name"], call["args"])]
-    said += [answer, paint.invoke(call)]
+    messages += [answer, paint.invoke(call)]
     silent = model.bind_tools([paint], tool_choice="auto").bind(logit_bias={str(mark): -100}, max_tokens=9)
-    assert silent.invoke(said).content
-    assert not silent.invoke(said).tool_calls
+    assert silent.invoke(messages).content
+    assert not silent.invoke(messages).tool_calls
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
@@ -92,10 +92,10 @@ def test_structured_output_has_its_type(method: Any) -> None:
     assert isinstance(CALLING.with_structured_output(Paint, method=method).invoke("def f("), Paint)
 
 
-def test_log_probabilities_are_told() -> None:
-    told = CHAT.bind(logprobs=True, top_logprobs=2).invoke("def f(").response_metadata["logprobs"]["content"]
-    assert len(told) == 20
-    assert all(entry["logprob"] <= 0 and len(entry["top_logprobs"]) == 2 for entry in told)
+def test_log_probabilities_are_returned() -> None:
+    entries = CHAT.bind(logprobs=True, top_logprobs=2).invoke("def f(").response_metadata["logprobs"]["content"]
+    assert len(entries) == 20
+    assert all(entry["logprob"] <= 0 and len(entry["top_logprobs"]) == 2 for entry in entries)
 
 
 def test_the_responses_api_answers_streams_goes_on_and_calls() -> None:

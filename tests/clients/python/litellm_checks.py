@@ -1,4 +1,4 @@
-"""litellm as a client, as it is published, against the gateway at $ONE."""
+"""The published package litellm as a client, against the gateway at $ONE."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOOL = {"type": "function", "function": {"name": "paint", "parameters": Paint.mo
 NAMED = {"type": "function", "function": {"name": "paint"}}
 
 
-def test_a_stream_tells_what_the_answer_does_and_its_usage() -> None:
+def test_a_stream_has_the_text_and_usage_of_the_answer() -> None:
     whole = litellm.completion(**ASKED)
     chunks = list(litellm.completion(**ASKED, stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole.choices[0].message.content != ""
@@ -48,15 +48,15 @@ def test_tasks_ask_as_well() -> None:
 
 @pytest.mark.parametrize("choice", [NAMED, "required"])
 def test_a_tool_is_called_streamed_or_not_and_its_result_sent_back(choice: Any) -> None:
-    asked = HOW | {"messages": SAID, "tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
-    answer = litellm.completion(**asked).choices[0]
+    request = HOW | {"messages": SAID, "tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    answer = litellm.completion(**request).choices[0]
     assert answer.finish_reason == "tool_calls"
     (call,) = answer.message.tool_calls
     Paint.model_validate_json(call.function.arguments)
-    streamed = litellm.stream_chunk_builder(list(litellm.completion(**asked, stream=True))).choices[0].message
+    streamed = litellm.stream_chunk_builder(list(litellm.completion(**request, stream=True))).choices[0].message
     Paint.model_validate_json(streamed.tool_calls[0].function.arguments)
-    told = [*SAID, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "done"}]
-    assert litellm.completion(**ASKED | {"messages": told}).choices[0].message.content
+    messages = [*SAID, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "done"}]
+    assert litellm.completion(**ASKED | {"messages": messages}).choices[0].message.content
 
 
 def test_a_response_format_is_held() -> None:
@@ -65,26 +65,28 @@ def test_a_response_format_is_held() -> None:
 
 
 def test_log_probabilities_and_parameters_of_ours_are_passed_on() -> None:
-    told = litellm.completion(**ASKED, logprobs=True, top_logprobs=2, top_k=1, speculation="off").choices[0].logprobs
-    assert len(told.content) == 20
-    assert all(entry.token == entry.top_logprobs[0].token for entry in told.content)
+    logprobs = (
+        litellm.completion(**ASKED, logprobs=True, top_logprobs=2, top_k=1, speculation="off").choices[0].logprobs
+    )
+    assert len(logprobs.content) == 20
+    assert all(entry.token == entry.top_logprobs[0].token for entry in logprobs.content)
 
 
-def test_responses_are_made_streamed_read_and_gone_on_from() -> None:
-    asked: Any = HOW | {"input": "def f(", "max_output_tokens": 20, "extra_body": {"ignore_eos": True, "seed": 3}}
-    whole = litellm.responses(**asked)
-    events = list(litellm.responses(**asked, stream=True))
+def test_responses_are_created_streamed_retrieved_and_continued() -> None:
+    request: Any = HOW | {"input": "def f(", "max_output_tokens": 20, "extra_body": {"ignore_eos": True, "seed": 3}}
+    whole = litellm.responses(**request)
+    events = list(litellm.responses(**request, stream=True))
     assert events[-1].response.output[0].content[0].text == whole.output[0].content[0].text != ""
     read = litellm.get_responses(whole.id, api_base=HOW["api_base"], api_key="none")
     assert read.output[0].content[0].text == whole.output[0].content[0].text
-    assert litellm.responses(**asked | {"input": "more"}, previous_response_id=whole.id).output
+    assert litellm.responses(**request | {"input": "more"}, previous_response_id=whole.id).output
 
 
 def test_plain_completions_and_models_are_there() -> None:
-    asked = HOW | {"model": "text-completion-openai/toy", "prompt": "def f(", "max_tokens": 20, "seed": 3}
-    chunks = litellm.text_completion(**asked, stream=True)
+    request = HOW | {"model": "text-completion-openai/toy", "prompt": "def f(", "max_tokens": 20, "seed": 3}
+    chunks = litellm.text_completion(**request, stream=True)
     streamed = "".join(chunk.choices[0].text or "" for chunk in chunks)
-    assert streamed == litellm.text_completion(**asked).choices[0].text
+    assert streamed == litellm.text_completion(**request).choices[0].text
     models = litellm.get_valid_models(
         check_provider_endpoint=True, custom_llm_provider="openai", api_base=HOW["api_base"], api_key="none"
     )

@@ -1,4 +1,4 @@
-"""The cheap attacks, on a mesh of real processes. What others wait is told, not asserted."""
+"""The cheap attacks, on a mesh of real processes. Waits of other clients are printed, not asserted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from outrider.loadtest.attack import output, victims
 from outrider.loadtest.attack.mesh import VICTIM, Mesh, running
-from outrider.loadtest.attack.run import ATTACKS, make, undisturbed
-from outrider.loadtest.attack.verdict import Attack, Log, Verdict
+from outrider.loadtest.attack.run import ATTACKS, measure_undisturbed, run_attack
+from outrider.loadtest.attack.verdict import Attack, AttackLog, Verdict
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,9 +30,9 @@ def mesh(loop: asyncio.AbstractEventLoop) -> Iterator[Mesh]:
 
 
 async def made(mesh: Mesh, attack: Attack) -> Verdict:
-    """The verdict, told as `make attack` does."""
+    """The verdict, printed as `make attack` does."""
     async with victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
-        verdict = await make(mesh, watched, attack, await undisturbed(watched, 1.0))
+        verdict = await run_attack(mesh, watched, attack, await measure_undisturbed(watched, 1.0))
     print(output.line(verdict), flush=True)
     return verdict
 
@@ -44,10 +44,8 @@ def test_others_notice_nothing_of(name: str, mesh: Mesh, loop: asyncio.AbstractE
     assert verdict.outcomes["whole"] >= victims.CLIENTS
 
 
-def test_an_attack_that_kills_a_verifier_is_told_from_one_that_does_not(
-    mesh: Mesh, loop: asyncio.AbstractEventLoop
-) -> None:
-    async def murder(mesh: Mesh, log: Log) -> None:
+def test_the_verdict_names_a_killed_verifier(mesh: Mesh, loop: asyncio.AbstractEventLoop) -> None:
+    async def murder(mesh: Mesh, log: AttackLog) -> None:
         os.kill(mesh.pids("verifier")[0], signal.SIGKILL)
 
     verdict = loop.run_until_complete(made(mesh, Attack("murder", "A verifier is killed.", murder)))

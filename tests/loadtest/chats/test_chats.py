@@ -1,4 +1,4 @@
-"""Chat requests of every kind, and what is made of them on the shipped pair and, where one is given, a real model."""
+"""Chat requests of every kind, and their measurement on the shipped pair and, with ``TEST_MODEL``, on a real model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from llguidance import LLMatcher
 from outrider.gateway.doors.openai.bodies import read_chat
 from outrider.loadtest.chats import chat_matrix, modes
-from outrider.loadtest.chats.alone import AFTER, FRESH
 from outrider.loadtest.chats.chat_turns import ChatTurn, Steps
 from outrider.loadtest.chats.figures import best_fixed, publish, publish_stories
-from outrider.loadtest.chats.library import PARTS, Fresh, files
-from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, Supply
+from outrider.loadtest.chats.fresh_meshes import AFTER, FRESH
+from outrider.loadtest.chats.library import PARTS, NoveltyFilter, files
+from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, ChatSupply
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.load.prompts import PromptsError
@@ -36,32 +36,32 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("kind", ["edit", "code", "extract"])
 def test_several_hundred_requests_of_a_kind_are_no_copies_of_each_other(kind: str) -> None:
-    made = [shingles(each.text) for each in Supply().take(kind, MANY)]
+    made = [shingles(each.text) for each in ChatSupply().take(kind, MANY)]
     alike = [(a, b) for a, b in itertools.combinations(made, 2) if len(a & b) > 0.6 * min(len(a), len(b))]
     assert len(alike) <= MANY // 100, alike[:3]
 
 
 def test_several_hundred_everyday_questions_differ() -> None:
-    assert len({each.text for each in Supply().take("chat", MANY)}) == MANY
+    assert len({each.text for each in ChatSupply().take("chat", MANY)}) == MANY
 
 
-def test_each_question_about_a_long_context_is_about_a_passage_of_its_own() -> None:
-    asked = Supply().take("rag", 60)
-    questions = Counter(each.text.rsplit("\n\n", 1)[1] for each in asked)
+def test_each_question_about_a_long_context_is_about_another_passage() -> None:
+    requests = ChatSupply().take("rag", 60)
+    questions = Counter(each.text.rsplit("\n\n", 1)[1] for each in requests)
     assert max(questions.values()) == 1
-    assert all(8_000 <= len(each.text) <= 28_000 for each in asked)
-    short = Supply(context=(200, 300)).take("rag", 10)
+    assert all(8_000 <= len(each.text) <= 28_000 for each in requests)
+    short = ChatSupply(context=(200, 300)).take("rag", 10)
     assert max(len(each.text) for each in short) < 4_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_request_is_one_that_the_gateway_honours(kind: str) -> None:
-    for asked in Supply().take(kind, 20, 0.7):
-        body = msgspec.json.encode(asked.body("off"))
+    for request in ChatSupply().take(kind, 20, 0.7):
+        body = msgspec.json.encode(request.body("off"))
         generation = read_chat(body).generation()
-        assert (generation.sampling.temperature, generation.sampling.seed) == (0.7, asked.seed)
-        if asked.schema is not None:
-            assert not LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(asked.schema))
+        assert (generation.sampling.temperature, generation.sampling.seed) == (0.7, request.seed)
+        if request.schema is not None:
+            assert not LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(request.schema))
 
 
 def test_no_file_of_the_library_is_used_by_two_kinds() -> None:
@@ -70,22 +70,22 @@ def test_no_file_of_the_library_is_used_by_two_kinds() -> None:
     assert all(not a & b for a, b in itertools.combinations(used, 2))
 
 
-def test_a_text_of_which_most_lines_are_known_is_not_fresh() -> None:
-    fresh = Fresh()
-    assert fresh("first line of code\nsecond line of code\nthird line of code")
-    assert not fresh("first line of code\nsecond line of code\nanother line of code")
-    assert fresh("first line of code\none more line of code\nanother line of code")
+def test_a_text_with_mostly_known_lines_is_not_new() -> None:
+    is_new = NoveltyFilter()
+    assert is_new("first line of code\nsecond line of code\nthird line of code")
+    assert not is_new("first line of code\nsecond line of code\nanother line of code")
+    assert is_new("first line of code\none more line of code\nanother line of code")
 
 
 def test_a_supply_is_the_same_for_the_same_seed_and_ends_with_an_error() -> None:
-    first, same, other = (Supply(seed).take("edit", 20) for seed in (1, 1, 2))
+    first, same, other = (ChatSupply(seed).take("edit", 20) for seed in (1, 1, 2))
     assert first == same != other
     with pytest.raises(PromptsError, match="too few requests of story"):
-        Supply().take("story", 100_000)
+        ChatSupply().take("story", 100_000)
 
 
 def test_mixed_requests_are_of_all_kinds_and_temperatures_in_random_order() -> None:
-    mixed = Supply().take(MIXED, 50)
+    mixed = ChatSupply().take(MIXED, 50)
     assert Counter(each.kind for each in mixed) == dict.fromkeys(KINDS, 10)
     assert {each.temperature for each in mixed} == set(TEMPERATURES)
     assert [each.kind for each in mixed] != list(itertools.islice(itertools.cycle(KINDS), 50))
@@ -99,18 +99,18 @@ def turn(case: Case, mode: str, repeat: int, speed: float, kinds: dict[str, Step
 def test_regret_is_to_the_mode_that_was_best_in_hindsight_and_controls_stand_beside_ratios(tmp_path, capsys) -> None:
     speeds = {"off": (100, 100, 100), "control": (90, 100, 120), "always": (200, 300, 200), "on": (180, 270, 180)}
     mixed = {"edit": Steps(90, 30), "rag": Steps(40, 20)}
-    found = [turn(MIX, mode, number, speed, mixed) for mode, row in speeds.items() for number, speed in enumerate(row)]
+    turns = [turn(MIX, mode, number, speed, mixed) for mode, row in speeds.items() for number, speed in enumerate(row)]
     alone = {
         "edit": [turn(MIX, "on", 0, 100, {"edit": Steps(80, 20)})],
         "rag": [turn(MIX, "on", 0, 9, {"rag": Steps(2, 1)})],
     }
-    assert best_fixed(Matrix(found), MIX) == "always"
-    assert best_fixed(Matrix([*found, *(turn(MIX, "on", number, 900) for number in range(3))]), MIX) == "always"
-    publish(found, alone, {}, tmp_path)
-    told, shown = msgspec.json.decode((tmp_path / "matrix.json").read_bytes()), capsys.readouterr().out
+    assert best_fixed(Matrix(turns), MIX) == "always"
+    assert best_fixed(Matrix([*turns, *(turn(MIX, "on", number, 900) for number in range(3))]), MIX) == "always"
+    publish(turns, alone, {}, tmp_path)
+    report, shown = msgspec.json.decode((tmp_path / "matrix.json").read_bytes()), capsys.readouterr().out
     assert "1.80 (1.80 to 2.70), control 1.00 (0.90 to 1.20), regret to always 10.0%" in shown
-    assert [(each["kind"], each["mixed"], each["alone"]) for each in told["mixed"]] == [("edit", 3, 4), ("rag", 2, 2)]
-    assert {bar["what"]: bar["met"] for bar in told["bars"]} == {
+    assert [(each["kind"], each["mixed"], each["alone"]) for each in report["mixed"]] == [("edit", 3, 4), ("rag", 2, 2)]
+    assert {bar["what"]: bar["met"] for bar in report["bars"]} == {
         "on / off, mixed, 1 at a time": True,
         "edit in the mix / alone, mixed, 1 at a time": False,
         "rag in the mix / alone, mixed, 1 at a time": True,
@@ -128,11 +128,11 @@ def test_edits_after_stories_are_held_to_those_of_a_fresh_mesh(tmp_path, capsys)
 def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_program() -> None:
     options = argparse.Namespace(model=Path("/m"), draft=Path("/d"), set=["verifier.pages=9"])
     shared, pages = {"proposers": None, "model": Path("/m"), "program": None}, {"verifier.pages": "9"}
-    assert modes.given(options, "off") == {**shared, "draft": None, "settings": pages}
-    assert modes.given(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
-    assert modes.given(options, "always")["program"] == "outrider.verifier.bench.always"
+    assert modes.mesh_arguments(options, "off") == {**shared, "draft": None, "settings": pages}
+    assert modes.mesh_arguments(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
+    assert modes.mesh_arguments(options, "always")["program"] == "outrider.verifier.bench.always"
     options.model = Path("pocket")
-    assert modes.given(options, "on")["model"] is None
+    assert modes.mesh_arguments(options, "on")["model"] is None
 
 
 SMALL = ["--concurrency", "1", "--requests", "2", "--repeats", "1"]
@@ -140,26 +140,26 @@ SMALL = ["--concurrency", "1", "--requests", "2", "--repeats", "1"]
 
 def measure(out: Path, *arguments: str) -> dict:
     assert chat_matrix.main([*arguments, *SMALL, "--out", str(out)]) == 0
-    (told,) = (msgspec.json.decode(path.read_bytes()) for path in out.glob("*.json"))
-    return told
+    (report,) = (msgspec.json.decode(path.read_bytes()) for path in out.glob("*.json"))
+    return report
 
 
 def test_the_shipped_pair_answers_the_same_edits_in_every_mode(tmp_path) -> None:
     arguments = ["--model", "pocket", "--max-tokens", "16", "--workloads", "edit", "--temperatures", "0.7"]
-    told = measure(tmp_path, *arguments, "--modes", "off", "on")
-    off, on = told["turns"]
+    report = measure(tmp_path, *arguments, "--modes", "off", "on")
+    off, on = report["turns"]
     assert (off["mode"], on["mode"]) == ("off", "on")[:: 1 if off["mode"] == "off" else -1]
-    tokens = [each["kinds"]["edit"]["tokens"] for each in told["turns"]]
+    tokens = [each["kinds"]["edit"]["tokens"] for each in report["turns"]]
     assert tokens[0] == tokens[1] > 0
-    assert {each["kinds"]["edit"]["steps"] for each in told["turns"] if each["mode"] == "off"} == {tokens[0]}
+    assert {each["kinds"]["edit"]["steps"] for each in report["turns"] if each["mode"] == "off"} == {tokens[0]}
 
 
 @pytest.mark.skipif(not REAL, reason="TEST_MODEL names no folder of a real model")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_real_model_answers_edits_in_fewer_steps_than_tokens_and_stories_do_not_spoil_them(tmp_path) -> None:
-    told = measure(tmp_path / "edits", "--model", str(REAL), "--workloads", "edit", "--temperatures", "0")
-    steps = {each["mode"]: each["kinds"]["edit"] for each in told["turns"]}
+    report = measure(tmp_path / "edits", "--model", str(REAL), "--workloads", "edit", "--temperatures", "0")
+    steps = {each["mode"]: each["kinds"]["edit"] for each in report["turns"]}
     assert steps["off"]["tokens"] == steps["on"]["tokens"] == steps["off"]["steps"] > steps["on"]["steps"]
-    told = measure(tmp_path / "stories", "--model", str(REAL), "--stories", "2", "--max-tokens", "64")
-    assert set(told["turns"]) == {FRESH, AFTER}
+    report = measure(tmp_path / "stories", "--model", str(REAL), "--stories", "2", "--max-tokens", "64")
+    assert set(report["turns"]) == {FRESH, AFTER}

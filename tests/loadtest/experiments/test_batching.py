@@ -1,9 +1,18 @@
-"""The comparison of continuous with static batching: what is asked for, and what is made of the counters."""
+"""The comparison of continuous with static batching: its requests, and figures from the counters."""
 
 from __future__ import annotations
 
 import pytest
-from outrider.loadtest.experiments.batching import COUNTERS, Mix, Pass, counted, main, one_pass, shown, summarize
+from outrider.loadtest.experiments.batching import (
+    COUNTERS,
+    Mix,
+    Pass,
+    main,
+    one_pass,
+    pass_from_counters,
+    report_text,
+    summarize,
+)
 
 MIX = Mix(slots=32, requests=640, short=8, long=512, among=32, prompt=4)
 
@@ -15,14 +24,14 @@ def test_lengths_are_as_stated_and_the_long_ones_stand_anywhere() -> None:
     assert {index % 32 for index, length in enumerate(lengths) if length == 512} != {0}
 
 
-def test_a_pass_is_what_the_verifier_counted_while_requests_waited() -> None:
+def test_a_pass_has_the_verifier_s_counts_while_requests_waited() -> None:
     counters = {"crowded_tokens": 800, "crowded_seconds": 4, "crowded_steps": 20, "crowded_sequences": 320}
-    assert counted("static", 32, {**counters, "preemptions": 2}) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
+    assert pass_from_counters("static", 32, {**counters, "preemptions": 2}) == Pass("static", 200.0, 0.5, 800, 4.0, 2)
 
 
-def test_a_pass_in_which_nobody_waited_shows_nothing() -> None:
+def test_a_pass_without_waiting_requests_is_an_error() -> None:
     with pytest.raises(SystemExit, match="no requests had to wait"):
-        counted("static", 32, dict.fromkeys(COUNTERS, 0.0))
+        pass_from_counters("static", 32, dict.fromkeys(COUNTERS, 0.0))
 
 
 def test_a_report_has_the_medians_and_their_ratio() -> None:
@@ -37,8 +46,8 @@ def test_a_report_has_the_medians_and_their_ratio() -> None:
     passes = [Pass(mode, speed, speed / 1000, 1, 1.0, 0) for mode, speed in speeds]
     report = summarize(MIX, "strict", passes)
     assert (report.tokens_per_s, report.ratio) == ({"continuous": 800, "static": 200}, 4.0)
-    assert "4.00 times as many" in shown(report)
-    assert "one in 32 of 512; strict; median of 3" in shown(report)
+    assert "4.00 times as many" in report_text(report)
+    assert "one in 32 of 512; strict; median of 3" in report_text(report)
 
 
 def test_a_number_below_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

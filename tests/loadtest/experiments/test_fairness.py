@@ -1,4 +1,4 @@
-"""What the load test of fairness makes of its figures."""
+"""Figures and bars of the load test of fairness."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_the_percentile_is_one_of_the_values() -> None:
     assert math.isnan(percentile([]))
 
 
-def test_service_is_off_by_its_part_of_the_share_whoever_has_more() -> None:
-    assert Service(("one", "even"), (500, 500)).off((1.0, 1.0)) == 0
-    assert Service(("one", "three"), (240, 760)).off((1.0, 3.0)) == pytest.approx(0.04)
-    assert Service(("one", "three"), (270, 730)).off((1.0, 3.0)) == pytest.approx(0.08)
+def test_the_deviation_of_service_is_relative_to_the_share() -> None:
+    assert Service(("one", "even"), (500, 500)).deviation((1.0, 1.0)) == 0
+    assert Service(("one", "three"), (240, 760)).deviation((1.0, 3.0)) == pytest.approx(0.04)
+    assert Service(("one", "three"), (270, 730)).deviation((1.0, 3.0)) == pytest.approx(0.08)
 
 
 def test_bars_are_on_the_slow_ones_on_failures_and_on_service() -> None:

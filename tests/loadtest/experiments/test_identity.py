@@ -1,4 +1,4 @@
-"""What is mixed into the requests whose answers are compared, and when two answers are the same."""
+"""Parameters mixed into compared requests, and the comparison of answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from outrider.gateway.doors.openai.bodies import read_completion
 from outrider.loadtest.load.answers import Answer, agrees
-from outrider.loadtest.load.mixes import MIXED, TEMPERATURES, mixed, questions
+from outrider.loadtest.load.mixes import MIXED, TEMPERATURES, compared_requests, mixed
 
 
 def test_every_combination_comes_up_and_the_first_is_none() -> None:
@@ -19,13 +19,13 @@ def test_every_combination_comes_up_and_the_first_is_none() -> None:
     assert bodies[-1] == {key: value for extra in MIXED.values() for key, value in extra.items()}
 
 
-def test_what_is_mixed_in_is_honoured_by_the_gateway() -> None:
+def test_the_gateway_accepts_all_mixed_in_parameters() -> None:
     for body in [*MIXED.values(), mixed(2 ** len(MIXED) - 1, list(MIXED))]:
         read_completion(json.dumps({"prompt": "p", **body}).encode()).generation()
 
 
 def test_a_beginning_of_the_questions_has_every_temperature_and_every_extra() -> None:
-    beginning = questions(600, 8, list(MIXED))[:100]
+    beginning = compared_requests(600, 8, list(MIXED))[:100]
     assert len({question.number for question in beginning}) == 100
     assert set(Counter(question.body["temperature"] for question in beginning)) == set(TEMPERATURES)
     assert all(any(extra.items() <= question.body.items() for question in beginning) for extra in MIXED.values())
@@ -50,10 +50,10 @@ EVENTS = [
 
 
 def answer(events: list[dict]) -> Answer:
-    told = Answer()
+    answer = Answer()
     for each in events:
-        told.take(each)
-    return told
+        answer.add(each)
+    return answer
 
 
 def test_a_stream_is_put_together_by_choice_however_it_was_cut() -> None:
@@ -64,7 +64,7 @@ def test_a_stream_is_put_together_by_choice_however_it_was_cut() -> None:
 
 
 @pytest.mark.parametrize("count", range(len(EVENTS)))
-def test_what_a_client_that_left_had_got_is_compared_as_far_as_it_goes(count: int) -> None:
+def test_the_part_that_a_leaving_client_received_is_compared(count: int) -> None:
     assert agrees(answer(EVENTS[:count]), answer(EVENTS))
 
 

@@ -30,7 +30,7 @@ def chunked(body: bytes, size: int) -> bytes:
 
 
 async def ask(answer: bytes):
-    """What `complete` makes of a server that says ``answer`` to anybody."""
+    """The result of `complete` with a server that always sends ``answer``."""
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -57,7 +57,7 @@ async def test_the_role_that_a_chat_begins_with_is_no_token():
     assert len(reply.arrivals) == 2
 
 
-async def test_an_error_status_is_told_with_its_message():
+async def test_an_error_status_is_an_error_with_the_gateways_message():
     body = b'{"error": {"message": "no such model"}}'
     head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)
     with pytest.raises(RequestError, match="404 Not Found: no such model"):
@@ -79,6 +79,6 @@ async def test_a_stream_that_breaks_off_is_an_error():
         await ask(chunked(sse(EVENTS), 64)[:-20])
 
 
-async def test_a_server_that_is_not_there_is_an_error(unused_tcp_port):
+async def test_an_unreachable_server_is_an_error(unused_tcp_port):
     with pytest.raises(RequestError, match="no complete answer"):
         await complete(f"http://127.0.0.1:{unused_tcp_port}", {})

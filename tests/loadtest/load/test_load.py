@@ -18,13 +18,13 @@ REPLY = Reply(
 
 
 class Server:
-    """Counts who is being served."""
+    """Counts requests: all, those that run, and the most at a time."""
 
     def __init__(self) -> None:
-        self.running = self.most = self.asked = 0
+        self.running = self.most = self.requests = 0
 
     async def __call__(self) -> Reply:
-        self.asked += 1
+        self.requests += 1
         self.running += 1
         self.most = max(self.most, self.running)
         await asyncio.sleep(0.001)
@@ -32,17 +32,17 @@ class Server:
         return REPLY
 
 
-async def test_a_closed_load_keeps_so_many_requests_running_and_sends_as_many_as_asked():
+async def test_a_closed_load_keeps_its_concurrency_and_sends_all_requests():
     server = Server()
     samples = await Closed(3).run(itertools.repeat(server), 10)
-    assert (len(samples), server.asked, server.most) == (10, 10, 3)
+    assert (len(samples), server.requests, server.most) == (10, 10, 3)
 
 
 async def test_an_open_load_does_not_wait_for_answers():
     server, all_asked = Server(), asyncio.Event()
 
     async def answer() -> Reply:
-        if server.asked == 9:
+        if server.requests == 9:
             all_asked.set()
         reply = await server()
         await all_asked.wait()
@@ -50,7 +50,7 @@ async def test_an_open_load_does_not_wait_for_answers():
 
     async with asyncio.timeout(60):
         await Open(rate=1e6).run(itertools.repeat(answer), 10)
-    assert server.asked == 10
+    assert server.requests == 10
 
 
 async def test_an_open_load_arrives_at_the_same_times_for_the_same_seed():

@@ -1,4 +1,4 @@
-"""Workloads without repetition, ratios within turns, and the bars they are held to."""
+"""Workloads without repetition, ratios within turns, and their bars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
-from outrider.loadtest.load.code_workloads import WORKLOADS, Supply, edit
+from outrider.loadtest.load.code_workloads import WORKLOADS, CodeSupply, edit
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.summary import summarize
 from outrider.loadtest.load.turns import Case, Matrix, Turn
@@ -23,7 +23,7 @@ def turn(case: Case, mode: str, repeat: int, speed: float) -> Turn:
 
 
 def test_no_piece_of_code_is_handed_out_twice() -> None:
-    supply = Supply(start=300)
+    supply = CodeSupply(start=300)
     taken = [prompt for _ in range(10) for prompt in supply.take("code", 25)]
     assert len(set(taken)) == 250
     with pytest.raises(PromptsError, match="too few to use each once"):
@@ -32,7 +32,7 @@ def test_no_piece_of_code_is_handed_out_twice() -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_piece_makes_a_prompt_of_every_workload(workload: str) -> None:
-    assert all(Supply().take(workload, 300))
+    assert all(CodeSupply().take(workload, 300))
 
 
 def test_an_edit_shows_the_code_and_the_beginning_of_a_copy_with_another_name() -> None:
@@ -70,8 +70,8 @@ def test_bars_name_the_worst_case_and_the_best_drafter() -> None:
 
 def test_the_report_has_figures_bars_and_a_picture(tmp_path, capsys) -> None:
     publish([turn(CASE, mode, 0, speed) for mode, speed in (("off", 100), ("on", 50))], {"repeats": 1}, tmp_path)
-    told = msgspec.json.decode((tmp_path / "matrix.json").read_bytes())
-    assert {figure["mode"]: round(figure["to_off"], 3) for figure in told["figures"]} == {"off": 1.0, "on": 0.5}
-    assert [bar["met"] for bar in told["bars"]] == [False, False]
+    report = msgspec.json.decode((tmp_path / "matrix.json").read_bytes())
+    assert {figure["mode"]: round(figure["to_off"], 3) for figure in report["figures"]} == {"off": 1.0, "on": 0.5}
+    assert [bar["met"] for bar in report["bars"]] == [False, False]
     assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
     assert "missed" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A link that takes time."""
+"""The relay, a slow link."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_bytes_wait_for_as_long_as_the_link_takes(relay: tuple[Relay, int]
         await close(each)
 
 
-async def test_a_caller_is_hung_up_on_where_nobody_listens() -> None:
+async def test_a_connection_is_closed_if_no_server_listens_at_the_target() -> None:
     relay, port = Relay(hold_port(), 0.001), hold_port()
     await relay.start(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""What is made of the speeds of other engines, and of engines that end or cannot be had."""
+"""The comparison with other engines: its figures, and engines that end or cannot be installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, ratios, real, ways
 from outrider.loadtest.peers.environments import PeerMissing
-from outrider.loadtest.peers.openvino_process import How, Peer, Spoken, weight_format
+from outrider.loadtest.peers.openvino_process import Peer, PeerAnswers, PeerConfig, weight_format
 from outrider.loadtest.peers.ways import Plan
 
 REAL, GGUF = os.environ.get("TEST_MODEL"), os.environ.get("TEST_GGUF")
@@ -22,24 +22,24 @@ CODE = Case("code", 0.0, 1)
 ANSWERS_TWICE = """
 import json, sys
 for line in sys.stdin:
-    asked = json.loads(line)
-    tokens = [[asked["streams"]] * most for most in asked["max_tokens"]]
+    request = json.loads(line)
+    tokens = [[request["streams"]] * most for most in request["max_tokens"]]
     print(json.dumps({"seconds": 0.5, "tokens": tokens, "prompt_tokens": [7] * len(tokens)}), flush=True)
-    if asked["mode"] == "lookup":
+    if request["mode"] == "lookup":
         break
 """
 
 
-def test_a_peer_answers_line_by_line_and_its_end_is_told() -> None:
+def test_a_peer_answers_line_by_line_and_its_end_is_an_error() -> None:
     command = [sys.executable, "-c", ANSWERS_TWICE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         peer = Peer(process)
-        assert peer.answer(How("plain"), 1, ["a", "b"], [3, 2]) == Spoken(0.5, [[1, 1, 1], [1, 1]], [7, 7])
-        turn = openvino.turn("OpenVINO lookup", EIGHT, 0, peer.answer(How("lookup"), 8, ["a"], [4]))
+        assert peer.answer(PeerConfig("plain"), 1, ["a", "b"], [3, 2]) == PeerAnswers(0.5, [[1, 1, 1], [1, 1]], [7, 7])
+        turn = openvino.turn("OpenVINO lookup", EIGHT, 0, peer.answer(PeerConfig("lookup"), 8, ["a"], [4]))
         assert (turn.summary.tokens_per_s, turn.summary.prompt_tokens) == (8.0, 7)
         process.wait(30)
         with pytest.raises(SystemExit, match="OpenVINO ended"):
-            peer.answer(How("plain"), 1, ["a"], [1])
+            peer.answer(PeerConfig("plain"), 1, ["a"], [1])
 
 
 def model(folder: Path, **config: str) -> Path:
@@ -77,7 +77,7 @@ def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
         (["--set", "verifier.dtype"], "it is written as SERVICE.KEY=VALUE"),
     ],
 )
-def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, sentence, tmp_path, capsys) -> None:
+def test_wrong_options_are_refused_before_an_engine_starts(given, sentence, tmp_path, capsys) -> None:
     model(tmp_path / "m")
     (tmp_path / "f").touch()
     with pytest.raises(SystemExit):
@@ -85,13 +85,13 @@ def test_what_is_wrong_with_the_options_is_told_before_anything_starts(given, se
     assert sentence.format(tmp_path) in capsys.readouterr().err
 
 
-def test_every_way_of_the_peers_has_a_name_of_its_own() -> None:
+def test_every_way_of_the_peers_has_another_name() -> None:
     assert openvino.precisions("avx2 avx512f avx512_bf16") == ("u8", "bf16")
     assert openvino.precisions("avx2 avx512f") == ("u8", "f32")
-    found = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
-    assert list(found)[:4] == [f"OpenVINO {w}, KV u8" for w in ("plain", "lookup of 5", "lookup of 8", "draft of 5")]
-    assert len(found) == 8
-    assert found["OpenVINO lookup of 8, KV bf16"] == How("lookup", "bf16", 8)
+    configs = openvino.ways([5, 8], ("u8", "bf16"), draft=True)
+    assert list(configs)[:4] == [f"OpenVINO {w}, KV u8" for w in ("plain", "lookup of 5", "lookup of 8", "draft of 5")]
+    assert len(configs) == 8
+    assert configs["OpenVINO lookup of 8, KV bf16"] == PeerConfig("lookup", "bf16", 8)
     assert list(llama.ways(None)) == ["plain", "ngram-simple"]
     assert llama.ways(Path("/d.gguf"))["draft-simple"][:4] == ["--spec-type", "draft-simple", "-md", "/d.gguf"]
 
@@ -103,7 +103,7 @@ def test_an_environment_that_pip_cannot_make_is_a_peer_that_is_missing_and_is_no
     assert not (tmp_path / environments.MADE).exists()
 
 
-def test_a_server_that_ends_tells_what_it_said(tmp_path) -> None:
+def test_a_server_that_ends_is_an_error_with_its_last_output(tmp_path) -> None:
     program = tmp_path / "server"
     program.write_text('#!/bin/sh\necho "no such model: $2"\nexit 3\n')
     program.chmod(0o755)
@@ -115,7 +115,7 @@ def test_a_server_that_ends_tells_what_it_said(tmp_path) -> None:
 
 
 def turn_of(case: Case, mode: str, repeat: int, speed: float) -> Turn:
-    return openvino.turn(mode, case, repeat, Spoken(1.0, [[0] * int(speed)], [40]))
+    return openvino.turn(mode, case, repeat, PeerAnswers(1.0, [[0] * int(speed)], [40]))
 
 
 def turns_of(case: Case, speeds: dict[str, tuple[float, ...]]) -> list[Turn]:
@@ -135,22 +135,22 @@ SPEEDS: dict[str, tuple[float, ...]] = {
 
 def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) -> None:
     ratios.publish(turns_of(ALONE, SPEEDS), real.RIVALS, tmp_path / "peers.json", settings={"model": "m"})
-    told, shown = msgspec.json.decode((tmp_path / "peers.json").read_bytes()), capsys.readouterr().out
-    by_pair = {(each["ours"], each["theirs"]): each["ratio"] for each in told["ratios"]}
+    report, shown = msgspec.json.decode((tmp_path / "peers.json").read_bytes()), capsys.readouterr().out
+    by_pair = {(each["ours"], each["theirs"]): each["ratio"] for each in report["ratios"]}
     assert by_pair["Outrider on", "OpenVINO lookup of 5, KV u8"] == {"median": 2, "least": 2, "greatest": 3}
     assert by_pair["Outrider off", "llama.cpp plain"] == {"median": 2, "least": 1.25, "greatest": 2}
     assert by_pair["Outrider control", "Outrider off"] == {"median": 1, "least": 0.9, "greatest": 1.1}
     assert "Outrider off / OpenVINO plain, KV u8: 1.00 (1.00 to 2.00)" in shown
-    figure = next(each for each in told["figures"] if each["mode"] == "llama.cpp plain")
+    figure = next(each for each in report["figures"] if each["mode"] == "llama.cpp plain")
     assert figure["tokens_per_s"] == {"median": 80, "least": 50, "greatest": 100}
     assert (figure["prompt_tokens"], figure["tokens"]) == (40, 80)
-    assert {bar["what"]: bar["met"] for bar in told["bars"]} == {
+    assert {bar["what"]: bar["met"] for bar in report["bars"]} == {
         "Outrider on / OpenVINO lookup of 5, KV u8, edit, T=0, 1 at a time": True,
         "Outrider off / OpenVINO plain, KV u8, edit, T=0, 1 at a time": False,
     }
 
 
-def test_a_bar_on_a_peer_that_was_not_measured_is_missed_and_what_has_no_bar_gets_none() -> None:
+def test_a_bar_on_an_unmeasured_peer_is_missed_and_pairs_without_bars_have_none() -> None:
     alone = {mode: row for mode, row in SPEEDS.items() if mode.startswith("Outrider")}
     bars = list(ratios.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
     assert [(bar.least, bar.met, str(bar).split(": ")[1]) for bar in bars] == [
@@ -174,35 +174,35 @@ def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> Non
 
 
 def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> None:
-    seen: list[tuple[str, int, tuple[int, ...]]] = []
+    calls: list[tuple[str, int, tuple[int, ...]]] = []
     numbers = iter(range(100))
 
-    def take(name: str) -> ways.Take[int]:
-        def taken(case: Case, asked: object, repeat: int) -> Turn:
-            assert isinstance(asked, list)
-            seen.append((name, repeat, tuple(asked)))
+    def recorder(name: str) -> ways.RunTurn[int]:
+        def run_turn(case: Case, requests: object, repeat: int) -> Turn:
+            assert isinstance(requests, list)
+            calls.append((name, repeat, tuple(requests)))
             return turn_of(case, name, repeat, 1)
 
-        return taken
+        return run_turn
 
     plan = Plan([ALONE, EIGHT], lambda case: [next(numbers)], [-1], 3, 60.0)
-    found = ways.measure(plan, {name: take(name) for name in "ab"})
-    assert seen[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
-    order = [(name, asked[0]) for name, _, asked in seen[2:]]
+    turns = ways.measure(plan, {name: recorder(name) for name in "ab"})
+    assert calls[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
+    order = [(name, requests[0]) for name, _, requests in calls[2:]]
     assert order == [(name, turn) for turn in range(6) for name in ("ab" if (turn // 2 + turn % 2) % 2 == 0 else "ba")]
-    assert len(found) == 12
-    assert len(ways.measure(plan._replace(minutes=0.0), {"a": take("a")})) == 0
+    assert len(turns) == 12
+    assert len(ways.measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
 
 
-def test_when_requests_run_out_what_was_measured_is_kept(capsys) -> None:
+def test_turns_before_requests_run_out_are_kept(capsys) -> None:
     def supply(case: Case) -> list[int]:
         if case == EIGHT:
             raise PromptsError("there are too few")
         return [1]
 
     plan = Plan([ALONE, EIGHT], supply, [0], 3, 60.0)
-    found = ways.measure(plan, {"a": lambda case, asked, repeat: turn_of(case, "a", repeat, 1)})
-    assert [each.case for each in found] == [ALONE]
+    turns = ways.measure(plan, {"a": lambda case, requests, repeat: turn_of(case, "a", repeat, 1)})
+    assert [each.case for each in turns] == [ALONE]
     assert "Nothing more is measured: there are too few" in capsys.readouterr().out
 
 
@@ -213,9 +213,9 @@ def test_a_real_model_answers_the_same_prompts_in_every_way_of_every_engine(tmp_
     given = ["--model", str(REAL), "--gguf", str(GGUF), "--peers", "openvino", "llama", "--workloads", "edit"]
     small = ["--concurrency", "1", "2", "--requests", "2", "--max-tokens", "24", "--repeats", "1", "--guesses", "5"]
     assert compare.main([*given, *small, "--out", str(tmp_path / "peers.json")]) == 0
-    told = msgspec.json.decode((tmp_path / "peers.json").read_bytes())
+    report = msgspec.json.decode((tmp_path / "peers.json").read_bytes())
     for streams in (1, 2):
-        figures = [each for each in told["figures"] if each["case"]["concurrency"] == streams]
+        figures = [each for each in report["figures"] if each["case"]["concurrency"] == streams]
         assert len({each["prompt_tokens"] for each in figures}) == 1
         assert len(figures) == 9
         assert all(0 < each["tokens"] <= 24 * 2 * streams for each in figures)

@@ -1,17 +1,17 @@
-"""What counts as a leak."""
+"""Counts and memory that are judged as leaks."""
 
 from __future__ import annotations
 
-from outrider.loadtest.report.leaks import judge, left, most
+from outrider.loadtest.report.leaks import growth, highest, judge
 
 BEFORE = {"gateway tasks": 40.0, "verifier free pages": 100.0}
 MIB = 1 << 20
 
 
 def test_more_of_anything_is_left_and_so_are_fewer_free_pages() -> None:
-    assert left(BEFORE, BEFORE) == {}
-    assert left(BEFORE, {"gateway tasks": 39.0, "verifier free pages": 101.0}) == {}
-    assert left(BEFORE, {"gateway tasks": 41.0, "verifier free pages": 97.0}) == {
+    assert growth(BEFORE, BEFORE) == {}
+    assert growth(BEFORE, {"gateway tasks": 39.0, "verifier free pages": 101.0}) == {}
+    assert growth(BEFORE, {"gateway tasks": 41.0, "verifier free pages": 97.0}) == {
         "gateway tasks": 1.0,
         "verifier free pages": 3.0,
     }
@@ -19,7 +19,7 @@ def test_more_of_anything_is_left_and_so_are_fewer_free_pages() -> None:
 
 def test_the_most_is_the_most_tasks_and_the_fewest_pages() -> None:
     other = {"gateway tasks": 50.0, "verifier free pages": 90.0}
-    assert most(BEFORE, other) == most({}, other) == other
+    assert highest(BEFORE, other) == highest({}, other) == other
 
 
 def test_memory_may_level_out_and_not_go_on_growing() -> None:

@@ -1,4 +1,4 @@
-"""From events to the time line of one request."""
+"""The time line of one request from its events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from outrider.loadtest.report import plot_steps
-from outrider.loadtest.report.steps import Flight, Offered, Span, TraceError, trace
+from outrider.loadtest.report.steps import Flight, Offer, Span, TraceError, trace
 from outrider.mesh.telemetry.timeline import (
     DraftRound,
     Event,
@@ -40,20 +40,20 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_what_happened_while_a_request_ran_is_told_on_its_own_clock() -> None:
-    found = trace(EVENTS, "asked")
-    assert [(step.span, step.rows, step.prompt, step.own.decided) for step in found.steps] == [
+def test_times_of_a_trace_count_from_the_request_s_first_step() -> None:
+    traced = trace(EVENTS, "asked")
+    assert [(step.span, step.rows, step.prompt, step.own.decided) for step in traced.steps] == [
         (Span(0.0, 0.5), 4, True, 1),
         (Span(1.75, 2.75), 3, False, 2),
     ]
-    assert [(each.span, each.proposer, each.tree) for each in found.passes] == [(Span(1.0, 1.25), "p", TREE)]
-    assert found.flights == [
+    assert [(each.span, each.proposer, each.tree) for each in traced.passes] == [(Span(1.0, 1.25), "p", TREE)]
+    assert traced.flights == [
         Flight("commits", Span(0.5, 0.75), 5),
         Flight("trees", Span(1.25, 1.5), 5),
     ]
-    assert found.offers == [Offered(1.75, TREE, 0, True), Offered(2.75, TREE, 2, False)]
-    assert found.ended == 2.75
-    assert found.proposers == ["p"]
+    assert traced.offers == [Offer(1.75, TREE, 0, True), Offer(2.75, TREE, 2, False)]
+    assert traced.ended == 2.75
+    assert traced.proposers == ["p"]
 
 
 def test_a_request_that_no_step_served_has_no_time_line() -> None:
@@ -68,11 +68,11 @@ def test_events_of_machines_whose_clocks_differ_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["steps.svg", "steps.png"])
 def test_a_time_line_becomes_a_picture_and_a_table(name: str, tmp_path: Path) -> None:
-    found = trace(EVENTS, "asked")
-    plot_steps.save(found, tmp_path / name)
+    traced = trace(EVENTS, "asked")
+    plot_steps.save(traced, tmp_path / name)
     assert (tmp_path / name).read_bytes()[:5] in (b"<?xml", b"\x89PNG\r")
     shown = StringIO()
-    Console(width=150, file=shown).print(plot_steps.table(found))
+    Console(width=150, file=shown).print(plot_steps.table(traced))
     cells = [line.split() for line in shown.getvalue().splitlines()]
     assert ["0", "0", "500", "4", "1", "(prompt)", "0", "0", "0"] in cells
     assert ["1", "1750", "1000", "3", "2", "2", "model", "1", "4/2@-0", "1", "0", "0"] in cells

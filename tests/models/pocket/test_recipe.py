@@ -13,7 +13,7 @@ from outrider.models.pocket.recipe.checkpoint import read_clock
 from outrider.models.pocket.recipe.net import Llama, Shape
 from outrider.models.pocket.recipe.optim import orthogonalise
 from outrider.models.pocket.recipe.pipeline import Pipeline, Recipe
-from outrider.models.pocket.recipe.tasks import Bound, Plain, load
+from outrider.models.pocket.recipe.tasks import BoundTask, NextTokenTask, load
 from safetensors.torch import load_file
 
 TINY = Shape(vocab=300, width=32, layers=2, heads=2, kv_heads=1, head_dim=16, inner=48, context=64)
@@ -52,9 +52,9 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 class Dying:
-    """A bound task whose loss may be asked for so many times with gradients."""
+    """A bound task that computes its loss with gradients a limited number of times."""
 
-    def __init__(self, bound: Bound, calls: int) -> None:
+    def __init__(self, bound: BoundTask, calls: int) -> None:
         self.module, self.bound, self.left = bound.module, bound, calls
 
     def loss(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -65,12 +65,12 @@ class Dying:
 
 
 @dataclass(frozen=True)
-class Interrupted(Plain):
+class Interrupted(NextTokenTask):
     """A task that dies at a given call of its loss."""
 
     calls: int = 9
 
-    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
+    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> BoundTask:
         return Dying(super().build(device, dtype, seed), self.calls)
 
 
@@ -90,32 +90,32 @@ def test_the_recipe_runs_end_to_end_and_ships_verifiable_folders(library: Path, 
 def test_the_targets_own_text_goes_on_as_the_target_would(streams: tuple[Path, Path], tmp_path: Path) -> None:
     stream = tmp_path / "stream.bin"
     data.write([torch.arange(6000).remainder(17).numpy().astype("u2")], stream)
-    train.run(Plain(TINY), replace(PLAN, steps=150), stream, stream, tmp_path / "target")
+    train.run(NextTokenTask(TINY), replace(PLAN, steps=150), stream, stream, tmp_path / "target")
     export.decoder(tmp_path / "target" / "weights.safetensors", TINY, pocket.directory("target"), 16, tmp_path / "out")
     sampled.write(tmp_path / "out", streams[0], tmp_path / "own.bin", 1, 48, 0, together=4)
     own = torch.from_numpy(data.read(tmp_path / "own.bin").astype("i8")).view(4, 48)
     given = data.Windows(data.read(streams[0]), 0).take(0, 4, 48)[:, :48]
     assert torch.equal(own[:, :6], given[:, :6])
     target = load(tmp_path / "target" / "weights.safetensors", TINY, torch.device("cpu"), torch.float32)
-    said, foreign = (quality.nats(target, text)[:, 20:].mean() for text in (own, given))
-    assert said < 0.7 * foreign
+    own_nats, given_nats = (quality.nats(target, text)[:, 20:].mean() for text in (own, given))
+    assert own_nats < 0.7 * given_nats
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(streams: tuple[Path, Path], tmp_path: Path) -> None:
-    train.run(Plain(TINY), PLAN, *streams, tmp_path / "whole")
+    train.run(NextTokenTask(TINY), PLAN, *streams, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train.run(Interrupted(TINY), PLAN, *streams, tmp_path / "halves")
     assert 0 < read_clock(tmp_path / "halves" / "checkpoint.safetensors").step < PLAN.steps
-    train.run(Plain(TINY), PLAN, *streams, tmp_path / "halves")
+    train.run(NextTokenTask(TINY), PLAN, *streams, tmp_path / "halves")
     whole, halves = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "halves"))
     assert whole.keys() == halves.keys()
     assert all(torch.equal(whole[name], halves[name]) for name in whole)
 
 
-def test_two_workers_learn_what_one_does(streams: tuple[Path, Path], tmp_path: Path) -> None:
+def test_two_workers_learn_as_one_does(streams: tuple[Path, Path], tmp_path: Path) -> None:
     plan = replace(PLAN, steps=3)
-    train.run(Plain(TINY), plan, *streams, tmp_path / "one")
-    train.run(Plain(TINY), replace(plan, workers=2), *streams, tmp_path / "two")
+    train.run(NextTokenTask(TINY), plan, *streams, tmp_path / "one")
+    train.run(NextTokenTask(TINY), replace(plan, workers=2), *streams, tmp_path / "two")
     one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
     for name in one:
         torch.testing.assert_close(one[name], two[name], atol=2e-2, rtol=0.0)
@@ -125,7 +125,7 @@ def test_training_lowers_the_held_out_loss(tmp_path: Path) -> None:
     text = torch.arange(2000).remainder(17).numpy().astype("u2")
     data.write([text], tmp_path / "train.bin")
     data.write([text[:200]], tmp_path / "heldout.bin")
-    train.run(Plain(SMALL), PLAN, tmp_path / "train.bin", tmp_path / "heldout.bin", tmp_path)
+    train.run(NextTokenTask(SMALL), PLAN, tmp_path / "train.bin", tmp_path / "heldout.bin", tmp_path)
     losses = [json.loads(line)["heldout"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert losses[-1] < losses[0] - 0.1
 
@@ -153,7 +153,7 @@ def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
     assert float(values.max()) < 1.4
 
 
-def test_held_out_files_are_learnt_by_nobody(library: Path) -> None:
+def test_held_out_files_are_in_no_training_text(library: Path) -> None:
     split = corpus.gather(library, percent=20)
     assert split.library
     assert split.tests

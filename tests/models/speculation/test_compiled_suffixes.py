@@ -1,4 +1,4 @@
-"""Suffix guesses of the compiled library against those of the plain ones, whatever happens to many sequences."""
+"""Suffix guesses of the compiled library equal those in plain Python, for many random sequences."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_compiled_guesses_are_the_plain_ones(shape: SuffixShape, actions: li
 
 
 def text(dice: random.Random, size: int, alphabet: int) -> list[int]:
-    """Of which about a half repeats what stood in it before; now and then one token comes for a while."""
+    """Tokens of which about half repeat earlier runs; now and then one token repeats for a while."""
     made = [dice.randrange(alphabet) for _ in range(8)]
     while len(made) < size:
         made += made[-1:] * (30 if dice.random() < 0.02 else 0)
@@ -94,12 +94,12 @@ def test_long_sequences_of_many_tenants_are_guessed_at_alike(alphabet: int) -> N
     assert guessed > 1000
 
 
-def test_memory_is_bounded_by_what_is_remembered() -> None:
+def test_memory_is_bounded_by_the_remembered_tokens() -> None:
     made, dice = NativeSuffixes(SuffixShape(tokens=512, tenants=3), library()), random.Random(0)
     sizes = []
     for number in range(60):
-        said = text(dice, 400, 50)
-        made.open(number, said, 0, str(number % 7), 16)
+        tokens = text(dice, 400, 50)
+        made.open(number, tokens, 0, str(number % 7), 16)
         made.close(number)
         made.draft()
         sizes.append(made.bytes)

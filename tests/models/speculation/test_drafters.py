@@ -1,4 +1,4 @@
-"""Drafters without a model, against what the `Drafter` protocol promises."""
+"""Drafters without a model keep the promises of the `Drafter` protocol."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_unknown_option_is_refused(make: Make) -> None:
         make(DrafterContext("v", 5, 1000, options={"colour": 1}))
 
 
-def test_ngram_copies_what_followed_the_last_time() -> None:
+def test_ngram_copies_the_tokens_after_the_last_occurrence() -> None:
     drafter = NgramDrafter(DrafterContext("v", 100, 1000))
     drafter.open(1, Opening([1, 2, 3, 4, 5, 9, 2, 3], Sampling(), 31))
     [(session, tree)] = drafter.draft()

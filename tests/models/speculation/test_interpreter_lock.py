@@ -1,4 +1,4 @@
-"""Short calls of the compiled library keep the interpreter's lock, those that take long let other threads run."""
+"""Short calls of the compiled library keep the interpreter's lock; long calls release it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPT = 1500
 
 
 class Counter(threading.Thread):
-    """Counts while it has the interpreter's lock, and gives it up after each."""
+    """Counts while it holds the interpreter's lock, and releases the lock after each count."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -32,7 +32,7 @@ class Counter(threading.Thread):
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    """Of a thread that nobody makes room for: who has the lock keeps it until it gives it up."""
+    """A counting thread; a thread keeps the lock until it releases it, since the switch interval is long."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     counter = Counter()
@@ -58,13 +58,15 @@ def drafts() -> NativeDrafts:
 
 
 def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
-    """How often the thread had the lock while trees were drafted."""
+    """Number of times that the thread held the lock while trees were drafted."""
     before = counter.count
     CompiledTrees(drafts).draft(rounds, most=8)
     return counter.count - before
 
 
-def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
+def test_reading_a_prompt_releases_the_interpreter_s_lock_and_growing_a_tree_does_not(
+    drafts: NativeDrafts, counter: Counter
+) -> None:
     beside_prompts, beside_trees = [], []
     for attempt in range(10):
         drafts.open(1, [attempt + 3] * PROMPT, 8, Drawing())
@@ -76,7 +78,7 @@ def test_who_runs_beside_drafts(drafts: NativeDrafts, counter: Counter) -> None:
     assert not any(beside_trees)
 
 
-def test_who_runs_beside_the_drafts_of_many(drafts: NativeDrafts, counter: Counter) -> None:
+def test_drafts_of_many_sequences_release_the_interpreter_s_lock(drafts: NativeDrafts, counter: Counter) -> None:
     for number in range(16):
         drafts.open(number, [number + 3] * 40, 8, Drawing())
     CompiledTrees(drafts).draft(rounds=1, most=8)

@@ -1,4 +1,4 @@
-"""Medusa heads: published checkpoints load or are refused, and trees are ranked by the dice of what they guess."""
+"""Medusa heads: published checkpoints load or are refused, and dice rank the guesses of trees."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def by_hand(tensors: dict[str, Tensor], target: LlamaModel, hidden: Tensor) -> T
 
 @pytest.mark.parametrize("kind", ["safetensors", "pt"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_published_heads_load_and_score_as_the_paper_says(
+def test_published_heads_load_and_score_as_in_the_paper(
     target: LlamaModel, tmp_path: Path, kind: str, tied: bool
 ) -> None:
     tensors = published(tied)
@@ -95,9 +95,7 @@ class Block(nn.Module):
         return x + silu(self.linear(x))
 
 
-def test_a_checkpoint_as_its_trainer_saves_it_guesses_what_the_trained_modules_say(
-    target: LlamaModel, tmp_path: Path
-) -> None:
+def test_a_published_checkpoint_guesses_as_the_trained_modules(target: LlamaModel, tmp_path: Path) -> None:
     torch.manual_seed(2)
     trained = nn.ModuleList(
         nn.Sequential(Block(), nn.Linear(HIDDEN, VOCABULARY, bias=False)) for _ in range(5)
@@ -117,7 +115,7 @@ def test_a_config_that_names_fewer_heads_than_its_file_holds_gets_them_all(targe
     assert drafter(save(tmp_path, published(), medusa_num_heads=2), target).heads.count == HEADS
 
 
-def test_heads_that_do_not_fit_are_refused_by_what_is_wrong(target: LlamaModel, tmp_path: Path) -> None:
+def test_heads_that_do_not_fit_are_refused_with_the_reason(target: LlamaModel, tmp_path: Path) -> None:
     good = published()
     narrow = {name: t[:31] if name == "1.0.linear.bias" else t for name, t in good.items()}
     words = {name: t[:49] if name.endswith(f".{LAYERS}.weight") else t for name, t in good.items()}
@@ -156,7 +154,7 @@ def test_a_pickle_that_holds_more_than_tensors_is_refused_and_runs_nothing(targe
     assert not (tmp_path / "ran").exists()
 
 
-def test_it_says_what_it_needs(target: LlamaModel, tmp_path: Path) -> None:
+def test_the_medusa_drafter_names_what_it_lacks(target: LlamaModel, tmp_path: Path) -> None:
     with pytest.raises(DrafterError, match="verifier only"):
         MedusaDrafter(DrafterContext("v", VOCABULARY, 256, tmp_path))
     with pytest.raises(DrafterError, match="option model"):
@@ -174,9 +172,7 @@ def best_path(tree: DraftTree) -> list[int]:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(600.0, Truncation(top_k=20), 77)])
-def test_each_head_guesses_by_the_dice_of_its_own_position(
-    target: LlamaModel, tmp_path: Path, sampling: Sampling
-) -> None:
+def test_each_head_guesses_by_the_dice_of_its_position(target: LlamaModel, tmp_path: Path, sampling: Sampling) -> None:
     tensors, hidden = published(), torch.randn(HIDDEN, generator=torch.Generator().manual_seed(5))
     made = drafter(save(tmp_path, tensors), target, nodes=20)
     made.open(4, Opening([1, 2, 3], sampling, 63))

@@ -1,4 +1,4 @@
-"""The draft-model drafter: what it keeps when tokens are decided is what it would have drafted anew."""
+"""The draft-model drafter: a tree kept after decided tokens equals a tree drafted anew."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.models.speculation.guess_tree import GuessTree
 from outrider.models.speculation.model_drafter import ModelDrafter
-from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.shape import TreeShape
 from outrider.models.text import Tokenizer
 
 from tests.kernels.choosing import kernels
@@ -69,17 +69,17 @@ def best_path(tree: DraftTree) -> list[int]:
 
 
 def greedy_continuation(made: ModelDrafter, tokens: list[int], count: int) -> list[int]:
-    """What the drafter's own model says, one token at a time."""
-    said: list[int] = []
+    """The tokens of the drafter's model, one at a time."""
+    continuation: list[int] = []
     for session in range(count):
-        made.open(session, Opening(tokens + said, GREEDY, 31))
-        said.append(best_path(settle(made)[session])[0])
+        made.open(session, Opening(tokens + continuation, GREEDY, 31))
+        continuation.append(best_path(settle(made)[session])[0])
         made.close(session)
-    return said
+    return continuation
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
-def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: Sampling) -> None:
+def test_a_kept_tree_equals_a_tree_drafted_anew(directory: Path, sampling: Sampling) -> None:
     made, dice = drafter(directory), random.Random(0)
     tokens = [dice.randrange(VOCABULARY) for _ in range(20)]
     made.open(1, Opening(tokens, sampling, 31))
@@ -98,11 +98,11 @@ def test_what_is_kept_is_what_would_be_drafted_anew(directory: Path, sampling: S
     assert set(kept.tokens[:4]) == set(fresh.tokens[:4])
 
 
-def test_the_likeliest_path_is_what_the_model_says(directory: Path) -> None:
+def test_the_likeliest_path_is_the_model_s_greedy_answer(directory: Path) -> None:
     made = drafter(directory, least_value=0.0)
     made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 63))
-    said = greedy_continuation(drafter(directory), [3, 1, 4, 1, 5], 3)
-    assert best_path(settle(made)[1])[:3] == said
+    continuation = greedy_continuation(drafter(directory), [3, 1, 4, 1, 5], 3)
+    assert best_path(settle(made)[1])[:3] == continuation
 
 
 def test_the_drafter_rolls_the_dice_of_the_token_it_guesses(directory: Path) -> None:
@@ -138,13 +138,13 @@ def depth(tree: DraftTree) -> int:
     return max(depths)
 
 
-def test_outside_a_verifier_each_run_of_the_model_is_told_of(directory: Path) -> None:
+def test_outside_a_verifier_each_run_of_the_model_returns_trees(directory: Path) -> None:
     made = drafter(directory, least_value=0.0)
     made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 31))
     assert [depth(made.draft()[0][1]) for _ in range(3)] == [1, 2, 3]
 
 
-def test_so_many_rounds_as_are_set_are_run_before_their_tree_is_told(saved: Path) -> None:
+def test_a_tree_is_returned_after_the_set_number_of_rounds(saved: Path) -> None:
     made = drafter(saved, least_value=0.0, rounds=3)
     made.open(1, Opening([3, 1, 4, 1, 5], GREEDY, 31))
     assert depth(made.draft()[0][1]) == 3
@@ -160,16 +160,16 @@ def test_where_a_row_costs_much_a_run_grows_the_likeliest_node_alone(
     assert [(after - before) // 4 for before, after in pairwise(sizes)] == grown
 
 
-def test_a_long_prompt_is_read_by_several_calls_and_the_drafter_says_that_there_is_more(directory: Path) -> None:
+def test_a_drafter_reads_a_long_prompt_in_several_calls(directory: Path) -> None:
     made = drafter(directory, prefill_rows=8)
     made.open(1, Opening([7] * 20, GREEDY, 31))
-    told = [(made.reading, made.draft()) for _ in range(3)]
-    assert [reading for reading, _ in told] == [True, True, True]
-    assert [bool(trees) for _, trees in told] == [False, False, True]
+    calls = [(made.reading, made.draft()) for _ in range(3)]
+    assert [reading for reading, _ in calls] == [True, True, True]
+    assert [bool(trees) for _, trees in calls] == [False, False, True]
     assert not made.reading
 
 
-def test_a_sequence_at_rest_is_left_alone_and_goes_on_from_what_is_known(directory: Path) -> None:
+def test_a_paused_sequence_is_not_drafted_and_continues_from_its_tree(directory: Path) -> None:
     made, tokens = drafter(directory, least_value=0.0, ahead=60), [3, 1, 4, 1, 5]
     made.open(1, Opening(tokens, GREEDY, 31))
     assert made.draft()
@@ -211,10 +211,10 @@ def test_the_compiled_trees_are_the_others(saved: Path, sampling: Sampling) -> N
 
 def values(tree: DraftTree) -> list[float]:
     """How likely the path to each node is."""
-    found: list[float] = []
+    values: list[float] = []
     for parent, confidence in zip(tree.parents, tree.confidences, strict=True):
-        found.append(confidence * (found[parent] if parent >= 0 else 1.0))
-    return found
+        values.append(confidence * (values[parent] if parent >= 0 else 1.0))
+    return values
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM])
@@ -267,13 +267,13 @@ def test_a_sequence_beyond_the_drafts_context_is_left_alone(directory: Path) -> 
     assert max(len(best_path(tree)) for tree in settle(made).values()) <= 3
 
 
-def test_a_gap_in_what_was_decided_ends_the_session(directory: Path) -> None:
+def test_a_gap_in_decided_tokens_ends_the_session(directory: Path) -> None:
     made = drafter(directory)
     made.open(1, Opening([1, 2, 3], GREEDY, 31))
     settle(made)
     made.commit(1, 9, [4])
     assert made.draft() == []
-    assert made.free_pages == Shape().pages
+    assert made.free_pages == TreeShape().pages
 
 
 def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:
@@ -285,7 +285,7 @@ def test_another_vocabulary_or_option_is_refused(directory: Path) -> None:
         ModelDrafter(DrafterContext("any", VOCABULARY, 256))
 
 
-def test_descending_keeps_the_rows_of_what_came_true() -> None:
+def test_descending_keeps_the_rows_of_decided_guesses() -> None:
     tree = GuessTree()
     tree.add(-1, [5, 6], [0.6, 0.3])
     tree.grow(1)

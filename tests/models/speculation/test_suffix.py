@@ -1,4 +1,4 @@
-"""The suffix drafter: its automaton against counting by hand, and what it remembers of whom."""
+"""The suffix drafter: its automaton against plain counts, and its memory of tenants' answers."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def opening(tokens: Sequence[int], tenant: str = "t", prompt: int = 0) -> Openin
 
 
 def paths(tree: DraftTree) -> set[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+    found_paths: list[tuple[int, ...]] = []
     for token, parent in zip(tree.tokens, tree.parents, strict=True):
-        found.append((*(found[parent] if parent >= 0 else ()), token))
-    assert len(set(found)) == len(found)
-    return set(found)
+        found_paths.append((*(found_paths[parent] if parent >= 0 else ()), token))
+    assert len(set(found_paths)) == len(found_paths)
+    return set(found_paths)
 
 
-def test_what_followed_more_often_is_surer(drafter: Make) -> None:
+def test_a_more_frequent_follower_has_a_higher_confidence(drafter: Make) -> None:
     made = drafter()
     made.open(1, opening([1, 2, 5, 1, 2, 5, 1, 2, 6, 1, 2]))
     [(_, tree)] = made.draft()
@@ -158,7 +158,7 @@ def guesses(made: SuffixDrafter, session: int, tokens: Sequence[int], tenant: st
     return paths(trees[0][1]) if trees else set()
 
 
-def test_a_tenants_answers_are_guessed_from_and_nobody_elses(drafter: Make) -> None:
+def test_guesses_come_from_a_tenants_own_answers_only(drafter: Make) -> None:
     made = drafter()
     answer(made, 1, [10, 11, 12, 13, 14], "red")
     assert (12, 13, 14) in guesses(made, 2, [500, 10, 11], "red")
@@ -198,7 +198,7 @@ def test_the_oldest_answers_and_the_longest_silent_tenants_are_forgotten(drafter
     assert guesses(made, 71, [1, 2], "blue") == guesses(made, 72, [1, 2], "green") == {(3,)}
 
 
-def test_a_sequence_that_outlives_what_was_remembered_goes_on(drafter: Make) -> None:
+def test_a_sequence_continues_after_its_matches_are_forgotten(drafter: Make) -> None:
     made = drafter(tokens=60)
     made.open(1, opening([1, 2, 3], "red"))
     for session in range(2, 20):

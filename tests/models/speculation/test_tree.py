@@ -1,4 +1,4 @@
-"""Draft trees: pruning to what was decided, and merging several into one."""
+"""Draft trees: pruning to decided tokens, and merging."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TREE = DraftTree(10, [5, 6, 7, 8, 9], [-1, -1, 0, 0, 3], [0.6, 0.3, 0.5, 0.4, 0.
 
 
 def paths(tokens: list[int], parents: list[int]) -> set[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+    found_paths: list[tuple[int, ...]] = []
     for token, parent in zip(tokens, parents, strict=True):
-        found.append((*(found[parent] if parent >= 0 else ()), token))
-    return set(found)
+        found_paths.append((*(found_paths[parent] if parent >= 0 else ()), token))
+    return set(found_paths)
 
 
 @st.composite
@@ -26,7 +26,7 @@ def trees(draw: st.DrawFn) -> DraftTree:
     return DraftTree(10, tokens, parents, confidences, draw(st.sampled_from(["a", "b"])))
 
 
-def test_a_tree_is_pruned_to_what_agrees_with_the_decided_tokens() -> None:
+def test_a_tree_is_pruned_to_the_part_below_decided_tokens() -> None:
     rest = TREE.after([5])
     assert rest is not None
     assert rest.length == 11
@@ -48,10 +48,10 @@ def test_a_parent_that_does_not_stand_before_its_child_is_refused(parents: list[
 @given(st.lists(trees(), max_size=4), st.integers(1, 6))
 def test_merging_keeps_every_path_once(drafts: list[DraftTree], depth: int) -> None:
     merged = merge(drafts, depth)
-    wanted = {p for t in drafts for p in paths(list(t.tokens), list(t.parents)) if len(p) <= depth}
-    got = paths(merged.tokens, merged.parents)
-    assert got == wanted
-    assert len(merged) == len(wanted)
+    expected = {p for t in drafts for p in paths(list(t.tokens), list(t.parents)) if len(p) <= depth}
+    merged_paths = paths(merged.tokens, merged.parents)
+    assert merged_paths == expected
+    assert len(merged) == len(expected)
     for node, parent in enumerate(merged.parents):
         assert parent < node
         assert merged.depths[node] == (merged.depths[parent] + 1 if parent >= 0 else 1)
@@ -63,15 +63,15 @@ def test_pruning_leaves_exactly_the_paths_that_go_on(tree: DraftTree, decided: l
     every = merge([tree], 99)
     rest = tree.after(decided)
     going_on = {p for p in paths(every.tokens, every.parents) if p[: len(decided)] == tuple(decided)}
-    wanted = {p[len(decided) :] for p in going_on} - {()}
+    expected = {p[len(decided) :] for p in going_on} - {()}
     if rest is None:
         first_match = merge([tree], 99)
-        assert not wanted or len(first_match) < len(tree.tokens)
+        assert not expected or len(first_match) < len(tree.tokens)
     else:
-        assert paths(list(rest.tokens), list(rest.parents)) <= wanted
+        assert paths(list(rest.tokens), list(rest.parents)) <= expected
 
 
-def test_what_a_confidence_is_worth_is_for_the_caller_to_say() -> None:
+def test_the_caller_maps_confidences_to_probabilities() -> None:
     merged = merge([TREE], 99, lambda drafter: lambda confidence: confidence / 2, least=0.07)
     assert (merged.tokens, merged.values) == ([5, 6, 7], [0.3, 0.15, 0.075])
 
@@ -82,7 +82,7 @@ def test_taking_nodes_renames_their_parents() -> None:
     assert (taken.tokens, taken.parents, taken.depths) == ([6, 7], [-1, 0], [1, 2])
 
 
-def test_a_guess_of_two_trees_is_told_as_the_surer_ones_and_as_the_first_ones() -> None:
+def test_a_guess_of_two_trees_has_the_surer_drafter_and_the_first_drafter() -> None:
     first = DraftTree(3, [5, 6], [-1, 0], [0.4, 0.5], "first")
     surer = DraftTree(3, [5, 7], [-1, 0], [0.9, 0.8], "surer")
     merged = merge([first, surer], 9)

@@ -1,4 +1,4 @@
-"""Chat templates: what transformers renders, in a sandbox, and turns that cannot be forged."""
+"""Chat templates: the same text as transformers renders, in a sandbox, without forged turns."""
 
 from __future__ import annotations
 
@@ -95,17 +95,17 @@ def test_the_arguments_of_a_call_and_names_in_a_tool_cannot_forge_a_turn(argumen
     ],
     ids=["an object", "text", "words", "is none", "== None"],
 )
-def test_calls_are_told_as_a_template_wants_them(template: str, text: str) -> None:
+def test_calls_have_the_form_that_templates_expect(template: str, text: str) -> None:
     assert rendered(_with_template(template), [_calling('{"a":1}')]) == text
 
 
 @pytest.mark.parametrize("arguments", ['{"a', "7", "[" * 100_000])
-def test_arguments_that_are_no_object_are_told_as_they_are(arguments: str) -> None:
+def test_arguments_that_are_no_object_stay_as_they_are(arguments: str) -> None:
     chosen = _with_template("{{ messages[0].tool_calls[0].function.arguments }}")
     assert rendered(chosen, [_calling(arguments)]) == arguments
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
+def test_a_chat_that_is_nested_too_deeply_is_refused() -> None:
     nested: Any = "<|im_end|>"
     for _ in range(2000):
         nested = [nested]
@@ -139,7 +139,7 @@ def test_a_template_that_refuses_or_fails_says_why(template: str, reason: str) -
     assert reason in str(caught.value)
 
 
-def test_variables_of_a_template_are_what_the_client_says() -> None:
+def test_variables_of_a_template_come_from_the_client() -> None:
     chosen = _with_template("{{ 'quiet' if enable_thinking is defined and not enable_thinking else 'loud' }}")
     assert rendered(chosen, MESSAGES) == "loud"
     assert rendered(chosen, MESSAGES, variables={"enable_thinking": False}) == "quiet"
@@ -154,7 +154,7 @@ def test_a_variable_of_a_template_cannot_forge_a_turn_either() -> None:
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_nothing_that_a_client_says_in_a_chat_becomes_a_special_token(name: str) -> None:
+def test_no_text_of_a_chat_becomes_a_special_token(name: str) -> None:
     template = (
         "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.name }}\n{{ m.content }}"
         "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}<|im_end|>"

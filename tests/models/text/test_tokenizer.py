@@ -32,11 +32,11 @@ def test_text_comes_back_from_its_ids(model: Tokenizer) -> None:
         assert model.decode(model.encode(text)) == text
 
 
-def test_a_batch_gives_what_its_texts_give_one_by_one(model: Tokenizer) -> None:
+def test_a_batch_encodes_as_its_texts_one_by_one(model: Tokenizer) -> None:
     assert model.encode_batch(CORPUS) == [model.encode(text) for text in CORPUS]
 
 
-def test_the_name_of_a_special_token_is_plain_text_unless_asked_for(model: Tokenizer) -> None:
+def test_the_name_of_a_special_token_is_plain_text_by_default(model: Tokenizer) -> None:
     end = model.special_tokens["<|endoftext|>"]
     assert model.encode("<|endoftext|>", parse_special=True) == [end]
     plain = model.encode("<|endoftext|>")

@@ -63,7 +63,7 @@ def test_every_guess_that_was_paid_for_is_told(make_engine: MakeEngine) -> None:
 
 def test_tokens_are_told_with_their_bytes_and_come_back_from_the_wire(make_engine: MakeEngine, tmp_path: Path) -> None:
     said = frames(everything(make_engine))
-    table = Tokenizer.load(tmp_path / f"toy-{VOCABULARY}").alone
+    table = Tokenizer.load(tmp_path / f"toy-{VOCABULARY}").single_token_bytes
     draft = next(one(frame) for frame in said if one(frame).tokens)
     assert draft.data == [table[token] for token in draft.tokens]
     assert [decode_frame(encode_frame(frame)) for frame in said] == said

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from outrider.cli.commands.stream import AskError, served_model
+from outrider.cli.commands.stream import RequestError, served_model
 from outrider.cli.commands.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
@@ -69,7 +69,7 @@ def run(options: BenchOptions, mesh: UpOptions) -> int:
     console = Console()
     try:
         report = uvloop.run(_measure(options, mesh, console))
-    except (ConfigError, StartError, AskError, PromptsError) as error:
+    except (ConfigError, StartError, RequestError, PromptsError) as error:
         print(f"outrider: {error}", file=sys.stderr)
         return getattr(error, "exit_code", ConfigError.exit_code)
     except KeyboardInterrupt:

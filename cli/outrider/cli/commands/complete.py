@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from outrider.cli.commands.stream import Answer, AskError, Question
+from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
 from rich.console import Console
 
 INTERRUPTED = 130
@@ -27,12 +27,12 @@ class Screen:
         sys.stdout.flush()
 
 
-def run(url: str, question: Question, api_key: str | None = None) -> int:
+def run(url: str, request: CompletionRequest, api_key: str | None = None) -> int:
     """Streams the answer to standard output, its figures to standard error; returns the exit code."""
-    screen, answer = Screen(), Answer(url, question, api_key)
+    screen, answer = Screen(), Answer(url, request, api_key)
     try:
-        _show(screen, question, answer)
-    except AskError as error:
+        _show(screen, request, answer)
+    except RequestError as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -41,19 +41,19 @@ def run(url: str, question: Question, api_key: str | None = None) -> int:
     if screen.colours:
         screen.write("green: guessed by a drafter", GREEN)
         screen.write("\n")
-    print(_figures(answer, question), file=sys.stderr)
+    print(_figures(answer, request), file=sys.stderr)
     return 0
 
 
-def _show(screen: Screen, question: Question, answer: Answer) -> None:
+def _show(screen: Screen, request: CompletionRequest, answer: Answer) -> None:
     for number, (text, drafter) in enumerate(answer):
-        if number == 0 and not question.chat:
-            screen.write(question.prompt, DIM)
+        if number == 0 and not request.chat:
+            screen.write(request.prompt, DIM)
         screen.write(text, GREEN if drafter else "")
     screen.write("\n")
 
 
-def _figures(answer: Answer, question: Question) -> str:
+def _figures(answer: Answer, request: CompletionRequest) -> str:
     figures = [
         f"{answer.tokens} tokens",
         f"{answer.steps} steps",
@@ -62,6 +62,6 @@ def _figures(answer: Answer, question: Question) -> str:
     if guesses := answer.accepted + answer.rejected:
         figures.append(f"{answer.accepted / guesses:.0%} of {guesses} guesses right")
     figures += [f"{answer.tokens / answer.total_s:.0f} tokens/s", f"first token after {answer.first_s * 1e3:.0f} ms"]
-    if question.temperature and answer.seed is not None:
+    if request.temperature and answer.seed is not None:
         figures.append(f"seed {answer.seed}")
     return " · ".join(figures)

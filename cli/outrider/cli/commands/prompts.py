@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from outrider.cli.stores.named_prompts import Shelf
+    from outrider.cli.stores.named_prompts import StoredPrompts
 
 prompts_app = typer.Typer(
     help="Named prompts: beginnings of requests that verifiers keep computed.", no_args_is_help=True
@@ -37,28 +37,28 @@ def put(
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from None
-    _run(lambda shelf: shelf.put(name, tenant, model, text, chat), nats_url, config)
+    _run(lambda prompts: prompts.put(name, tenant, model, text, chat), nats_url, config)
 
 
 @prompts_app.command("list")
 def list_(tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
     """List a tenant's prompts."""
-    _run(lambda shelf: shelf.list_all(tenant), nats_url, config)
+    _run(lambda prompts: prompts.list_all(tenant), nats_url, config)
 
 
 @prompts_app.command("show")
 def show(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
     """Print the text of a prompt."""
-    _run(lambda shelf: shelf.show(name, tenant), nats_url, config)
+    _run(lambda prompts: prompts.show(name, tenant), nats_url, config)
 
 
 @prompts_app.command("evict")
 def evict(name: Name, tenant: Tenant = "default", nats_url: NatsUrl = None, config: Config = None) -> None:
     """Remove a prompt; verifiers drop it."""
-    _run(lambda shelf: shelf.evict(name, tenant), nats_url, config)
+    _run(lambda prompts: prompts.evict(name, tenant), nats_url, config)
 
 
-def _run(work: Callable[[Shelf], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> None:
+def _run(work: Callable[[StoredPrompts], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> None:
     from outrider.cli.stores.named_prompts import run
 
     raise typer.Exit(run(work, nats_url, config))

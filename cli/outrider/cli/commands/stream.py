@@ -15,20 +15,20 @@ from httpx_sse import EventSource
 CONNECT_S = 5.0
 
 
-class AskError(Exception):
+class RequestError(Exception):
     """The gateway refused the request or broke off; the message is the gateway's."""
 
     exit_code = 1
 
 
-class NobodyThereError(AskError):
-    """Nothing answers at the address."""
+class UnreachableError(RequestError):
+    """No server answers at the address."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True)
-class Question:
+class CompletionRequest:
     """A prompt and its parameters."""
 
     prompt: str
@@ -41,7 +41,7 @@ class Question:
 
     @property
     def path(self) -> str:
-        """Path of the endpoint that answers this question."""
+        """Path of the endpoint."""
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
     def body(self, model: str) -> dict[str, Any]:
@@ -103,23 +103,23 @@ class Answer:
     Attributes are final when the iteration has ended: times in seconds, counts in tokens.
     """
 
-    def __init__(self, url: str, question: Question, api_key: str | None = None) -> None:
+    def __init__(self, url: str, request: CompletionRequest, api_key: str | None = None) -> None:
         self._url = url.rstrip("/")
-        self._question, self._api_key = question, api_key
+        self._request, self._api_key = request, api_key
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
-        self.request = ""
+        self.request_id = ""
         self.first_s = self.total_s = 0.0
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Sends the request; `AskError` if the gateway refuses it, breaks off or does not answer."""
+        """Sends the request; `RequestError` if the gateway refuses it, breaks off or does not answer."""
         with _client(self._url, self._api_key) as client:
             yield from self._stream(client)
 
     def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
-        body = self._question.body(_served_model(client))
+        body = self._request.body(_served_model(client))
         began = time.perf_counter()
-        with client.stream("POST", self._question.path, json=body) as response:
+        with client.stream("POST", self._request.path, json=body) as response:
             _require_ok(response)
             for chunk in _chunks(response):
                 self._note(chunk, time.perf_counter() - began)
@@ -128,8 +128,8 @@ class Answer:
 
     def _note(self, chunk: _Chunk, now_s: float) -> None:
         if chunk.error:
-            raise AskError(chunk.error.message)
-        self.request = self.request or chunk.id.rpartition("-")[2]
+            raise RequestError(chunk.error.message)
+        self.request_id = self.request_id or chunk.id.rpartition("-")[2]
         if detail := chunk.outrider:
             self.first_s = self.first_s or now_s
             self.steps, self.seed = detail.steps or self.steps, detail.seed or self.seed
@@ -141,7 +141,7 @@ class Answer:
 
 
 def served_model(url: str) -> str:
-    """Name of the first model served at ``url``; `AskError` as in `Answer`."""
+    """Name of the first model served at ``url``; `RequestError` as in `Answer`."""
     with _client(url) as client:
         return _served_model(client)
 
@@ -154,9 +154,9 @@ def _client(url: str, api_key: str | None = None) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as client:
             yield client
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL):
-        raise NobodyThereError(f"nothing answers at {url}: start a mesh with `outrider up`") from None
+        raise UnreachableError(f"nothing answers at {url}: start a mesh with `outrider up`") from None
     except httpx.HTTPError as error:
-        raise AskError(f"the connection to {url} broke: {error}") from None
+        raise RequestError(f"the connection to {url} broke: {error}") from None
 
 
 def _served_model(client: httpx.Client) -> str:
@@ -164,7 +164,7 @@ def _served_model(client: httpx.Client) -> str:
     _require_ok(response)
     models = msgspec.json.decode(response.content, type=_Models).data
     if not models:
-        raise AskError("no model is served yet")
+        raise RequestError("no model is served yet")
     return str(models[0]["id"])
 
 
@@ -175,7 +175,7 @@ def _require_ok(response: httpx.Response) -> None:
         failure = msgspec.json.decode(response.read(), type=_Chunk).error
     except msgspec.DecodeError:
         failure = None
-    raise AskError(failure.message if failure else f"{response.url} answered {response.status_code}")
+    raise RequestError(failure.message if failure else f"{response.url} answered {response.status_code}")
 
 
 def _chunks(response: httpx.Response) -> Iterator[_Chunk]:

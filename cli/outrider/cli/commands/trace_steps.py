@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import uvloop
-from outrider.cli.commands.stream import Answer, AskError, Question
+from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
 from outrider.cli.commands.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
@@ -34,8 +34,8 @@ class TraceOptions:
 
     url: str | None
     events: list[Path]
-    question: Question
-    before: int
+    request: CompletionRequest
+    repeats_before: int
     out: Path
     api_key: str | None = None
 
@@ -45,7 +45,7 @@ def run(options: TraceOptions, mesh: UpOptions) -> int:
     configure_logs("error", "console")
     try:
         _publish(uvloop.run(_trace(options, mesh)), options.out)
-    except (ConfigError, StartError, AskError) as error:
+    except (ConfigError, StartError, RequestError) as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
     except (TraceError, OSError, msgspec.DecodeError) as error:
@@ -59,10 +59,10 @@ def run(options: TraceOptions, mesh: UpOptions) -> int:
 async def _trace(options: TraceOptions, mesh: UpOptions) -> Trace:
     _check(options)
     async with _mesh(options, mesh) as (url, files):
-        for _ in range(options.before):
-            await asyncio.to_thread(_ask, url, options)
-        request = await asyncio.to_thread(_ask, url, options)
-        return trace(read_events(files), request)
+        for _ in range(options.repeats_before):
+            await asyncio.to_thread(_send, url, options)
+        request_id = await asyncio.to_thread(_send, url, options)
+        return trace(read_events(files), request_id)
 
 
 def _check(options: TraceOptions) -> None:
@@ -75,12 +75,12 @@ def _check(options: TraceOptions) -> None:
         raise ConfigError(f"--out {options.out}: the name has to end with {', '.join(PICTURES)}")
 
 
-def _ask(url: str, options: TraceOptions) -> str:
-    """Reads the whole answer to the question; returns the request's id."""
-    answer = Answer(url, options.question, options.api_key)
+def _send(url: str, options: TraceOptions) -> str:
+    """Sends the request and reads its whole answer; returns the request's id."""
+    answer = Answer(url, options.request, options.api_key)
     for _ in answer:
         pass
-    return answer.request
+    return answer.request_id
 
 
 @contextlib.asynccontextmanager
@@ -92,11 +92,11 @@ async def _mesh(options: TraceOptions, mesh: UpOptions) -> AsyncIterator[tuple[s
     with tempfile.TemporaryDirectory(prefix="outrider-") as directory:
         events = next(iter(options.events), Path(directory) / "timeline.jsonl").absolute()
         traced = replace(mesh, sets=[*mesh.sets, f"mesh.timeline={events}"])
-        async with running_mesh(traced, _Deaths()) as url:
+        async with running_mesh(traced, _DeathPrinter()) as url:
             yield url, [events]
 
 
-class _Deaths:
+class _DeathPrinter:
     """Prints deaths of processes on standard error."""
 
     def ready(self, child: Child, address: str) -> None:

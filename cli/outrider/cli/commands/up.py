@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import httpx
-from outrider.cli.processes.keeper import Events, StartError
+from outrider.cli.processes.keeper import ProcessEvents, StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
 from outrider.cli.processes.printer import Printer
@@ -22,7 +22,7 @@ from rich.console import Console
 from setproctitle import setproctitle
 
 POLL_S = 0.1
-SAY_AFTER_S = 15.0
+REPORT_AFTER_S = 15.0
 KILLED = 130
 
 
@@ -38,13 +38,13 @@ def run(options: UpOptions) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_mesh(options: UpOptions, events: Events) -> AsyncIterator[str]:
+async def running_mesh(options: UpOptions, events: ProcessEvents) -> AsyncIterator[str]:
     """Runs a mesh inside the block; yields its URL. Raises what `make_plan` and `Supervisor.start` raise."""
     plan = make_plan(options)
     supervisor = Supervisor(plan, events)
     try:
         await supervisor.start()
-        await _would_complete(plan.url, lambda why: None)
+        await _wait_until_ready(plan.url, lambda reason: None)
         yield plan.url
     finally:
         await supervisor.stop()
@@ -53,7 +53,7 @@ async def running_mesh(options: UpOptions, events: Events) -> AsyncIterator[str]
 async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     printer.plan(plan)
     supervisor = Supervisor(plan, printer)
-    stop, hurried = _catch_signals(supervisor)
+    stop, second_signal = _catch_signals(supervisor)
     serving = asyncio.create_task(_serve(supervisor, plan, printer))
     following = asyncio.create_task(printer.follow(plan)) if verbose else None
     stopping = asyncio.create_task(stop.wait())
@@ -69,44 +69,44 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     if not serving.cancelled():
         serving.result()
     printer.stopped()
-    return KILLED if hurried.is_set() else 0
+    return KILLED if second_signal.is_set() else 0
 
 
 async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer) -> None:
     began = time.monotonic()
     await supervisor.start()
-    await _would_complete(plan.url, printer.waiting)
+    await _wait_until_ready(plan.url, printer.waiting)
     printer.welcome(plan, time.monotonic() - began)
     await supervisor.run()
 
 
 def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event]:
     """Two events: set by the first signal to end, and by the second, which kills all processes."""
-    stop, hurried = asyncio.Event(), asyncio.Event()
+    stop, second_signal = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
         if stop.is_set():
-            hurried.set()
+            second_signal.set()
             supervisor.kill()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    return stop, hurried
+    return stop, second_signal
 
 
-async def _would_complete(url: str, waiting: Callable[[str], None]) -> None:
+async def _wait_until_ready(url: str, waiting: Callable[[str], None]) -> None:
     """Returns when the gateway is ready to complete; calls ``waiting`` once with the reason of a long wait."""
-    say_at = time.monotonic() + SAY_AFTER_S
+    report_at = time.monotonic() + REPORT_AFTER_S
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
-            why = ""
+            reason = ""
             with contextlib.suppress(httpx.TransportError):
-                answer = await client.get(f"{url}/readyz")
-                if answer.status_code == 200:
+                response = await client.get(f"{url}/readyz")
+                if response.status_code == 200:
                     return
-                why = answer.text
-            if time.monotonic() > say_at:
-                waiting(why)
-                say_at = math.inf
+                reason = response.text
+            if time.monotonic() > report_at:
+                waiting(reason)
+                report_at = math.inf
             await asyncio.sleep(POLL_S)

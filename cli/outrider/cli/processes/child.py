@@ -18,7 +18,7 @@ TETHER = Path(__file__).with_name("tethered.py")
 
 
 @dataclass(frozen=True)
-class Spec:
+class ProcessSpec:
     """A process to keep alive: its kind, its command, and the log of its output.
 
     With ``named``, every start appends ``--instance`` and a new name to ``command``.
@@ -32,9 +32,9 @@ class Spec:
 
 
 class Child:
-    """One run of a `Spec`. The kernel kills the process when this process ends, however it ends."""
+    """One run of a `ProcessSpec`. The kernel kills the process when this process ends, however it ends."""
 
-    def __init__(self, spec: Spec, instance: str) -> None:
+    def __init__(self, spec: ProcessSpec, instance: str) -> None:
         self.spec = spec
         self.instance = instance
         self.ready = asyncio.Event()
@@ -85,8 +85,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def last_words(self) -> str:
-        """Why this run ended: the last line of plain text or logged exception in its log."""
+    def end_reason(self) -> str:
+        """The reason why this run ended: the last line of plain text or logged exception in its log."""
         with self.spec.log.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode("utf-8", "replace").splitlines()

@@ -7,7 +7,7 @@ import signal
 from secrets import token_hex
 from typing import Protocol
 
-from outrider.cli.processes.child import Child, Spec
+from outrider.cli.processes.child import Child, ProcessSpec
 
 FAILED_STARTS = 3
 """Starts in a row that may end before the process is ready; after them the mesh gives up."""
@@ -23,8 +23,8 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
-class Events(Protocol):
-    """Receives the events of processes."""
+class ProcessEvents(Protocol):
+    """Receives the events of kept processes."""
 
     def ready(self, child: Child, address: str) -> None:
         """``child`` serves at ``address``."""
@@ -33,10 +33,10 @@ class Events(Protocol):
         """``child`` ended by itself with exit code ``code``; it restarts in ``again_in_s`` seconds."""
 
 
-class Keeper:
+class ProcessKeeper:
     """Starts a process, and restarts it when it ends by itself; the delay doubles with each start that failed."""
 
-    def __init__(self, spec: Spec, events: Events) -> None:
+    def __init__(self, spec: ProcessSpec, events: ProcessEvents) -> None:
         self.spec = spec
         self.child: Child | None = None
         self.was_ready = asyncio.Event()
@@ -74,7 +74,7 @@ class Keeper:
                 return
             failures = 0 if child.ready.is_set() else failures + 1
             if code > 0 and failures >= FAILED_STARTS:
-                raise StartError(child.last_words(), code)
+                raise StartError(child.end_reason(), code)
             await self._pause(child, code, min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S))
 
     async def _start(self) -> Child:

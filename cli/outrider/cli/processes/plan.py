@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from outrider.cli.processes.child import Spec
+from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
-from outrider.cli.processes.placement import SHIPPED, place, share_cores
+from outrider.cli.processes.placement import SHIPPED, SettingsByKind, place, share_cores
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
@@ -25,8 +25,6 @@ OWNED = ("nats_url", "instance")
 _LAST_PORT = 65535
 STOP_S = 10.0
 """Seconds that a service may take to end after it is drained."""
-
-Known = dict[str, dict[str, EffectiveSetting]]
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,8 @@ class Plan:
     grpc: str
     nats_url: str
     nats_wait_s: float
-    broker: Spec | None
-    services: list[Spec]
+    broker: ProcessSpec | None
+    services: list[ProcessSpec]
     patience_s: dict[str, float]
     log_dir: Path
     notes: list[str]
@@ -68,55 +66,55 @@ def make_plan(options: UpOptions) -> Plan:
         StartError: the gateway's port is taken or a model's directory is missing.
     """
     flags = _flags(options)
-    known = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
-    host, port = _gateway_address(known)
-    grpc_host, grpc_port = _grpc_address(known, host, port)
+    settings = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
+    host, port = _gateway_address(settings)
+    grpc_host, grpc_port = _grpc_address(settings, host, port)
     flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
     if options.counts["gateway"] > 1:
-        _require_sharing(known["gateway"])
+        _require_sharing(settings["gateway"])
         flags["gateway"]["share_port"] = "true"
-    placement = place(options.proposers, known)
+    placement = place(options.proposers, settings)
     flags["verifier"] |= placement.verifier
-    counts, notes = {**options.counts, "proposer": placement.proposers}, [*_of_compiled_code(), *placement.notes]
+    counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
     for kind in counts:
-        _require_model(kind, known[kind])
+        _require_model(kind, settings[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
-    nats_url, nats = _nats(options, known, log_dir)
-    if nats and known["gateway"]["auth"].value == "keys":
+    nats_url, nats = _nats(options, settings, log_dir)
+    if nats and settings["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
-    processes, programs = _all(counts, options), _programs(options, known)
-    threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], known)
+    processes, programs = _process_counts(counts, options), _programs(options, settings)
+    threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], settings)
     return Plan(
         host=host,
         port=port,
         grpc=join(_reachable(grpc_host), grpc_port),
         nats_url=nats_url,
-        nats_wait_s=known["gateway"]["nats_wait_s"].value,
+        nats_wait_s=settings["gateway"]["nats_wait_s"].value,
         broker=nats,
         services=[
-            _spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, nats_url, log_dir)
+            _service_spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, nats_url, log_dir)
             for kind, count in processes.items()
             for number in range(1, count + 1)
         ],
-        patience_s={kind: settings["drain_s"].value + STOP_S for kind, settings in known.items()},
+        patience_s={kind: values["drain_s"].value + STOP_S for kind, values in settings.items()},
         log_dir=log_dir,
         notes=notes,
     )
 
 
-def _of_compiled_code() -> list[str]:
-    """What the user has to know of the compiled code, unless ``OUTRIDER_KERNELS`` asks for none."""
-    wanted = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
-    return [told] if wanted and (told := notice()) else []
+def _compiled_code_notes() -> list[str]:
+    """A note if compiled code is not available, unless ``OUTRIDER_KERNELS`` asks for none."""
+    uses_compiled_code = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
+    return [note] if uses_compiled_code and (note := notice()) else []
 
 
 def _flags(options: UpOptions) -> Flags:
     flags = parse_sets(options.sets)
     for kind, values in flags.items():
-        if taken := [key for key in OWNED if key in values]:
-            raise ConfigError(f"--set {kind}.{taken[0]}: `outrider up` sets it itself")
-    given = {
+        if reserved := [key for key in OWNED if key in values]:
+            raise ConfigError(f"--set {kind}.{reserved[0]}: `outrider up` sets it itself")
+    options_by_key = {
         ("gateway", "host"): options.host,
         ("gateway", "port"): options.port,
         ("verifier", "model"): options.model and options.model.absolute(),
@@ -124,14 +122,14 @@ def _flags(options: UpOptions) -> Flags:
         ("proposer", "model"): options.draft and options.draft.absolute(),
         ("proposer", "target"): options.model and options.model.absolute(),
     }
-    for (kind, key), value in given.items():
+    for (kind, key), value in options_by_key.items():
         if value is not None:
             flags[kind][key] = str(value)
     return flags
 
 
-def _gateway_address(known: Known) -> tuple[str, int]:
-    host, port = known["gateway"]["host"].value, known["gateway"]["port"].value
+def _gateway_address(settings: SettingsByKind) -> tuple[str, int]:
+    host, port = settings["gateway"]["host"].value, settings["gateway"]["port"].value
     try:
         require_free(host, port)
         return host, port or hold_port(host)
@@ -139,21 +137,21 @@ def _gateway_address(known: Known) -> tuple[str, int]:
         raise StartError(error.message) from error
 
 
-def _grpc_address(known: Known, http_host: str, http_port: int) -> tuple[str, int]:
+def _grpc_address(settings: SettingsByKind, http_host: str, http_port: int) -> tuple[str, int]:
     """Where gRPC is served: as set; else at the port after a given HTTP port, if free; else at any free port."""
-    gateway = known["gateway"]
+    gateway = settings["gateway"]
     host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
-    wanted = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
+    preferred = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
     try:
-        require_free(host, wanted)
-        return host, wanted or hold_port(host)
+        require_free(host, preferred)
+        return host, preferred or hold_port(host)
     except Unavailable as error:
         if port:
             raise StartError(error.message) from error
         return host, hold_port(host)
 
 
-def _require_sharing(settings: dict[str, EffectiveSetting]) -> None:
+def _require_sharing(settings: Mapping[str, EffectiveSetting]) -> None:
     """`ConfigError` if the settings keep several gateways from sharing one port."""
     sharing = settings["share_port"]
     if sharing.source != "default" and not sharing.value:
@@ -167,19 +165,19 @@ def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _all(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
+def _process_counts(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
     """Processes by kind; verifiers that compute prompts for others come last among the verifiers."""
     return {**counts, "verifier": counts["verifier"] + options.prefills}
 
 
-def _require_model(kind: str, settings: dict[str, EffectiveSetting]) -> None:
+def _require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
     model = settings.get("model")
     if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json)")
 
 
-def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | None]:
-    configured = known["gateway"]["nats_url"]
+def _nats(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> tuple[str, ProcessSpec | None]:
+    configured = settings["gateway"]["nats_url"]
     if options.nats_url or configured.source != "default":
         if options.nats_store:
             raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
@@ -195,7 +193,7 @@ def _nats(options: UpOptions, known: Known, log_dir: Path) -> tuple[str, Spec | 
         "--store_dir",
         str(store),
     ]
-    return f"nats://127.0.0.1:{port}", Spec("nats", command, log_dir / "nats.log", named=False)
+    return f"nats://127.0.0.1:{port}", ProcessSpec("nats", command, log_dir / "nats.log", named=False)
 
 
 def _nats_server() -> Path:
@@ -214,18 +212,20 @@ def _nats_server() -> Path:
     return Path(str(binary.locate())).resolve()
 
 
-def _programs(options: UpOptions, known: Known) -> dict[str, str]:
+def _programs(options: UpOptions, settings: SettingsByKind) -> dict[str, str]:
     """The module that processes of each kind run."""
-    programs = {kind: f"outrider.{kind}" for kind in known}
+    programs = {kind: f"outrider.{kind}" for kind in settings}
     for text in options.programs:
         kind, _, module = text.partition("=")
-        if kind not in known or not module:
-            raise ConfigError(f"--program {text}: it is written KIND=MODULE, where KIND is one of {', '.join(known)}")
+        if kind not in settings or not module:
+            raise ConfigError(
+                f"--program {text}: it is written KIND=MODULE, where KIND is one of {', '.join(settings)}"
+            )
         programs[kind] = module
     return programs
 
 
-def _spec(
+def _service_spec(
     kind: str,
     number: int,
     program: str,
@@ -234,7 +234,7 @@ def _spec(
     flags: Flags,
     nats_url: str,
     log_dir: Path,
-) -> Spec:
+) -> ProcessSpec:
     command = [sys.executable, "-m", program, f"--nats-url={nats_url}"]
     if options.config:
         command.append(f"--config={options.config}")
@@ -246,4 +246,4 @@ def _spec(
     values |= {key: str(number) for key, number in threads.items()}
     environment = {"OMP_NUM_THREADS": str(threads["threads"])} if threads else {}
     command += [f"--{key}={value}" for key, value in values.items()]
-    return Spec(kind, command, log_dir / f"{kind}-{number}.log", environment)
+    return ProcessSpec(kind, command, log_dir / f"{kind}-{number}.log", environment)

@@ -33,10 +33,10 @@ class Printer:
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         """Prints one line for a process that ended, with the reason."""
-        why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code > 0:
-            why += f": {escape(child.last_words())}"
-        self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({why}); starting it again in {again_in_s:g} s")
+            reason += f": {escape(child.end_reason())}"
+        self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({reason}); starting it again in {again_in_s:g} s")
 
     def plan(self, plan: Plan) -> None:
         """Prints where the logs are, and the plan's notes."""
@@ -65,9 +65,9 @@ class Printer:
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, reason: str) -> None:
         """Prints why a completion would fail although all processes are ready."""
-        self._say(f"Not ready yet: {escape(why)}")
+        self._say(f"Not ready yet: {escape(reason)}")
 
     async def follow(self, plan: Plan) -> None:
         """Prints new lines of the services' logs, until cancelled."""

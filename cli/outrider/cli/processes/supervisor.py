@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from outrider.cli.processes.keeper import Events, Keeper, StartError
+from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartError
 from outrider.cli.processes.plan import Plan
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import OutriderError
@@ -21,27 +21,27 @@ NATS_PATIENCE_S = 5.0
 class Supervisor:
     """Runs a plan's processes and reads in the registry which of them are ready."""
 
-    def __init__(self, plan: Plan, events: Events) -> None:
+    def __init__(self, plan: Plan, events: ProcessEvents) -> None:
         self._plan = plan
         self._events = events
         self._tasks = Tasks()
         self._bus = Bus(self._tasks)
         self._registry = Registry(self._bus, "supervisor", f"supervisor-{id(self):x}", tasks=self._tasks)
-        self._broker: Keeper | None = None
+        self._broker: ProcessKeeper | None = None
         self._killed = False
-        self._services: list[Keeper] = []
+        self._services: list[ProcessKeeper] = []
 
     @property
-    def keepers(self) -> list[Keeper]:
+    def keepers(self) -> list[ProcessKeeper]:
         """Keepers of all processes, NATS first."""
         return [*([self._broker] if self._broker else []), *self._services]
 
     async def start(self) -> None:
         """Returns when every service has been ready; `StartError` if a service cannot start."""
         if self._plan.broker:
-            self._broker = Keeper(self._plan.broker, self._events)
+            self._broker = ProcessKeeper(self._plan.broker, self._events)
         await self._unless_failed(self._join())
-        self._services = [Keeper(spec, self._events) for spec in self._plan.services]
+        self._services = [ProcessKeeper(spec, self._events) for spec in self._plan.services]
         await self._unless_failed(self._all_ready())
 
     async def run(self) -> None:

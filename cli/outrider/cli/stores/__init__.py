@@ -1,1 +1,1 @@
-"""What commands read and write in the mesh's key-value store: tenants, keys, named prompts."""
+"""Tenants, keys and named prompts in the mesh's key-value store, as commands read and write them."""

@@ -22,12 +22,12 @@ class _Message(msgspec.Struct):
     content: str | None = None
 
 
-def run(work: Callable[[Shelf], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
+def run(work: Callable[[StoredPrompts], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
     """Runs ``work`` on the stored prompts; returns the exit code."""
-    return run_with(BUCKET, "outrider prompts", lambda bucket: work(Shelf(bucket)), nats_url, config)
+    return run_with(BUCKET, "outrider prompts", lambda bucket: work(StoredPrompts(bucket)), nats_url, config)
 
 
-class Shelf:
+class StoredPrompts:
     """The stored prompts; each method runs one command and prints its result."""
 
     def __init__(self, bucket: Bucket) -> None:

@@ -184,8 +184,8 @@ def _show(record: Tenant | Key) -> None:
 
 
 def _limits(limits: Limits) -> str:
-    given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
-    return " ".join(f"{name}={','.join(v) if isinstance(v, tuple) else v}" for name, v in given.items()) or "none"
+    set_limits = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+    return " ".join(f"{name}={','.join(v) if isinstance(v, tuple) else v}" for name, v in set_limits.items()) or "none"
 
 
 def _date(seconds: float | None) -> str:

@@ -12,7 +12,7 @@ from outrider_client._async.blocks import AsyncBlock
 from outrider_client._async.responses import AsyncResponses
 from outrider_client._async.streams import AsyncStream
 from outrider_client._async.transport import AsyncTransport
-from outrider_client.calls import CONTINUE, PATIENCE_S, Ask, Messages, Prompt, generation, stream_end
+from outrider_client.calls import CONTINUE, PATIENCE_S, GatewayRequest, Messages, Prompt, generation, stream_end
 from outrider_client.reading import ChunkReading
 from outrider_client.types import Answer, Model, ModelList
 
@@ -70,8 +70,8 @@ class AsyncClient(AsyncBlock):
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> AsyncStream:
         """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
-        ask = generation(prompt, messages, {**parameters, "stream": True})
-        continued = msgspec.structs.replace(ask, headers=CONTINUE)
+        request = generation(prompt, messages, {**parameters, "stream": True})
+        continued = msgspec.structs.replace(request, headers=CONTINUE)
         return AsyncStream(self._transport, ChunkReading(continued))
 
     def resume(self, request_id: str, last_event_id: str = "") -> AsyncStream:
@@ -84,4 +84,4 @@ class AsyncClient(AsyncBlock):
 
     async def models(self) -> list[Model]:
         """The served models."""
-        return (await self._transport.call(Ask("GET", "/v1/models"), ModelList)).data
+        return (await self._transport.call(GatewayRequest("GET", "/v1/models"), ModelList)).data

@@ -13,11 +13,11 @@ from outrider_client._async.blocks import AsyncBlock
 from outrider_client._async.streams import AsyncStreamOf
 from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt
 from outrider_client.errors import OutriderClientError
-from outrider_client.grpc.asking import completion, generation, lingering
+from outrider_client.grpc.answers import failure, id_of, whole
 from outrider_client.grpc.channels import open_async_channel
-from outrider_client.grpc.course import Course
 from outrider_client.grpc.methods import METHODS
-from outrider_client.grpc.telling import failure, id_of, whole
+from outrider_client.grpc.reading import GrpcReading
+from outrider_client.grpc.requests import completion, generation, with_linger
 from outrider_client.types import Answer, Chunk
 
 
@@ -133,11 +133,11 @@ class AsyncClient(AsyncBlock):
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> AsyncStream:
         """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
-        return AsyncStream(self._calls, Course(lingering(generation(prompt, messages, parameters))))
+        return AsyncStream(self._calls, GrpcReading(with_linger(generation(prompt, messages, parameters))))
 
     def resume(self, request_id: str, from_index: Sequence[int] = ()) -> AsyncStream:
         """Resumes a stream of another process from an index of each choice, or from its beginning."""
-        return AsyncStream(self._calls, Course(None, request_id, from_index))
+        return AsyncStream(self._calls, GrpcReading(None, request_id, from_index))
 
     async def cancel(self, request_id: str) -> None:
         """Ends a stream for all its readers."""
@@ -161,11 +161,11 @@ class AsyncClient(AsyncBlock):
 class AsyncStream(AsyncStreamOf[Chunk]):
     """Chunks of one answer; another process can resume the stream by ``id`` and ``next``."""
 
-    _reading: Course
+    _reading: GrpcReading
 
-    def __init__(self, calls: AsyncCalls, course: Course) -> None:
+    def __init__(self, calls: AsyncCalls, reading: GrpcReading) -> None:
         self._calls, self._attempts = calls, calls.attempts()
-        super().__init__(course)
+        super().__init__(reading)
 
     @property
     def next(self) -> list[int]:
@@ -177,19 +177,19 @@ class AsyncStream(AsyncStreamOf[Chunk]):
             await self._calls.send("Cancel", METHODS["Cancel"].request(request_id=self.id))
 
     async def _read(self) -> AsyncGenerator[Chunk, None]:
-        course = self._reading
-        while not course.done:
-            method, request = course.ask
+        reading = self._reading
+        while not reading.done:
+            method, request = reading.next_call
             call = self._calls.call(method, request)
             try:
-                course.id = course.id or id_of(await call.initial_metadata())
+                reading.id = reading.id or id_of(await call.initial_metadata())
                 async for message in call:
                     self._attempts.succeeded(self._calls.resume_s)
-                    yield course.take(message)
-                course.done = True
+                    yield reading.take(message)
+                reading.done = True
             except grpc.RpcError as error:
                 refusal = failure(error)
-                if not course.again(method, refusal):
+                if not reading.begins_again(method, refusal):
                     await asyncio.sleep(self._attempts.pause(refusal or error))
             finally:
                 call.cancel()

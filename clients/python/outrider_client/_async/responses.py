@@ -6,7 +6,7 @@ from typing import Any
 
 from outrider_client._async.streams import AsyncEventStream
 from outrider_client._async.transport import AsyncTransport
-from outrider_client.calls import Input, response_ask, response_creation
+from outrider_client.calls import Input, response_creation, response_request
 from outrider_client.reading import ResponseReading
 from outrider_client.types import Response, ResponseEvent
 
@@ -27,7 +27,7 @@ class AsyncResponses:
 
     async def retrieve(self, response_id: str) -> Response:
         """A stored response in its present state; resumes a background response whose gateway has died."""
-        return await self._transport.call(response_ask(response_id), Response)
+        return await self._transport.call(response_request(response_id), Response)
 
     def resume(self, response_id: str, starting_after: int = -1) -> AsyncResponseStream:
         """Streams the events of a stored response after number ``starting_after``; an abandoned response continues.
@@ -40,11 +40,11 @@ class AsyncResponses:
 
     async def cancel(self, response_id: str) -> Response:
         """Ends a background response; returns the part that exists."""
-        return await self._transport.call(response_ask(response_id, "POST", "/cancel"), Response)
+        return await self._transport.call(response_request(response_id, "POST", "/cancel"), Response)
 
     async def delete(self, response_id: str) -> None:
         """Ends and deletes a response."""
-        await self._transport.send(response_ask(response_id, "DELETE"))
+        await self._transport.send(response_request(response_id, "DELETE"))
 
 
 class AsyncResponseStream(AsyncEventStream[ResponseEvent]):

@@ -13,7 +13,7 @@ from httpx_sse import EventSource
 
 from outrider_client._async.blocks import AsyncBlock
 from outrider_client._async.transport import AsyncTransport
-from outrider_client.calls import refused
+from outrider_client.calls import error_of_response
 from outrider_client.errors import GatewayError, OutriderClientError, unreadable
 from outrider_client.reading import ChunkReading, Reading
 from outrider_client.types import Chunk
@@ -84,14 +84,14 @@ class AsyncEventStream(AsyncStreamOf[T]):
             except httpx.TransportError as error:
                 await asyncio.sleep(self._attempts.pause(error))
             except GatewayError as error:
-                if not self._reading.refused(error):
+                if not self._reading.begins_again(error):
                     await asyncio.sleep(self._attempts.pause(error))
 
     async def _connection(self) -> AsyncGenerator[T, None]:
-        async with aclosing(await self._transport.send_once(self._reading.ask, stream=True)) as response:
+        async with aclosing(await self._transport.send_once(self._reading.request, stream=True)) as response:
             if not response.is_success:
                 await response.aread()
-                raise refused(response)
+                raise error_of_response(response)
             if not self._reading.connected(response):
                 raise unreadable(await response.aread())
             if self._reading.done:

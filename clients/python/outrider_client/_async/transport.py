@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from outrider_client.calls import Ask, Attempts, Gateways, decoded, refused
+from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response
 from outrider_client.errors import GatewayError
 
 T = TypeVar("T")
@@ -42,27 +42,29 @@ class AsyncTransport:
         """Retries of one request or stream."""
         return Attempts(self._gateways, self._retries, self._patience_s)
 
-    async def call(self, ask: Ask, kind: type[T]) -> T:
-        """The answer to ``ask``, with retries; raises the errors of `outrider_client.errors`."""
-        return decoded((await self.send(ask)).content, kind)
+    async def call(self, request: GatewayRequest, kind: type[T]) -> T:
+        """The answer to ``request``, with retries; raises the errors of `outrider_client.errors`."""
+        return decoded((await self.send(request)).content, kind)
 
-    async def send(self, ask: Ask) -> httpx.Response:
-        """The response to ``ask``, with retries, not decoded."""
+    async def send(self, request: GatewayRequest) -> httpx.Response:
+        """The response to ``request``, with retries, not decoded."""
         attempts = self.attempts()
         while True:
             try:
-                response = await self.send_once(ask)
+                response = await self.send_once(request)
                 if response.is_success:
                     return response
-                raise refused(response)
+                raise error_of_response(response)
             except (httpx.TransportError, GatewayError) as error:
                 await asyncio.sleep(attempts.pause(error))
 
-    async def send_once(self, ask: Ask, *, stream: bool = False) -> httpx.Response:
+    async def send_once(self, request: GatewayRequest, *, stream: bool = False) -> httpx.Response:
         """Any response of the gateway in use, with ``stream`` before its body; may raise `httpx.TransportError`."""
-        url, headers = self._gateways.url(ask), {**self._headers, **ask.headers}
-        request = self._http.build_request(ask.method, url, content=ask.body, headers=headers, timeout=self._timeout)
-        return await self._http.send(request, stream=stream)
+        url, headers = self._gateways.url(request), {**self._headers, **request.headers}
+        http_request = self._http.build_request(
+            request.method, url, content=request.body, headers=headers, timeout=self._timeout
+        )
+        return await self._http.send(http_request, stream=stream)
 
     async def close(self) -> None:
         """Closes the connections."""

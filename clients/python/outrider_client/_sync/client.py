@@ -13,7 +13,7 @@ from outrider_client._sync.blocks import Block
 from outrider_client._sync.responses import Responses
 from outrider_client._sync.streams import Stream
 from outrider_client._sync.transport import Transport
-from outrider_client.calls import CONTINUE, PATIENCE_S, Ask, Messages, Prompt, generation, stream_end
+from outrider_client.calls import CONTINUE, PATIENCE_S, GatewayRequest, Messages, Prompt, generation, stream_end
 from outrider_client.reading import ChunkReading
 from outrider_client.types import Answer, Model, ModelList
 
@@ -71,8 +71,8 @@ class Client(Block):
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> Stream:
         """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
-        ask = generation(prompt, messages, {**parameters, "stream": True})
-        continued = msgspec.structs.replace(ask, headers=CONTINUE)
+        request = generation(prompt, messages, {**parameters, "stream": True})
+        continued = msgspec.structs.replace(request, headers=CONTINUE)
         return Stream(self._transport, ChunkReading(continued))
 
     def resume(self, request_id: str, last_event_id: str = "") -> Stream:
@@ -85,4 +85,4 @@ class Client(Block):
 
     def models(self) -> list[Model]:
         """The served models."""
-        return (self._transport.call(Ask("GET", "/v1/models"), ModelList)).data
+        return (self._transport.call(GatewayRequest("GET", "/v1/models"), ModelList)).data

@@ -14,11 +14,11 @@ from outrider_client._sync.blocks import Block
 from outrider_client._sync.streams import StreamOf
 from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt
 from outrider_client.errors import OutriderClientError
-from outrider_client.grpc.asking import completion, generation, lingering
+from outrider_client.grpc.requests import completion, generation, with_linger
 from outrider_client.grpc.channels import open_channel
-from outrider_client.grpc.course import Course
+from outrider_client.grpc.reading import GrpcReading
 from outrider_client.grpc.methods import METHODS
-from outrider_client.grpc.telling import failure, id_of, whole
+from outrider_client.grpc.answers import failure, id_of, whole
 from outrider_client.types import Answer, Chunk
 
 
@@ -134,11 +134,11 @@ class Client(Block):
         self, prompt: Prompt | None = None, *, messages: Messages | None = None, **parameters: Any
     ) -> Stream:
         """Streams a completion of ``prompt`` or an answer to ``messages``, chunk by chunk."""
-        return Stream(self._calls, Course(lingering(generation(prompt, messages, parameters))))
+        return Stream(self._calls, GrpcReading(with_linger(generation(prompt, messages, parameters))))
 
     def resume(self, request_id: str, from_index: Sequence[int] = ()) -> Stream:
         """Resumes a stream of another process from an index of each choice, or from its beginning."""
-        return Stream(self._calls, Course(None, request_id, from_index))
+        return Stream(self._calls, GrpcReading(None, request_id, from_index))
 
     def cancel(self, request_id: str) -> None:
         """Ends a stream for all its readers."""
@@ -162,11 +162,11 @@ class Client(Block):
 class Stream(StreamOf[Chunk]):
     """Chunks of one answer; another process can resume the stream by ``id`` and ``next``."""
 
-    _reading: Course
+    _reading: GrpcReading
 
-    def __init__(self, calls: Calls, course: Course) -> None:
+    def __init__(self, calls: Calls, reading: GrpcReading) -> None:
         self._calls, self._attempts = calls, calls.attempts()
-        super().__init__(course)
+        super().__init__(reading)
 
     @property
     def next(self) -> list[int]:
@@ -178,19 +178,19 @@ class Stream(StreamOf[Chunk]):
             self._calls.send("Cancel", METHODS["Cancel"].request(request_id=self.id))
 
     def _read(self) -> Generator[Chunk, None]:
-        course = self._reading
-        while not course.done:
-            method, request = course.ask
+        reading = self._reading
+        while not reading.done:
+            method, request = reading.next_call
             call = self._calls.call(method, request)
             try:
-                course.id = course.id or id_of(call.initial_metadata())
+                reading.id = reading.id or id_of(call.initial_metadata())
                 for message in call:
                     self._attempts.succeeded(self._calls.resume_s)
-                    yield course.take(message)
-                course.done = True
+                    yield reading.take(message)
+                reading.done = True
             except grpc.RpcError as error:
                 refusal = failure(error)
-                if not course.again(method, refusal):
+                if not reading.begins_again(method, refusal):
                     time.sleep(self._attempts.pause(refusal or error))
             finally:
                 call.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 from outrider_client._sync.streams import EventStream
 from outrider_client._sync.transport import Transport
-from outrider_client.calls import Input, response_ask, response_creation
+from outrider_client.calls import Input, response_request, response_creation
 from outrider_client.reading import ResponseReading
 from outrider_client.types import Response, ResponseEvent
 
@@ -28,7 +28,7 @@ class Responses:
 
     def retrieve(self, response_id: str) -> Response:
         """A stored response in its present state; resumes a background response whose gateway has died."""
-        return self._transport.call(response_ask(response_id), Response)
+        return self._transport.call(response_request(response_id), Response)
 
     def resume(self, response_id: str, starting_after: int = -1) -> ResponseStream:
         """Streams the events of a stored response after number ``starting_after``; an abandoned response continues.
@@ -41,11 +41,11 @@ class Responses:
 
     def cancel(self, response_id: str) -> Response:
         """Ends a background response; returns the part that exists."""
-        return self._transport.call(response_ask(response_id, "POST", "/cancel"), Response)
+        return self._transport.call(response_request(response_id, "POST", "/cancel"), Response)
 
     def delete(self, response_id: str) -> None:
         """Ends and deletes a response."""
-        self._transport.send(response_ask(response_id, "DELETE"))
+        self._transport.send(response_request(response_id, "DELETE"))
 
 
 class ResponseStream(EventStream[ResponseEvent]):

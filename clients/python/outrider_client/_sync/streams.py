@@ -14,7 +14,7 @@ from httpx_sse import EventSource
 
 from outrider_client._sync.blocks import Block
 from outrider_client._sync.transport import Transport
-from outrider_client.calls import refused
+from outrider_client.calls import error_of_response
 from outrider_client.errors import GatewayError, OutriderClientError, unreadable
 from outrider_client.reading import ChunkReading, Reading
 from outrider_client.types import Chunk
@@ -85,14 +85,14 @@ class EventStream(StreamOf[T]):
             except httpx.TransportError as error:
                 time.sleep(self._attempts.pause(error))
             except GatewayError as error:
-                if not self._reading.refused(error):
+                if not self._reading.begins_again(error):
                     time.sleep(self._attempts.pause(error))
 
     def _connection(self) -> Generator[T, None]:
-        with closing(self._transport.send_once(self._reading.ask, stream=True)) as response:
+        with closing(self._transport.send_once(self._reading.request, stream=True)) as response:
             if not response.is_success:
                 response.read()
-                raise refused(response)
+                raise error_of_response(response)
             if not self._reading.connected(response):
                 raise unreadable(response.read())
             if self._reading.done:

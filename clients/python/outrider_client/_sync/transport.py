@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from outrider_client.calls import Ask, Attempts, Gateways, decoded, refused
+from outrider_client.calls import GatewayRequest, Attempts, Gateways, decoded, error_of_response
 from outrider_client.errors import GatewayError
 
 T = TypeVar("T")
@@ -43,27 +43,27 @@ class Transport:
         """Retries of one request or stream."""
         return Attempts(self._gateways, self._retries, self._patience_s)
 
-    def call(self, ask: Ask, kind: type[T]) -> T:
-        """The answer to ``ask``, with retries; raises the errors of `outrider_client.errors`."""
-        return decoded((self.send(ask)).content, kind)
+    def call(self, request: GatewayRequest, kind: type[T]) -> T:
+        """The answer to ``request``, with retries; raises the errors of `outrider_client.errors`."""
+        return decoded((self.send(request)).content, kind)
 
-    def send(self, ask: Ask) -> httpx.Response:
-        """The response to ``ask``, with retries, not decoded."""
+    def send(self, request: GatewayRequest) -> httpx.Response:
+        """The response to ``request``, with retries, not decoded."""
         attempts = self.attempts()
         while True:
             try:
-                response = self.send_once(ask)
+                response = self.send_once(request)
                 if response.is_success:
                     return response
-                raise refused(response)
+                raise error_of_response(response)
             except (httpx.TransportError, GatewayError) as error:
                 time.sleep(attempts.pause(error))
 
-    def send_once(self, ask: Ask, *, stream: bool = False) -> httpx.Response:
+    def send_once(self, request: GatewayRequest, *, stream: bool = False) -> httpx.Response:
         """Any response of the gateway in use, with ``stream`` before its body; may raise `httpx.TransportError`."""
-        url, headers = self._gateways.url(ask), {**self._headers, **ask.headers}
-        request = self._http.build_request(ask.method, url, content=ask.body, headers=headers, timeout=self._timeout)
-        return self._http.send(request, stream=stream)
+        url, headers = self._gateways.url(request), {**self._headers, **request.headers}
+        http_request = self._http.build_request(request.method, url, content=request.body, headers=headers, timeout=self._timeout)
+        return self._http.send(http_request, stream=stream)
 
     def close(self) -> None:
         """Closes the connections."""

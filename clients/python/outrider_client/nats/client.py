@@ -24,7 +24,7 @@ _CODE, _NO_RESPONDERS = "nats-service-error-code", "503"
 Callback = Callable[[Msg], Awaitable[None]]
 
 
-class _Hello(msgspec.Struct):
+class _SubjectPrefix(msgspec.Struct):
     subject_prefix: str
 
 
@@ -100,7 +100,7 @@ class AsyncClient(AsyncBlock):
     async def subject_prefix(self) -> str:
         """The prefix of the subjects of this client's requests."""
         if not self._prefix:
-            self._prefix = msgspec.json.decode(await self.ask("hello", {}), type=_Hello).subject_prefix
+            self._prefix = msgspec.json.decode(await self.ask("hello", {}), type=_SubjectPrefix).subject_prefix
         return self._prefix
 
     async def ask(self, endpoint: str, body: Body) -> bytes:

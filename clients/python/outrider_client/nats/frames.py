@@ -29,7 +29,7 @@ _TYPES = {
 }
 
 
-class Cost(msgspec.Struct, array_like=True, frozen=True):
+class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
     """The cost of a request; ``emitted`` tokens of earlier verifiers are not counted in the other fields."""
 
     prompt_tokens: int
@@ -42,7 +42,7 @@ class Cost(msgspec.Struct, array_like=True, frozen=True):
     emitted: int = 0
 
 
-class Likely(msgspec.Struct, array_like=True, frozen=True):
+class Alternative(msgspec.Struct, array_like=True, frozen=True):
     """One of the likeliest tokens of a position."""
 
     token: int
@@ -55,7 +55,7 @@ class Likelihood(msgspec.Struct, array_like=True, frozen=True):
 
     logprob: float | None
     data: bytes
-    top: list[Likely]
+    top: list[Alternative]
 
 
 class Tree(msgspec.Struct, array_like=True, frozen=True):
@@ -78,7 +78,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     texts: list[str]
     guessed_by: list[str]
     finish: str | None = None
-    usage: Cost | None = None
+    usage: FrameUsage | None = None
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
@@ -92,7 +92,7 @@ class Gap(Exception):
     """Tokens are missing, or the verifier gave the request up: the stream has to be resumed."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class AcceptedRequest(msgspec.Struct, frozen=True):
     """A gateway's answer to an accepted request."""
 
     request_id: str
@@ -114,7 +114,7 @@ class Choices:
         self.ended = [False] * len(start)
         self._guessed: list[list[bool]] = [[] for _ in start]
         self._starts: list[list[int]] = [[] for _ in start]
-        self.taken: Taken | None = None
+        self.accepted: AcceptedRequest | None = None
 
     @property
     def done(self) -> bool:
@@ -122,51 +122,51 @@ class Choices:
         return all(self.ended)
 
     @property
-    def wanted(self) -> list[int]:
+    def resume_index(self) -> list[int]:
         """Index of the next token of each choice; the least index before its first frame."""
-        return [_LEAST if is_open else place for is_open, place in zip(self._open, self.next, strict=True)]
+        return [_LEAST if is_open else index for is_open, index in zip(self._open, self.next, strict=True)]
 
     def take(self, data: bytes) -> Chunk | None:
         """The chunk of a frame; None for a frame without news. Raises `Gap`, or the frame's error."""
         frame = read_frame(data)
-        place = self._place(frame.request)
-        if self.ended[place] or (frame.finish == "cancelled" and frame.error is None):
+        choice = self._choice_of(frame.request)
+        if self.ended[choice] or (frame.finish == "cancelled" and frame.error is None):
             return None
         if frame.finish in _TYPES:
             self.ended = [True] * len(self.ended)
             raise self._error(frame)
         if frame.finish is None and frame.error is not None:
             raise Gap(frame.error)
-        if self._open[place] and frame.tokens:
-            self.next[place] = min(self.next[place], frame.first_index)
-        self._open[place] = False
-        if frame.first_index > self.next[place]:
+        if self._open[choice] and frame.tokens:
+            self.next[choice] = min(self.next[choice], frame.first_index)
+        self._open[choice] = False
+        if frame.first_index > self.next[choice]:
             raise Gap("a frame was lost")
-        return self._chunk(_from(frame, self.next[place]), place)
+        return self._chunk(_from(frame, self.next[choice]), choice)
 
-    def _place(self, name: str) -> int:
+    def _choice_of(self, name: str) -> int:
         """The choice of a frame: names end with the choice's number; the first choice has the request's name."""
         return 0 if name == self._request else int(name.removeprefix(f"{self._request}-"))
 
-    def _chunk(self, frame: Frame, place: int) -> Chunk | None:
+    def _chunk(self, frame: Frame, choice: int) -> Chunk | None:
         if not frame.tokens and frame.finish is None:
             return None
         if frame.first_index >= 0:
-            self._starts[place].append(frame.first_index)
-        self._guessed[place] += map(bool, frame.guessed_by[max(0, -frame.first_index) :])
-        self.next[place] = frame.first_index + len(frame.tokens)
-        self.ended[place] = frame.finish is not None
-        taken = self.taken
+            self._starts[choice].append(frame.first_index)
+        self._guessed[choice] += map(bool, frame.guessed_by[max(0, -frame.first_index) :])
+        self.next[choice] = frame.first_index + len(frame.tokens)
+        self.ended[choice] = frame.finish is not None
+        accepted = self.accepted
         return Answer(
             id=self._request,
-            created=taken.created if taken else 0,
-            model=taken.model if taken else "",
-            choices=[Choice(place, frame.finish, "".join(frame.texts), logprobs=_logprobs(frame))],
-            usage=None if frame.usage is None else self._usage(frame.usage, place),
-            outrider=self._detail(frame, place),
+            created=accepted.created if accepted else 0,
+            model=accepted.model if accepted else "",
+            choices=[Choice(choice, frame.finish, "".join(frame.texts), logprobs=_logprobs(frame))],
+            usage=None if frame.usage is None else self._usage(frame.usage, choice),
+            outrider=self._detail(frame, choice),
         )
 
-    def _detail(self, frame: Frame, place: int) -> Detail:
+    def _detail(self, frame: Frame, choice: int) -> Detail:
         cost = frame.usage
         return Detail(
             first_index=frame.first_index,
@@ -174,15 +174,15 @@ class Choices:
             texts=frame.texts,
             guessed_by=frame.guessed_by,
             drafts=[draft(tree) for tree in frame.drafts or []],
-            seed=self.taken.seed if cost is not None and self.taken is not None and place == 0 else None,
-            steps=None if cost is None else cost.steps + bisect_left(self._starts[place], cost.emitted),
+            seed=self.accepted.seed if cost is not None and self.accepted is not None and choice == 0 else None,
+            steps=None if cost is None else cost.steps + bisect_left(self._starts[choice], cost.emitted),
             verifier=frame.verifier,
             lossy=cost is not None and cost.lossy,
         )
 
-    def _usage(self, cost: Cost, place: int) -> Usage:
-        generated = max(0, self.next[place])
-        accepted = cost.accepted_tokens + sum(self._guessed[place][: cost.emitted])
+    def _usage(self, cost: FrameUsage, choice: int) -> Usage:
+        generated = max(0, self.next[choice])
+        accepted = cost.accepted_tokens + sum(self._guessed[choice][: cost.emitted])
         return Usage(
             cost.prompt_tokens,
             generated,

@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 
 from outrider_client._async.blocks import AsyncBlock
 from outrider_client.errors import ConflictError, GatewayError, OutriderClientError
-from outrider_client.nats.frames import Choices, Gap, Taken
+from outrider_client.nats.frames import AcceptedRequest, Choices, Gap
 from outrider_client.types import Answer, Choice, Chunk, CompletionDetails, Detail, Message, Usage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Body = Mapping[str, Any]
 
-_taken = msgspec.json.Decoder(Taken).decode
+_decode_accepted = msgspec.json.Decoder(AcceptedRequest).decode
 
 
 class AsyncStream(AsyncBlock):
@@ -39,7 +39,7 @@ class AsyncStream(AsyncBlock):
         self._client, self._body, self._id = client, body, request_id
         self._start = list(from_index) or [0] * int((body or {}).get("n", 1))
         self._attempts = client.attempts()
-        self._news: asyncio.Queue[tuple[Subscription | None, bytes]] = asyncio.Queue()
+        self._messages: asyncio.Queue[tuple[Subscription | None, bytes]] = asyncio.Queue()
         self._subscriptions: list[Subscription] = []
         self._relay: Subscription | None = None
         self._choices: Choices | None = None
@@ -90,26 +90,26 @@ class AsyncStream(AsyncBlock):
             self._subscriptions.append(await self._client.listen(where, self._on_frame))
         self._attempts.succeeded(self._client.resume_s)
         with suppress(ConflictError):  # an earlier try was accepted, and its answer was lost
-            choices.taken = _taken(await self._client.ask("generate", {**body, "request_id": name}))
+            choices.accepted = _decode_accepted(await self._client.ask("generate", {**body, "request_id": name}))
         return choices
 
     async def _follow(self) -> Choices:
         choices = self._choices = Choices(self._id, self._start, echoed=self._start[0] < 0)
-        await self._persist(choices)
+        await self._resume_with_retries(choices)
         return choices
 
     async def _chunk(self, choices: Choices) -> Chunk | None:
         """The next chunk; None for a message without one. Resumes a stream after a gap or silence."""
         source: Subscription | None = self._relay
         try:
-            source, data = await asyncio.wait_for(self._news.get(), self._client.silence_s)
+            source, data = await asyncio.wait_for(self._messages.get(), self._client.silence_s)
             return choices.take(data)
         except (Gap, TimeoutError):
             if source is self._relay:  # otherwise the stream was resumed already
-                await self._persist(choices)
+                await self._resume_with_retries(choices)
         return None
 
-    async def _persist(self, choices: Choices) -> None:
+    async def _resume_with_retries(self, choices: Choices) -> None:
         while True:
             try:
                 return await self._resume(choices)
@@ -125,16 +125,16 @@ class AsyncStream(AsyncBlock):
 
         async def take(message: Msg) -> None:
             if answered.done():
-                self._news.put_nowait((relay, message.data))
+                self._messages.put_nowait((relay, message.data))
             else:
                 answered.set_result(message)
 
-        body = {"request_id": self._id, "from_index": choices.wanted}
+        body = {"request_id": self._id, "from_index": choices.resume_index}
         self._relay = relay = await self._client.post("resume", body, take)
-        choices.taken = _taken(await self._client.answer(answered))
+        choices.accepted = _decode_accepted(await self._client.answer(answered))
 
     async def _on_frame(self, message: Msg) -> None:
-        self._news.put_nowait((None, message.data))
+        self._messages.put_nowait((None, message.data))
 
 
 async def whole(stream: AsyncStream, *, chat: bool) -> Answer:

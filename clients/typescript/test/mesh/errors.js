@@ -1,4 +1,4 @@
-/** The name that the client has for each error of a gateway; `CASES` are [status, body, name] and [body, name]. */
+/** Names of errors of a gateway; `CASES` are [status, body, name] and [body, name]. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,10 +10,10 @@ const { answers, events } = JSON.parse(process.env.CASES);
 test("an answer is the error that the Python client makes of it", () => {
   for (const [status, body, name] of answers) {
     const { error } = JSON.parse(body);
-    const told = errorOfAnswer(status, body, "r1", "7");
-    assert.deepEqual([told.name, told.constructor.name], [name, name]);
-    assert.deepEqual([told.status, told.type, told.requestId, told.retryAfter], [status, error.type, "r1", 7]);
-    assert.deepEqual([told.message, told.param, told.code], [error.message, error.param, error.code]);
+    const raised = errorOfAnswer(status, body, "r1", "7");
+    assert.deepEqual([raised.name, raised.constructor.name], [name, name]);
+    assert.deepEqual([raised.status, raised.type, raised.requestId, raised.retryAfter], [status, error.type, "r1", 7]);
+    assert.deepEqual([raised.message, raised.param, raised.code], [error.message, error.param, error.code]);
   }
 });
 

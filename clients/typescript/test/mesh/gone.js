@@ -11,7 +11,7 @@ const signal = (name) => process.kill(Number(VICTIM_PID), name);
 const { prompt, ...parameters } = ASKED;
 const whole = await new Client(OTHER).complete(prompt, parameters);
 
-/** Tokens of a stream to whose gateway something happens when its first chunks have come. */
+/** Tokens of a stream; calls `midway` after five chunks. */
 async function read(stream, midway = () => undefined) {
   const tokens = [];
   let chunks = 0;
@@ -25,7 +25,7 @@ async function read(stream, midway = () => undefined) {
   return tokens;
 }
 
-test("a deadline holds where the gateway does not", async () => {
+test("a deadline holds while the gateway is frozen", async () => {
   const client = new Client(VICTIM);
   signal("SIGSTOP");
   try {
@@ -44,7 +44,7 @@ test("a deadline passes while a stream is read", async () => {
   await stream.close();
 });
 
-test("a gateway that says nothing in mid-stream gives way to another", async () => {
+test("a gateway that is silent in mid-stream gives way to another", async () => {
   const stream = new Client([VICTIM, OTHER], { silenceMs: 3000 }).stream(ASKED);
   try {
     assert.deepEqual(await read(stream, () => signal("SIGSTOP")), whole.outrider.tokens);

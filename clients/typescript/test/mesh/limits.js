@@ -1,4 +1,4 @@
-/** Keys and limits of a gateway that asks for keys: this one's tenant may have one stream at once. */
+/** Keys and limits of a gateway with keys; the tenant may have one stream at a time. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ const { KEYED, KEY } = process.env;
 const LONG = { prompt: "def f(", max_tokens: 3000, ignore_eos: true };
 const SHORT = { max_tokens: 4, seed: 3 };
 
-/** A stream that has begun and holds the tenant's one place. */
+/** A stream that has begun, and so uses the tenant's limit. */
 async function held() {
   const stream = new Client(KEYED, { apiKey: KEY }).stream(LONG);
   await stream[Symbol.asyncIterator]().next();
@@ -20,7 +20,7 @@ test("a request without a key is refused", async () => {
   await assert.rejects(new Client(KEYED).models(), AuthenticationError);
 });
 
-test("what is refused with 429 and a Retry-After is asked again", async () => {
+test("a request that is refused with 429 and a Retry-After is sent again", async () => {
   const stream = await held();
   const seen = [];
   const fetch = async (url, init) => {

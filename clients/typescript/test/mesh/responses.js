@@ -12,7 +12,7 @@ const client = new outrider.Client(OTHER);
 const { responses } = client;
 const whole = await responses.create("def f(", ASKED);
 
-/** The text of events, of which none may be missing or told twice. */
+/** The text of events; no event may be missing or repeated. */
 async function read(stream, midway = () => undefined) {
   let [text, count, last] = ["", 0, undefined];
   for await (const event of stream) {

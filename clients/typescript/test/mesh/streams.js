@@ -1,4 +1,4 @@
-/** The client against the gateways of a real mesh; what it needs of the mesh stands in the environment. */
+/** The client against the gateways of a real mesh; environment variables hold their URLs. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,18 +29,18 @@ test("answers are typed and chunks add up to them", async () => {
   assert.equal(await texts(client.stream({ messages: MESSAGES, ...SHORT })), chat.text);
 });
 
-test("a stream is told again from any of its places, at any gateway", async () => {
-  const asked = { prompt: "def f(", ...SHORT, speculation: "off", stream_options: { include_usage: true } };
-  const stream = client.stream(asked);
-  const told = [];
-  for await (const chunk of stream) told.push({ chunk, last: stream.lastEventId });
+test("a stream is read again from any place, at any gateway", async () => {
+  const request = { prompt: "def f(", ...SHORT, speculation: "off", stream_options: { include_usage: true } };
+  const stream = client.stream(request);
+  const received = [];
+  for await (const chunk of stream) received.push({ chunk, last: stream.lastEventId });
   const other = new outrider.Client([NOWHERE, `${OTHER}/v1/`]);
-  for (const place of [0, 3, told.length - 1]) {
+  for (const place of [0, 3, received.length - 1]) {
     const rest = [];
-    for await (const chunk of other.resume(stream.id, told[place].last)) rest.push(chunk);
-    assert.deepEqual(rest, told.slice(place + 1).map(({ chunk }) => chunk));
+    for await (const chunk of other.resume(stream.id, received[place].last)) rest.push(chunk);
+    assert.deepEqual(rest, received.slice(place + 1).map(({ chunk }) => chunk));
   }
-  assert.equal(told.at(-1).chunk.usage.completion_tokens, 20);
+  assert.equal(received.at(-1).chunk.usage.completion_tokens, 20);
   assert.deepEqual(await texts(other.resume(stream.id, stream.lastEventId)), "");
 });
 
@@ -84,11 +84,11 @@ test("a stream can be closed while its loop waits for a chunk", async () => {
 
 test("a signal ends a call with its own reason, and the generation", async () => {
   const [stop, reason] = [new AbortController(), new Error("enough")];
-  let told;
-  const ended = new Promise((resolve) => (told = resolve));
+  let report;
+  const ended = new Promise((resolve) => (report = resolve));
   const fetch = async (url, init) => {
     const response = await globalThis.fetch(url, init);
-    if (init.method === "DELETE") told(response.status);
+    if (init.method === "DELETE") report(response.status);
     return response;
   };
   const stream = new outrider.Client(ONE, { fetch }).stream({ prompt: "def f(", ...LONG }, { signal: stop.signal });
@@ -111,7 +111,7 @@ test("a stream that another cancels ends in an error", async () => {
   await assert.rejects(reading(), outrider.CancelledError);
 });
 
-test("what the gateway finds to come too late is refused", async () => {
+test("a request that the gateway expects to be late is refused", async () => {
   const late = client.complete("def f(", { ...LONG, coalesce: false }, { timeoutMs: 20 });
   await assert.rejects(late, outrider.DeadlineError);
 });

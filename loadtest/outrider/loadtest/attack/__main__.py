@@ -15,7 +15,7 @@ from pathlib import Path
 
 from outrider.loadtest.attack import output, victims
 from outrider.loadtest.attack.mesh import VICTIM, running
-from outrider.loadtest.attack.run import ATTACKS, make, undisturbed
+from outrider.loadtest.attack.run import ATTACKS, measure_undisturbed, run_attack
 from outrider.loadtest.attack.verdict import Attack, Pace, Verdict
 from outrider.mesh.telemetry import configure_logs
 
@@ -43,9 +43,9 @@ async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdic
     assert task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with running() as mesh, victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
-        quiet, verdicts = await undisturbed(watched, quiet_s), list[Verdict]()
+        quiet, verdicts = await measure_undisturbed(watched, quiet_s), list[Verdict]()
         for attack in chosen:
-            verdicts.append(await make(mesh, watched, attack, quiet))
+            verdicts.append(await run_attack(mesh, watched, attack, quiet))
             print(output.line(verdicts[-1]), flush=True)
     return quiet, verdicts
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import grpc
 from outrider.loadtest.attack.mesh import Mesh
 from outrider.loadtest.attack.requests import COMPLETIONS, authorization, body, head
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel
@@ -43,19 +43,19 @@ async def _unread(mesh: Mesh, gateway: int, seed: int) -> AsyncIterator[None]:
         yield
 
 
-async def _unread_streams(mesh: Mesh, log: Log, count: int) -> None:
+async def _unread_streams(mesh: Mesh, log: AttackLog, count: int) -> None:
     async with AsyncExitStack() as stack:
         for number in range(count):
             await stack.enter_async_context(_unread(mesh, number % len(mesh.urls), number))
-            log.heard("taken")
+            log.answer("taken")
         await asyncio.sleep(_HOLD_S)
 
 
-async def _one(mesh: Mesh, log: Log) -> None:
+async def _one(mesh: Mesh, log: AttackLog) -> None:
     await _unread_streams(mesh, log, 1)
 
 
-async def _many(mesh: Mesh, log: Log) -> None:
+async def _many(mesh: Mesh, log: AttackLog) -> None:
     await _unread_streams(mesh, log, _MANY)
 
 
@@ -67,7 +67,7 @@ _FOLLOW_S = 30.0
 _TOKENS = 8
 
 
-async def addresses(mesh: Mesh) -> list[str]:
+async def verifier_addresses(mesh: Mesh) -> list[str]:
     """gRPC addresses of the ready verifiers."""
     bus = Bus()
     await bus.connect(mesh.broker.url, "attack", wait_s=10)
@@ -81,8 +81,8 @@ async def addresses(mesh: Mesh) -> list[str]:
         await bus.close()
 
 
-async def _cancelled(mesh: Mesh, log: Log) -> None:
-    stubs = [VerifierStub(channel(address)) for address in await addresses(mesh)]
+async def _cancel_submissions(mesh: Mesh, log: AttackLog) -> None:
+    stubs = [VerifierStub(channel(address)) for address in await verifier_addresses(mesh)]
     draw, places = random.Random(1), iter(range(_SUBMITS))
 
     async def caller() -> None:
@@ -92,7 +92,7 @@ async def _cancelled(mesh: Mesh, log: Log) -> None:
     await asyncio.gather(*(caller() for _ in range(_AT_A_TIME)))
 
 
-async def _submit(stub: VerifierStub, after_s: float, log: Log) -> None:
+async def _submit(stub: VerifierStub, after_s: float, log: AttackLog) -> None:
     """Submits a request, cancels the call and follows the request, which has to end or be unknown."""
     name = f"attack-{secrets.token_hex(8)}"
     sampling = sampling_pb2.SamplingParams(temperature=1.0, seed=1, max_tokens=_TOKENS, ignore_eos=True)
@@ -102,23 +102,28 @@ async def _submit(stub: VerifierStub, after_s: float, log: Log) -> None:
     call.add_done_callback(lambda _: over.set())
     asyncio.get_running_loop().call_later(after_s, call.cancel)
     await over.wait()
-    log.heard(await _followed(stub, name, log))
+    log.answer(await _finish_of(stub, name, log))
 
 
-async def _followed(stub: VerifierStub, name: str, log: Log) -> str:
-    finish = ""
+async def _finish_of(stub: VerifierStub, name: str, log: AttackLog) -> str:
+    reason = ""
     try:
         async for response in stub.Follow(pb.FollowRequest(request_id=name), timeout=_FOLLOW_S):
-            finish = decode_frame(response.frame).finish or finish
+            reason = decode_frame(response.frame).finish or reason
     except grpc.aio.AioRpcError as error:
         if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-            log.wrong(f"a request was followed for {_FOLLOW_S:g} s without an end")
+            log.problem(f"a request was followed for {_FOLLOW_S:g} s without an end")
         return str(error.code().name)
-    return str(finish) or "an end without a reason"
+    return str(reason) or "an end without a reason"
 
 
 ATTACKS = [
     Attack("reader-one", "A client that never reads its stream of 1,500 tokens.", _one),
     Attack("reader-many", "100 clients that never read their streams.", _many),
-    Attack("submit-cancelled", "200 submissions are cancelled after 0 to 20 ms, and followed.", _cancelled, most_s=300),
+    Attack(
+        "submit-cancelled",
+        "200 submissions are cancelled after 0 to 20 ms, and followed.",
+        _cancel_submissions,
+        most_s=300,
+    ),
 ]

@@ -9,13 +9,13 @@ from outrider.loadtest.attack.requests import (
     COMPLETIONS,
     authorization,
     body,
-    connected,
+    expect_refusals,
+    expect_survival,
     head,
+    open_connection,
     post,
-    refused,
-    survived,
 )
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 _DEPTHS = 1000, 100_000
 _ANSWER_S = 20.0
@@ -29,43 +29,43 @@ def deep(depth: int) -> list[bytes]:
     return [place.replace(b"%s", value) for place in places for value in (arrays, objects)]
 
 
-async def _nesting(mesh: Mesh, log: Log) -> None:
+async def _nesting(mesh: Mesh, log: AttackLog) -> None:
     for depth in _DEPTHS:
-        await refused(mesh, deep(depth), log, f"nesting of {depth:,}")
+        await expect_refusals(mesh, deep(depth), log, f"nesting of {depth:,}")
 
 
-async def _ambiguous(mesh: Mesh, log: Log) -> None:
+async def _ambiguous(mesh: Mesh, log: AttackLog) -> None:
     """Two keys, the first of them valid; and one parameter twice."""
     right = f"Authorization: {authorization(mesh)['authorization']}"
     data = body()
     for url in mesh.urls:
-        async with connected(url) as connection:
+        async with open_connection(url) as connection:
             lines = head(COMPLETIONS, right, "Authorization: Bearer sk-other", length=len(data))
             await connection.send(lines + b"\r\n" + data)
             status = await connection.status(_ANSWER_S)
-        log.heard(status)
+        log.answer(status)
         if not status.startswith("4"):
-            log.wrong(f"two Authorization headers: {status}, not 4xx")
-    await refused(mesh, [b'{"prompt": "a", "max_tokens": 1, "max_tokens": 2}'], log, "a parameter twice")
+            log.problem(f"two Authorization headers: {status}, not 4xx")
+    await expect_refusals(mesh, [b'{"prompt": "a", "max_tokens": 1, "max_tokens": 2}'], log, "a parameter twice")
 
 
-async def _foreign(mesh: Mesh, log: Log) -> None:
+async def _foreign(mesh: Mesh, log: AttackLog) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
-        await refused(mesh, [body()], log, f"a body of {kind}", **{"content-type": kind})
+        await expect_refusals(mesh, [body()], log, f"a body of {kind}", **{"content-type": kind})
 
 
-async def _large(mesh: Mesh, log: Log) -> None:
-    await refused(mesh, [body(prompt="a" * (9 << 20))], log, "a body of 9 MiB")
+async def _large(mesh: Mesh, log: AttackLog) -> None:
+    await expect_refusals(mesh, [body(prompt="a" * (9 << 20))], log, "a body of 9 MiB")
     prompts = ["a " * (3 << 20), "\\u00e9" * (1 << 20), [1] * (1 << 20), "\n" * (7 << 20)]
     statuses = await asyncio.gather(
         *(post(mesh, gateway, body(prompt=prompt), log) for prompt in prompts for gateway in range(len(mesh.urls)))
     )
     for status in statuses:
         if status and not 400 <= status < 500:
-            log.wrong(f"a prompt over the context: {status}, not 4xx")
+            log.problem(f"a prompt over the context: {status}, not 4xx")
 
 
-async def _lists(mesh: Mesh, log: Log) -> None:
+async def _lists(mesh: Mesh, log: AttackLog) -> None:
     bodies = [
         body(stop=[f"stop {number}" for number in range(_COUNT)]),
         body(stop=["a" * 1_000_000]),
@@ -73,7 +73,7 @@ async def _lists(mesh: Mesh, log: Log) -> None:
         body(bad_words=[f"word {number}" for number in range(_COUNT)]),
         body(n=128, max_tokens=64),
     ]
-    await survived(mesh, bodies, log, "a long list")
+    await expect_survival(mesh, bodies, log, "a long list")
 
 
 ATTACKS = [

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 from outrider.loadtest.attack import victims
 from outrider.loadtest.attack.mesh import ATTACKER, Mesh, listens, until
-from outrider.loadtest.attack.reader import Story, client, read
-from outrider.loadtest.attack.verdict import KILLED_STALL_S, OUTCOMES, Attack, Log
+from outrider.loadtest.attack.reader import StreamRecord, client, read
+from outrider.loadtest.attack.verdict import KILLED_STALL_S, OUTCOMES, Attack, AttackLog
 
 _CLIENTS = 40
 _TOKENS = 160
@@ -21,33 +21,33 @@ _AWAY_S = 2.0
 class _Clients:
     """Forty clients that read seeded streams and know the right answers."""
 
-    def __init__(self, mesh: Mesh, log: Log) -> None:
+    def __init__(self, mesh: Mesh, log: AttackLog) -> None:
         self._mesh, self._log = mesh, log
-        self._questions = victims.questions(_CLIENTS, _TOKENS, seed=1000)
-        self._right: list[list[object]] = []
+        self._bodies = victims.request_bodies(_CLIENTS, _TOKENS, seed=1000)
+        self._expected: list[list[object]] = []
 
     async def learn(self) -> None:
         """Reads the answer to each question once, undisturbed."""
-        self._right = await victims.references(self._mesh.urls, self._mesh.keys[ATTACKER], self._questions)
+        self._expected = await victims.references(self._mesh.urls, self._mesh.keys[ATTACKER], self._bodies)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
         """All clients send at once; after the block all streams have ended, and a wrong stream is a problem."""
         urls, key = self._mesh.urls, self._mesh.keys[ATTACKER]
         async with client() as http, asyncio.TaskGroup() as group:
-            numbered = enumerate(self._questions)
-            stories = [group.create_task(read(http, urls, key, body, number)) for number, body in numbered]
+            numbered = enumerate(self._bodies)
+            readers = [group.create_task(read(http, urls, key, body, number)) for number, body in numbered]
             yield
-            for story in await asyncio.gather(*stories):
-                self._judge(victims.compare(story, self._right[story.number]))
+            for record in await asyncio.gather(*readers):
+                self._judge(victims.compare(record, self._expected[record.number]))
 
-    def _judge(self, story: Story) -> None:
-        self._log.heard(story.outcome)
-        if story.outcome in OUTCOMES:
-            self._log.wrong(f"a client's stream {story.outcome}: {story.request}, {story.why}")
+    def _judge(self, record: StreamRecord) -> None:
+        self._log.answer(record.outcome)
+        if record.outcome in OUTCOMES:
+            self._log.problem(f"a client's stream {record.outcome}: {record.request}, {record.why}")
 
 
-async def _both_gateways(mesh: Mesh, log: Log) -> None:
+async def _both_gateways(mesh: Mesh, log: AttackLog) -> None:
     """Both gateways die in mid-stream, and again when clients have just resumed."""
     clients, draw = _Clients(mesh, log), random.Random(1)
     ports = [int(url.rpartition(":")[2]) for url in mesh.urls]
@@ -63,7 +63,7 @@ async def _both_gateways(mesh: Mesh, log: Log) -> None:
             mesh.kill("gateway")
 
 
-async def _broker_and_gateway(mesh: Mesh, log: Log) -> None:
+async def _broker_and_gateway(mesh: Mesh, log: AttackLog) -> None:
     """The broker dies, clients send, and a gateway dies before the broker is back."""
     clients = _Clients(mesh, log)
     await clients.learn()
@@ -79,7 +79,7 @@ async def _broker_and_gateway(mesh: Mesh, log: Log) -> None:
                 await mesh.broker.start()
 
 
-async def _gateway_and_verifier(mesh: Mesh, log: Log) -> None:
+async def _gateway_and_verifier(mesh: Mesh, log: AttackLog) -> None:
     """A gateway and a verifier die at once."""
     clients = _Clients(mesh, log)
     await clients.learn()

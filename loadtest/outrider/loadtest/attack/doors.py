@@ -7,8 +7,8 @@ import random
 import grpc
 import nats
 from outrider.loadtest.attack.mesh import Mesh
-from outrider.loadtest.attack.requests import authorization, connected
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.requests import authorization, open_connection
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 _METHODS = ("Generate", "Complete", "Resume", "Cancel", "ListModels", "Tokenize", "Detokenize", "Nothing")
 _STREAMED = ("Generate", "Resume")
@@ -25,7 +25,7 @@ def rubbish(draw: random.Random) -> bytes:
     return draw.choice(beginnings) + noise
 
 
-async def _grpc(mesh: Mesh, log: Log) -> None:
+async def _grpc(mesh: Mesh, log: AttackLog) -> None:
     draw = random.Random(1)
     for address in mesh.grpcs:
         for _ in range(20):
@@ -38,11 +38,11 @@ async def _grpc(mesh: Mesh, log: Log) -> None:
 
 async def _noise(address: str, data: bytes) -> None:
     """Sends bytes that are no HTTP/2."""
-    async with connected(address) as connection:
+    async with open_connection(address) as connection:
         await connection.send(data)
 
 
-async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes, log: Log) -> None:
+async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes, log: AttackLog) -> None:
     """Calls a method with bytes that are seldom a message; an internal error or a timeout is a problem."""
     kind = channel.unary_stream if method in _STREAMED else channel.unary_unary
     call = kind(f"/outrider.v1.Inference/{method}")
@@ -55,19 +55,19 @@ async def _call(mesh: Mesh, channel: grpc.aio.Channel, method: str, data: bytes,
         else:
             await answer
     except grpc.aio.AioRpcError as error:
-        log.heard(error.code().name)
-        if error.code() in _BAD and not _undecoded(str(error.details())):
-            log.wrong(f"{method} answered rubbish with {error.code().name}: {error.details()}")
+        log.answer(error.code().name)
+        if error.code() in _BAD and not _is_undecoded(str(error.details())):
+            log.problem(f"{method} answered rubbish with {error.code().name}: {error.details()}")
     else:
-        log.heard("OK")
+        log.answer("OK")
 
 
-def _undecoded(details: str) -> bool:
+def _is_undecoded(details: str) -> bool:
     """Whether gRPC itself rejected the bytes."""
     return "DecodeError" in details or "deserializ" in details
 
 
-async def _nats(mesh: Mesh, log: Log) -> None:
+async def _nats(mesh: Mesh, log: AttackLog) -> None:
     draw, connection = random.Random(2), await nats.connect(mesh.broker.url)
     headers = {"Authorization": authorization(mesh)["authorization"]}
     try:
@@ -77,12 +77,12 @@ async def _nats(mesh: Mesh, log: Log) -> None:
             try:
                 answer = await connection.request(subject, rubbish(draw), timeout=_ANSWER_S, headers=sent)
             except nats.errors.TimeoutError:
-                log.wrong(f"{subject} did not answer")
+                log.problem(f"{subject} did not answer")
                 continue
             code = (answer.headers or {}).get("Nats-Service-Error-Code", "OK")
-            log.heard(code)
+            log.answer(code)
             if code.startswith("5"):
-                log.wrong(f"{subject} answered rubbish with {code}")
+                log.problem(f"{subject} answered rubbish with {code}")
     finally:
         await connection.close()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from outrider.loadtest.attack.mesh import Mesh
-from outrider.loadtest.attack.requests import body, survived
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.requests import body, expect_survival
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 
 def _schema(schema: dict[str, Any]) -> bytes:
@@ -41,42 +41,42 @@ def nested(depth: int, kind: str) -> bytes:
     return f'{{"prompt": "a", "max_tokens": 16, "structured_outputs": {{"json": {schema}}}}}'.encode()
 
 
-async def _refs(mesh: Mesh, log: Log) -> None:
-    await survived(mesh, [_schema(chain(1000))], log, "a chain of 1,000 definitions")
+async def _refs(mesh: Mesh, log: AttackLog) -> None:
+    await expect_survival(mesh, [_schema(chain(1000))], log, "a chain of 1,000 definitions")
 
 
-async def _lark(mesh: Mesh, log: Log) -> None:
-    await survived(mesh, [body(structured_outputs={"grammar": rules(4000)})], log, "a chain of 4,000 rules")
+async def _lark(mesh: Mesh, log: AttackLog) -> None:
+    await expect_survival(mesh, [body(structured_outputs={"grammar": rules(4000)})], log, "a chain of 4,000 rules")
 
 
-async def _repeats(mesh: Mesh, log: Log) -> None:
+async def _repeats(mesh: Mesh, log: AttackLog) -> None:
     patterns = ["a{1000000}", "(a{1000}){1000}", "((a{100}){100}){100}", "[a-z]{0,100000}", "(ab|cd){1,200000}"]
-    await survived(mesh, [body(structured_outputs={"regex": pattern}) for pattern in patterns], log, "a repeat")
+    await expect_survival(mesh, [body(structured_outputs={"regex": pattern}) for pattern in patterns], log, "a repeat")
 
 
-async def _nested(mesh: Mesh, log: Log) -> None:
+async def _nested(mesh: Mesh, log: AttackLog) -> None:
     depths = 200, 2000
     patterns = ["(" * depth + "a" + ")" * depth for depth in (1000, 50_000)]
     bodies = [nested(depth, kind) for depth in depths for kind in _NESTS]
     bodies += [body(structured_outputs={"regex": pattern}) for pattern in patterns]
-    await survived(mesh, bodies, log, "deep nesting")
+    await expect_survival(mesh, bodies, log, "deep nesting")
 
 
-async def _enums(mesh: Mesh, log: Log) -> None:
+async def _enums(mesh: Mesh, log: AttackLog) -> None:
     few, many = ([f"choice number {number}" for number in range(count)] for count in (8_000, 200_000))
     bodies = [_schema({"enum": few}), _schema({"enum": many})]
     bodies += [body(structured_outputs={"choice": few}), body(structured_outputs={"choice": many})]
-    await survived(mesh, bodies, log, "a large enum")
+    await expect_survival(mesh, bodies, log, "a large enum")
 
 
-async def _ambiguous(mesh: Mesh, log: Log) -> None:
+async def _ambiguous(mesh: Mesh, log: AttackLog) -> None:
     grammars = [
         "start: s\ns: s s s | s s | LETTER\nLETTER: /[a-z \\n(),:=]/",
         "start: (a | b | c)*\na: X*\nb: X* X*\nc: a b | b a\nX: /[a-z ]/",
         "start: /(.|\\n)*/ x /(.|\\n)*/ x /(.|\\n)*/\nx: /[a-z]*/ /[a-z]*/",
     ]
     bodies = [body(structured_outputs={"grammar": text}, max_tokens=300, temperature=1.0) for text in grammars]
-    await survived(mesh, bodies * 4, log, "an ambiguous grammar")
+    await expect_survival(mesh, bodies * 4, log, "an ambiguous grammar")
 
 
 ATTACKS = [

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from outrider.loadtest.attack.mesh import Mesh
-from outrider.loadtest.attack.requests import COMPLETIONS, Connection, authorization, connected, drip, head
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.requests import COMPLETIONS, Connection, authorization, drip, head, open_connection
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 _PIECE = b"a" * (64 << 10)
 _ANSWER_S = 20.0
@@ -26,60 +26,60 @@ async def _pour(connection: Connection, total: int) -> int:
     return total
 
 
-async def _endless(mesh: Mesh, log: Log, beginning: bytes, total: int, what: str) -> None:
+async def _endless(mesh: Mesh, log: AttackLog, beginning: bytes, total: int, what: str) -> None:
     """Sends a head of ``total`` bytes; a problem if the gateway takes all of them."""
-    async with connected(mesh.urls[0]) as connection:
+    async with open_connection(mesh.urls[0]) as connection:
         await connection.send(beginning)
         sent = await _pour(connection, total)
-        log.heard(await connection.status(1.0 if sent < total else _ANSWER_S))
+        log.answer(await connection.status(1.0 if sent < total else _ANSWER_S))
         if sent == total:
-            log.wrong(f"the gateway took {what} of {total >> 20} MiB")
+            log.problem(f"the gateway took {what} of {total >> 20} MiB")
 
 
-async def _unterminated(mesh: Mesh, log: Log) -> None:
+async def _unterminated(mesh: Mesh, log: AttackLog) -> None:
     await _endless(mesh, log, head("/healthz", method="GET") + b"X-Long: ", 64 << 20, "a header")
 
 
-async def _target(mesh: Mesh, log: Log) -> None:
+async def _target(mesh: Mesh, log: AttackLog) -> None:
     await _endless(mesh, log, b"GET /healthz?", 16 << 20, "a target")
 
 
-async def _many(mesh: Mesh, log: Log) -> None:
+async def _many(mesh: Mesh, log: AttackLog) -> None:
     lines = [f"X-{number}: {number}" for number in range(10_000)]
     for url in mesh.urls:
-        async with connected(url) as connection:
+        async with open_connection(url) as connection:
             await connection.send(head("/healthz", *lines, method="GET") + b"\r\n")
             status = await connection.status(_ANSWER_S)
-        log.heard(status)
+        log.answer(status)
         if not status.startswith("4") and status != "closed":
-            log.wrong(f"10,000 headers: {status}, not 4xx")
+            log.problem(f"10,000 headers: {status}, not 4xx")
 
 
-async def _slowly(mesh: Mesh, log: Log, send: Callable[[Connection], Awaitable[bool]]) -> int:
+async def _slowly(mesh: Mesh, log: AttackLog, send: Callable[[Connection], Awaitable[bool]]) -> int:
     """Runs ``send`` on many connections at each gateway; returns how many of them stayed open."""
 
     async def one(url: str) -> bool:
-        async with connected(url) as connection:
+        async with open_connection(url) as connection:
             return await send(connection)
 
-    stayed = await asyncio.gather(*(one(url) for url in mesh.urls for _ in range(_SLOW)))
-    for is_open in stayed:
-        log.heard("still open" if is_open else "closed")
-    return sum(stayed)
+    open_connections = await asyncio.gather(*(one(url) for url in mesh.urls for _ in range(_SLOW)))
+    for is_open in open_connections:
+        log.answer("still open" if is_open else "closed")
+    return sum(open_connections)
 
 
-async def _drip_head(mesh: Mesh, log: Log) -> None:
+async def _drip_head(mesh: Mesh, log: AttackLog) -> None:
     until = time.monotonic() + _DRIP_S
 
     async def send(connection: Connection) -> bool:
         await connection.send(head(COMPLETIONS) + b"X-Slow: ")
         return await drip(connection, b"a", 0.25, until)
 
-    if stayed := await _slowly(mesh, log, send):
-        log.wrong(f"{stayed} heads had not come after {_DRIP_S:g} s, and their connections were open")
+    if open_connections := await _slowly(mesh, log, send):
+        log.problem(f"{open_connections} heads had not come after {_DRIP_S:g} s, and their connections were open")
 
 
-async def _drip_body(mesh: Mesh, log: Log) -> None:
+async def _drip_body(mesh: Mesh, log: AttackLog) -> None:
     until = time.monotonic() + _DRIP_S
     key = f"Authorization: {authorization(mesh)['authorization']}"
 

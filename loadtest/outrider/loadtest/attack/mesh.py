@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-from outrider.loadtest.meshes import tenanted
+from outrider.loadtest.meshes import tenant_mesh
 from outrider.mesh.addresses import hold_port
 from outrider.wire.tenants import Limits
 
@@ -104,7 +104,7 @@ class Mesh:
     async def ready(self) -> None:
         """Returns when every gateway is ready to complete; `TimeoutError` after minutes."""
         for url in self.urls:
-            await self._answers(f"{url}/readyz", {})
+            await self._wait_for_answer(f"{url}/readyz", {})
         await until(lambda: len(self.pids("verifier")) == GATEWAYS)
 
     async def start(self) -> None:
@@ -113,10 +113,10 @@ class Mesh:
         for number in range(GATEWAYS):
             self._ups.append(self._up(number))
         await self.ready()
-        self.keys = await tenanted.put_on(self.broker.url, {VICTIM: Limits(), ATTACKER: Limits()})
+        self.keys = await tenant_mesh.store_tenants(self.broker.url, {VICTIM: Limits(), ATTACKER: Limits()})
         for url in self.urls:
             for key in self.keys.values():
-                await self._answers(f"{url}/v1/models", {"authorization": f"Bearer {key}"})
+                await self._wait_for_answer(f"{url}/v1/models", {"authorization": f"Bearer {key}"})
 
     def stop(self) -> None:
         """Ends all processes."""
@@ -143,10 +143,10 @@ class Mesh:
         command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         return _spawn(command, self._folder / f"mesh-{number}.log")
 
-    async def _answers(self, url: str, headers: dict[str, str]) -> None:
+    async def _wait_for_answer(self, url: str, headers: dict[str, str]) -> None:
         """Returns when ``url`` answers with 200."""
         async with asyncio.timeout(_READY_S), httpx.AsyncClient(trust_env=False, timeout=10, headers=headers) as http:
-            while not await _is_there(http, url):
+            while not await _is_available(http, url):
                 if any(up.poll() is not None for up in self._ups):
                     raise SystemExit("a part of the mesh has ended and did not restart")
                 await asyncio.sleep(0.1)
@@ -176,8 +176,8 @@ async def until(condition: Callable[[], object], seconds: float = _READY_S) -> N
 
 
 def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as written:
-        return subprocess.Popen(command, stdout=written, stderr=written)
+    with log.open("ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output)
 
 
 def _children(pid: int) -> list[int]:
@@ -198,7 +198,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def _is_there(http: httpx.AsyncClient, url: str) -> bool:
+async def _is_available(http: httpx.AsyncClient, url: str) -> bool:
     try:
         return (await http.get(url)).status_code == 200
     except httpx.TransportError:

@@ -14,11 +14,11 @@ from httpx_sse import EventSource, ServerSentEvent
 PATIENCE_S = 60.0
 """Seconds without a token after which a stream counts as hung."""
 SILENCE_S = 10.0
-"""Seconds without bytes after which the reader gives a connection up."""
-_AGAIN_S = 0.2
+"""Seconds without bytes after which the reader closes a connection."""
+_RETRY_S = 0.2
 
 
-class Story(msgspec.Struct):
+class StreamRecord(msgspec.Struct):
     """The course of one stream. Times are of `time.monotonic`, which all processes of a machine share.
 
     Attributes:
@@ -44,7 +44,7 @@ class Story(msgspec.Struct):
     refused: int = 0
 
 
-class Lost(Exception):
+class StreamLost(Exception):
     """The stream cannot be resumed; the message is the gateway's answer."""
 
 
@@ -54,22 +54,24 @@ def client() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=httpx.Timeout(SILENCE_S), limits=limits, trust_env=False)
 
 
-async def read(http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dict[str, Any], number: int) -> Story:
-    """Reads the answer to ``body``, sent with ``key`` to the ``number``-th gateway first; returns its story."""
+async def read(
+    http: httpx.AsyncClient, urls: Sequence[str], key: str, body: dict[str, Any], number: int
+) -> StreamRecord:
+    """Reads the answer to ``body``, sent with ``key`` to the ``number``-th gateway first; returns its record."""
     reader = _Reader(urls, key, body, number)
     try:
         async with asyncio.timeout(None) as patience:
             reader.patience = patience
             reader.progress()
             await reader.run(http)
-        reader.story.outcome = "whole"
-    except Lost as error:
-        reader.story.outcome, reader.story.why = "lost", str(error)
+        reader.record.outcome = "whole"
+    except StreamLost as error:
+        reader.record.outcome, reader.record.why = "lost", str(error)
     except TimeoutError:
-        reader.story.outcome, reader.story.why = "hung", f"nothing for {PATIENCE_S:g} s; {reader.last_answer}"
-    reader.story.ended = time.monotonic()
-    reader.story.answer = [reader.tokens, reader.text, reader.finish, reader.usage]
-    return reader.story
+        reader.record.outcome, reader.record.why = "hung", f"nothing for {PATIENCE_S:g} s; {reader.last_answer}"
+    reader.record.ended = time.monotonic()
+    reader.record.answer = [reader.tokens, reader.text, reader.finish, reader.usage]
+    return reader.record
 
 
 class _Reader:
@@ -77,7 +79,7 @@ class _Reader:
         self._urls, self._key, self._turn = urls, key, number
         streamed = {"stream": True, "return_tokens": True, "stream_options": {"include_usage": True}}
         self._body = body | streamed
-        self.story = Story(number, time.monotonic())
+        self.record = StreamRecord(number, time.monotonic())
         self.patience: asyncio.Timeout
         self.last_answer = "no gateway answered"
         self._last = ""
@@ -97,15 +99,15 @@ class _Reader:
             except httpx.TransportError as error:
                 self.last_answer = f"{type(error).__name__} at gateway {self._turn % len(self._urls)}"
             if not self._done:
-                self.story.returns += 1
+                self.record.returns += 1
                 self._turn += 1
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
         if not self.usage:
-            raise Lost("the stream ended before its end")
+            raise StreamLost("the stream ended before its end")
 
     async def _connect(self, http: httpx.AsyncClient) -> None:
         url, headers = self._urls[self._turn % len(self._urls)], {"authorization": f"Bearer {self._key}"}
-        request = self.story.request
+        request = self.record.request
         if request:
             headers |= {"last-event-id": self._last} if self._last else {}
             stream = http.stream("GET", f"{url}/v1/streams/{request}", headers=headers)
@@ -114,7 +116,7 @@ class _Reader:
             stream = http.stream("POST", f"{url}/v1/completions", json=self._body, headers=headers)
         async with stream as response:
             if response.status_code == 200:
-                self.story.request = request or response.headers["x-request-id"]
+                self.record.request = request or response.headers["x-request-id"]
                 await self._listen(response)
             else:
                 self._refused(response.status_code, (await response.aread()).decode(errors="replace"), bool(request))
@@ -123,13 +125,13 @@ class _Reader:
         """Handles a refusal: submits a stream again that no gateway knows and that has sent nothing."""
         self.last_answer = f"{status} {text}"
         if submitted and status == 404 and not self._last:
-            self.story.request = ""
+            self.record.request = ""
         elif submitted and status == 204:
             self._done = True
         elif status not in (429, 502, 503, 504):
-            raise Lost(f"{status} {text}")
+            raise StreamLost(f"{status} {text}")
         elif not submitted:
-            self.story.refused += 1
+            self.record.refused += 1
 
     async def _listen(self, response: httpx.Response) -> None:
         self.last_answer = "the stream is silent"
@@ -150,13 +152,13 @@ class _Reader:
 
     def _add(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
-            raise Lost(str(chunk["error"]))
+            raise StreamLost(str(chunk["error"]))
         for choice in chunk["choices"]:
             new = chunk["outrider"]["tokens"]
             self.tokens += new
             self.text += choice["text"]
             self.finish = choice["finish_reason"] or self.finish
-            self.story.arrivals.append((time.monotonic(), len(new)))
+            self.record.arrivals.append((time.monotonic(), len(new)))
             self.progress()
         if usage := chunk.get("usage"):
             self.usage = [usage["prompt_tokens"], usage["completion_tokens"]]

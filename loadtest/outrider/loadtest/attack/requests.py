@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 from outrider.loadtest.attack.mesh import ATTACKER, Mesh
-from outrider.loadtest.attack.verdict import Log
+from outrider.loadtest.attack.verdict import AttackLog
 
 COMPLETIONS = "/v1/completions"
 _ANSWER_S = 60.0
@@ -29,35 +29,35 @@ def authorization(mesh: Mesh) -> dict[str, str]:
     return {"authorization": f"Bearer {mesh.keys[ATTACKER]}"}
 
 
-async def post(mesh: Mesh, gateway: int, data: bytes, log: Log, **headers: str) -> int:
+async def post(mesh: Mesh, gateway: int, data: bytes, log: AttackLog, **headers: str) -> int:
     """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem."""
     sent = {"content-type": "application/json", **authorization(mesh), **headers}
     try:
         async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
             answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=sent)
     except httpx.TransportError as error:
-        log.heard(type(error).__name__)
-        log.wrong(f"no answer: {type(error).__name__}")
+        log.answer(type(error).__name__)
+        log.problem(f"no answer: {type(error).__name__}")
         return 0
-    log.heard(answer.status_code)
+    log.answer(answer.status_code)
     return answer.status_code
 
 
-async def refused(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str, **headers: str) -> None:
+async def expect_refusals(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str, **headers: str) -> None:
     """Posts each of ``bodies`` to every gateway in turn; an answer other than 4xx is a problem."""
     for data in bodies:
         for gateway in range(len(mesh.urls)):
             status = await post(mesh, gateway, data, log, **headers)
             if status and not 400 <= status < 500:
-                log.wrong(f"{what}: {status}, not 4xx")
+                log.problem(f"{what}: {status}, not 4xx")
 
 
-async def survived(mesh: Mesh, bodies: Iterable[bytes], log: Log, what: str) -> None:
+async def expect_survival(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str) -> None:
     """Posts all of ``bodies`` to every gateway at once; an answer of 500 or above is a problem."""
     posts = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
     for status in await asyncio.gather(*posts):
         if status >= 500:
-            log.wrong(f"{what}: {status}")
+            log.problem(f"{what}: {status}")
 
 
 class Connection:
@@ -88,7 +88,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Connection]:
+async def open_connection(address: str) -> AsyncIterator[Connection]:
     """Opens a connection to ``address``, a URL or host:port, inside the block."""
     parts = urlsplit(address if "//" in address else f"//{address}")
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)

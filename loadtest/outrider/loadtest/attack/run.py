@@ -7,7 +7,7 @@ import time
 
 from outrider.loadtest.attack import absent, bodies, deaths, doors, grammars, headers, stores
 from outrider.loadtest.attack.mesh import Mesh
-from outrider.loadtest.attack.verdict import Attack, Log, Pace, Verdict, judge
+from outrider.loadtest.attack.verdict import Attack, AttackLog, Pace, Verdict, judge
 from outrider.loadtest.attack.victims import Victims
 from outrider.loadtest.attack.watch import watching
 
@@ -17,35 +17,35 @@ ATTACKS: dict[str, Attack] = {attack.name: attack for kind in _KINDS for attack 
 """All attacks by name; attacks that kill services come late, those on the broker's store last."""
 
 
-async def undisturbed(victims: Victims, seconds: float) -> Pace:
+async def measure_undisturbed(victims: Victims, seconds: float) -> Pace:
     """The victims' pace over ``seconds`` without an attack."""
     began = time.monotonic()
     await asyncio.sleep(seconds)
-    ended = await victims.settled(began)
-    return Pace.of(victims.between(began, ended), began, ended)
+    ended = await victims.wait_until_served(began)
+    return Pace.of(victims.records_between(began, ended), began, ended)
 
 
-async def make(mesh: Mesh, victims: Victims, attack: Attack, quiet: Pace) -> Verdict:
+async def run_attack(mesh: Mesh, victims: Victims, attack: Attack, quiet: Pace) -> Verdict:
     """Runs ``attack``; returns the verdict when the victims are served again."""
     await mesh.ready()
-    log = Log()
+    log = AttackLog()
     async with watching(mesh) as processes:
         began = time.monotonic()
         try:
             async with asyncio.timeout(attack.most_s):
                 await attack.run(mesh, log)
         except TimeoutError:
-            log.wrong(f"the attack was not over after {attack.most_s:g} s")
+            log.problem(f"the attack was not over after {attack.most_s:g} s")
         except Exception as error:
-            log.wrong(f"the attack broke off: {error!r}")
+            log.problem(f"the attack broke off: {error!r}")
         ended = time.monotonic()
-        settled = await _settled(victims, ended, log)
-    return judge(attack, log, processes, victims.between(began, settled), (began, ended, settled), quiet)
+        settled = await _wait_until_served(victims, ended, log)
+    return judge(attack, log, processes, victims.records_between(began, settled), (began, ended, settled), quiet)
 
 
-async def _settled(victims: Victims, ended: float, log: Log) -> float:
+async def _wait_until_served(victims: Victims, ended: float, log: AttackLog) -> float:
     try:
-        return await victims.settled(ended)
+        return await victims.wait_until_served(ended)
     except TimeoutError:
-        log.wrong("a victim was not served again")
+        log.problem("a victim was not served again")
         return time.monotonic()

@@ -14,7 +14,7 @@ from nats.js import api
 from nats.js.errors import APIError
 from outrider.loadtest.attack.mesh import STORE_BYTES, Mesh
 from outrider.loadtest.attack.requests import COMPLETIONS, authorization, body
-from outrider.loadtest.attack.verdict import Attack, Log
+from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 _LEFT = 600_000
 """Bytes left free on the store."""
@@ -63,7 +63,7 @@ async def _disk(mesh: Mesh) -> AsyncIterator[Fill]:
         file.unlink(missing_ok=True)
 
 
-async def _full(mesh: Mesh, log: Log, filling: AbstractAsyncContextManager[Fill]) -> None:
+async def _full(mesh: Mesh, log: AttackLog, filling: AbstractAsyncContextManager[Fill]) -> None:
     async with filling as fill:
         await fill(_LEFT)
         for number in range(_STREAMS):
@@ -72,45 +72,45 @@ async def _full(mesh: Mesh, log: Log, filling: AbstractAsyncContextManager[Fill]
     await _while_free(mesh, log)
 
 
-async def _limit_reached(mesh: Mesh, log: Log) -> None:
+async def _limit_reached(mesh: Mesh, log: AttackLog) -> None:
     await _full(mesh, log, _limited(mesh))
 
 
-async def _disk_full(mesh: Mesh, log: Log) -> None:
+async def _disk_full(mesh: Mesh, log: AttackLog) -> None:
     if mesh.broker.has_disk:
         await _full(mesh, log, _disk(mesh))
     else:
-        log.heard("not made: no disk may be mounted here")
+        log.answer("not made: no disk may be mounted here")
 
 
-async def _while_full(mesh: Mesh, number: int, log: Log) -> None:
+async def _while_full(mesh: Mesh, number: int, log: AttackLog) -> None:
     """A stream has to resume, or be refused for now; an answer that the stream is unknown is a problem."""
-    status = await _left_and_resumed(mesh, number)
-    log.heard(f"full: {status}")
+    status = await _leave_and_resume(mesh, number)
+    log.answer(f"full: {status}")
     if status not in ("200", "503"):
-        log.wrong(f"the store is full: resuming a stream is {status}, not 200 or 503")
+        log.problem(f"the store is full: resuming a stream is {status}, not 200 or 503")
 
 
-async def _while_free(mesh: Mesh, log: Log) -> None:
+async def _while_free(mesh: Mesh, log: AttackLog) -> None:
     """At each gateway, new streams have to resume after a while."""
     for gateway in range(len(mesh.urls)):
-        status = await _soon_resumed(mesh, gateway)
-        log.heard(f"free: {status}")
+        status = await _resume_with_retries(mesh, gateway)
+        log.answer(f"free: {status}")
         if status != "200":
-            log.wrong(f"there is space again: resuming a stream is still {status} after {_AGAIN_S:g} s")
+            log.problem(f"there is space again: resuming a stream is still {status} after {_AGAIN_S:g} s")
 
 
-async def _soon_resumed(mesh: Mesh, gateway: int) -> str:
+async def _resume_with_retries(mesh: Mesh, gateway: int) -> str:
     """Retries until a new stream resumes with 200; returns the last status."""
     until = time.monotonic() + _AGAIN_S
     while True:
-        status = await _left_and_resumed(mesh, gateway)
+        status = await _leave_and_resume(mesh, gateway)
         if status == "200" or time.monotonic() > until:
             return status
         await asyncio.sleep(0.5)
 
 
-async def _left_and_resumed(mesh: Mesh, number: int) -> str:
+async def _leave_and_resume(mesh: Mesh, number: int) -> str:
     """Begins a stream, leaves it after its first event and resumes it at the other gateway; returns the status."""
     url, other = mesh.urls[number % len(mesh.urls)], mesh.urls[(number + 1) % len(mesh.urls)]
     headers = authorization(mesh)

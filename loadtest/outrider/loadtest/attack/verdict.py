@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 from outrider.loadtest.attack.mesh import Mesh
-from outrider.loadtest.attack.reader import Story
-from outrider.loadtest.attack.watch import Seen
+from outrider.loadtest.attack.reader import StreamRecord
+from outrider.loadtest.attack.watch import ProcessChanges
 
 OUTCOMES = ("lost", "hung", "altered")
 STALL_S = 8.0
@@ -24,18 +24,18 @@ GROWTH_MIB = 512.0
 """Memory by which all processes of one kind together may grow."""
 
 
-class Log:
+class AttackLog:
     """Counts of the answers to the attacker, and of problems."""
 
     def __init__(self) -> None:
-        self.told = Counter[str]()
+        self.answers = Counter[str]()
         self.problems = Counter[str]()
 
-    def heard(self, answer: object) -> None:
+    def answer(self, answer: object) -> None:
         """Counts an answer."""
-        self.told[str(answer)] += 1
+        self.answers[str(answer)] += 1
 
-    def wrong(self, problem: str) -> None:
+    def problem(self, problem: str) -> None:
         """Counts a problem."""
         self.problems[problem] += 1
 
@@ -55,7 +55,7 @@ class Attack:
 
     name: str
     what: str
-    run: Callable[[Mesh, Log], Awaitable[None]]
+    run: Callable[[Mesh, AttackLog], Awaitable[None]]
     kills: frozenset[str] = field(default_factory=frozenset)
     stall_s: float = STALL_S
     refused: bool = False
@@ -73,26 +73,26 @@ class Pace(msgspec.Struct, frozen=True):
     stall_s: float
 
     @classmethod
-    def of(cls, stories: Iterable[Story], began: float, ended: float) -> Pace:
-        """The pace of ``stories`` from ``began`` to ``ended``."""
-        streams = list(stories)
-        gaps = [gap for story in streams for gap in _between_tokens(story) if began <= gap[0] <= ended]
-        stalls = [stall for story in streams for at, stall in _stalls(story) if at >= began]
+    def of(cls, records: Iterable[StreamRecord], began: float, ended: float) -> Pace:
+        """The pace of ``records`` from ``began`` to ``ended``."""
+        streams = list(records)
+        gaps = [gap for stream in streams for gap in _between_tokens(stream) if began <= gap[0] <= ended]
+        stalls = [stall for stream in streams for at, stall in _stalls(stream) if at >= began]
         times = sorted(seconds for _, seconds in gaps)
         middle = statistics.median(times) if times else float("nan")
         last = times[min(len(times) - 1, int(0.99 * len(times)))] if times else float("nan")
         return cls(len(streams), len(times), middle, last, max(stalls, default=0.0))
 
 
-def _between_tokens(story: Story) -> list[tuple[float, float]]:
+def _between_tokens(stream: StreamRecord) -> list[tuple[float, float]]:
     """Arrival and seconds of each token after the first event; tokens of one event share its time."""
-    pairs = pairwise(story.arrivals)
+    pairs = pairwise(stream.arrivals)
     return [(at, (at - before) / count) for (before, _), (at, count) in pairs for _ in range(count)]
 
 
-def _stalls(story: Story) -> list[tuple[float, float]]:
+def _stalls(stream: StreamRecord) -> list[tuple[float, float]]:
     """End and length of each wait, from the request to the end of the stream."""
-    times = [story.began, *(at for at, _ in story.arrivals), story.ended]
+    times = [stream.began, *(at for at, _ in stream.arrivals), stream.ended]
     return [(at, at - before) for before, at in pairwise(times)]
 
 
@@ -109,7 +109,7 @@ class Verdict(msgspec.Struct):
     refused: int
     returns: int
     failures: list[str]
-    processes: Seen
+    processes: ProcessChanges
     recovered_s: float
     stall_bound_s: float
     wrong: list[str] = []
@@ -121,23 +121,29 @@ class Verdict(msgspec.Struct):
         return not self.wrong and not self.slow
 
 
-def judge(attack: Attack, log: Log, seen: Seen, stories: list[Story], span: tuple[float, float, float],
-          undisturbed: Pace) -> Verdict:  # fmt: skip
+def judge(
+    attack: Attack,
+    log: AttackLog,
+    changes: ProcessChanges,
+    records: list[StreamRecord],
+    span: tuple[float, float, float],
+    undisturbed: Pace,
+) -> Verdict:
     """Judges an attack. ``span``: when the attack began, when it ended, and when all victims were served again."""
     began, ended, settled = span
-    outcomes = Counter(story.outcome for story in stories)
+    outcomes = Counter(stream.outcome for stream in records)
     verdict = Verdict(
         name=attack.name,
         what=attack.what,
         seconds=ended - began,
-        told=dict(log.told),
+        told=dict(log.answers),
         undisturbed=undisturbed,
-        pace=Pace.of(stories, began, settled),
+        pace=Pace.of(records, began, settled),
         outcomes=dict(outcomes),
-        refused=sum(story.refused for story in stories),
-        returns=sum(story.returns for story in stories),
-        failures=[f"{s.request or s.number}: {s.outcome}, {s.why}" for s in stories if s.outcome in OUTCOMES],
-        processes=seen,
+        refused=sum(stream.refused for stream in records),
+        returns=sum(stream.returns for stream in records),
+        failures=[f"{s.request or s.number}: {s.outcome}, {s.why}" for s in records if s.outcome in OUTCOMES],
+        processes=changes,
         recovered_s=settled - ended,
         stall_bound_s=max(attack.stall_s, TIMES_QUIET * undisturbed.stall_s),
     )
@@ -148,9 +154,11 @@ def judge(attack: Attack, log: Log, seen: Seen, stories: list[Story], span: tupl
 
 
 def _wrong(attack: Attack, verdict: Verdict) -> list[str]:
-    seen = verdict.processes
-    wrong = [f"{count} {kind} died" for kind, count in seen.died.items() if kind not in attack.kills]
-    wrong += [f"{verdict.outcomes[how]} streams {how}" for how in OUTCOMES if how in verdict.outcomes]
-    wrong += [f"victims were refused {verdict.refused} times"] if verdict.refused and not attack.refused else []
-    grown = {kind: mib for kind, mib in seen.grew_mib.items() if mib > GROWTH_MIB}
-    return wrong + [f"{kind} grew by {mib:.0f} MiB, over {GROWTH_MIB:g}" for kind, mib in grown.items()]
+    changes = verdict.processes
+    problems = [f"{count} {kind} died" for kind, count in changes.died.items() if kind not in attack.kills]
+    problems += [
+        f"{verdict.outcomes[outcome]} streams {outcome}" for outcome in OUTCOMES if outcome in verdict.outcomes
+    ]
+    problems += [f"victims were refused {verdict.refused} times"] if verdict.refused and not attack.refused else []
+    grown = {kind: mib for kind, mib in changes.grew_mib.items() if mib > GROWTH_MIB}
+    return problems + [f"{kind} grew by {mib:.0f} MiB, over {GROWTH_MIB:g}" for kind, mib in grown.items()]

@@ -18,7 +18,7 @@ _EVERY_S = 0.1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Seen(msgspec.Struct):
+class ProcessChanges(msgspec.Struct):
     """By kind: process ids before and after, the number that ended, and the largest growth of memory in MiB."""
 
     before: dict[str, list[int]] = {}
@@ -34,7 +34,7 @@ class Watch:
         self._mesh, self._died = mesh, Counter[str]()
         self._alive = self._pids()
         self._at_first, self._most = self._memory(), self._memory()
-        self.seen = Seen(before=self._alive)
+        self.changes = ProcessChanges(before=self._alive)
 
     def look(self) -> None:
         """Counts processes that ended, and samples the memory of the others."""
@@ -42,13 +42,16 @@ class Watch:
         for kind in KINDS:
             self._died[kind] += len(set(self._alive[kind]) - set(now[kind]))
         self._alive = now
-        self._most = {kind: max(self._most[kind], taken) for kind, taken in self._memory().items()}
+        self._most = {kind: max(self._most[kind], size) for kind, size in self._memory().items()}
 
     def conclude(self) -> None:
         """Fills in the result."""
         self.look()
-        self.seen.after, self.seen.died = self._alive, {kind: count for kind, count in self._died.items() if count}
-        self.seen.grew_mib = {kind: (self._most[kind] - self._at_first[kind]) / (1 << 20) for kind in KINDS}
+        self.changes.after, self.changes.died = (
+            self._alive,
+            {kind: count for kind, count in self._died.items() if count},
+        )
+        self.changes.grew_mib = {kind: (self._most[kind] - self._at_first[kind]) / (1 << 20) for kind in KINDS}
 
     def _pids(self) -> dict[str, list[int]]:
         return {kind: self._mesh.pids(kind) for kind in KINDS}
@@ -58,7 +61,7 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(mesh: Mesh) -> AsyncIterator[Seen]:
+async def watching(mesh: Mesh) -> AsyncIterator[ProcessChanges]:
     """Watches ``mesh`` inside the block; the yielded result is complete after the block."""
     watch = Watch(mesh)
 
@@ -69,7 +72,7 @@ async def watching(mesh: Mesh) -> AsyncIterator[Seen]:
 
     task = asyncio.create_task(look())
     try:
-        yield watch.seen
+        yield watch.changes
     finally:
         task.cancel()
         await asyncio.wait({task})

@@ -15,18 +15,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
-from outrider.loadtest.chats import alone, chat_turns, figures, modes
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats import chat_turns, figures, fresh_meshes, modes
+from outrider.loadtest.chats.chat_request import ChatRequest
 from outrider.loadtest.chats.chat_turns import ChatTurn
 from outrider.loadtest.chats.modes import MODES
-from outrider.loadtest.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, Supply
+from outrider.loadtest.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, ChatSupply
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, rotated
 from outrider.loadtest.meshes import local_mesh
 
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
-Requests = dict[tuple[Case, int], list[Asked]]
+Requests = dict[tuple[Case, int], list[ChatRequest]]
 """The requests of each turn."""
 
 
@@ -36,14 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
     settings = {key: value for key, value in vars(options).items() if key != "out"}
     settings |= {"model": options.model.name, "draft": options.draft and options.draft.name}
     if options.stories:
-        figures.publish_stories(alone.after_stories(options), settings, options.out)
+        figures.publish_stories(fresh_meshes.after_stories(options), settings, options.out)
         return 0
     with ExitStack() as stack:
         urls = {mode: stack.enter_context(modes.running(options, mode)).url for mode in options.modes}
-        measured, requests = _measure(options, urls)
-    mixed = {key: some for key, some in requests.items() if key[0].workload == MIXED}
-    apart = alone.each_kind(options, mixed) if "on" in options.modes else {}
-    figures.publish(measured, apart, settings, options.out)
+        turns, requests = _measure(options, urls)
+    mixed = {key: turn_requests for key, turn_requests in requests.items() if key[0].workload == MIXED}
+    separate = fresh_meshes.each_kind(options, mixed) if "on" in options.modes else {}
+    figures.publish(turns, separate, settings, options.out)
     return 0
 
 
@@ -82,34 +82,38 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 def _measure(options: argparse.Namespace, urls: dict[str, str]) -> tuple[list[ChatTurn], Requests]:
     """Turns of all cases in every mode, repeat by repeat; and the requests of each turn."""
     until = time.monotonic() + 60 * options.minutes
-    supply = Supply(options.seed, tuple(options.context), options.max_tokens)
-    measured, requests = list[ChatTurn](), Requests()
+    supply = ChatSupply(options.seed, tuple(options.context), options.max_tokens)
+    turns, requests = list[ChatTurn](), Requests()
     _warm_up(urls, supply)
     for repeat, (number, case) in itertools.product(range(options.repeats), enumerate(_cases(options))):
         if time.monotonic() >= until:
             break
         try:
-            some = requests[case, repeat] = supply.take(case.workload, _requests(options, case), case.temperature)
+            turn_requests = requests[case, repeat] = supply.take(
+                case.workload, _requests(options, case), case.temperature
+            )
         except PromptsError as error:
             print(f"Nothing more is measured: {error}")
             break
         for mode in rotated(options.modes, repeat + number):
-            measured.append(chat_turns.take(urls[mode], mode, MODES[mode].speculation, case, some, repeat))
-    return measured, requests
+            turns.append(chat_turns.run_turn(urls[mode], mode, MODES[mode].speculation, case, turn_requests, repeat))
+    return turns, requests
 
 
-def _warm_up(urls: dict[str, str], supply: Supply) -> None:
+def _warm_up(urls: dict[str, str], supply: ChatSupply) -> None:
     """Runs a few short requests on every mesh; they are not measured and not repeated."""
     case = Case("warm-up", 0.0, 2)
-    some = [msgspec.structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP)]
+    turn_requests = [
+        msgspec.structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP)
+    ]
     for mode, url in urls.items():
-        chat_turns.take(url, mode, MODES[mode].speculation, case, some, -1)
+        chat_turns.run_turn(url, mode, MODES[mode].speculation, case, turn_requests, -1)
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    own = [(kind, temperature) for kind in KINDS if kind in options.workloads for temperature in options.temperatures]
+    pairs = [(kind, temperature) for kind in KINDS if kind in options.workloads for temperature in options.temperatures]
     mixed = [(MIXED, None)] if MIXED in options.workloads else []
-    return [Case(*pair, concurrency) for pair in (*own, *mixed) for concurrency in options.concurrency]
+    return [Case(*pair, concurrency) for pair in (*pairs, *mixed) for concurrency in options.concurrency]
 
 
 def _requests(options: argparse.Namespace, case: Case) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.chat_request import ChatRequest
 from outrider.loadtest.load import client
 from outrider.loadtest.load.arrivals import Closed
 from outrider.loadtest.load.client import Reply
@@ -43,16 +43,18 @@ class ChatTurn(Turn, frozen=True):
         return super().__str__() + ("" if math.isnan(steps) else f", {steps:.2f} tokens a step")
 
 
-def total(turns: Iterable[ChatTurn]) -> dict[str, Steps]:
+def steps_by_kind(turns: Iterable[ChatTurn]) -> dict[str, Steps]:
     """Steps of each kind over all ``turns``."""
-    added: dict[str, Steps] = defaultdict(Steps)
+    totals: dict[str, Steps] = defaultdict(Steps)
     for turn in turns:
         for kind, steps in turn.kinds.items():
-            added[kind] += steps
-    return dict(added)
+            totals[kind] += steps
+    return dict(totals)
 
 
-def take(url: str, mode: str, speculation: Any, case: Case, asked: Sequence[Asked], repeat: int) -> ChatTurn:
+def run_turn(
+    url: str, mode: str, speculation: Any, case: Case, requests: Sequence[ChatRequest], repeat: int
+) -> ChatTurn:
     """Runs one case in one mode, each request once; prints a line.
 
     Raises:
@@ -60,7 +62,7 @@ def take(url: str, mode: str, speculation: Any, case: Case, asked: Sequence[Aske
     """
     replies: dict[str, list[Reply]] = defaultdict(list)
 
-    def sender(chat: Asked) -> Callable[[], Awaitable[Reply]]:
+    def sender(chat: ChatRequest) -> Callable[[], Awaitable[Reply]]:
         async def send() -> Reply:
             reply = await client.complete(url, chat.body(speculation), client.CHATS)
             replies[chat.kind].append(reply)
@@ -68,12 +70,12 @@ def take(url: str, mode: str, speculation: Any, case: Case, asked: Sequence[Aske
 
         return send
 
-    samples = uvloop.run(Closed(case.concurrency).run(map(sender, asked), len(asked)))
+    samples = uvloop.run(Closed(case.concurrency).run(map(sender, requests), len(requests)))
     if error := next((sample.error for sample in samples if sample.error), ""):
         raise SystemExit(f"a request failed: {error}")
     kinds = {
-        kind: Steps(sum(reply.completion_tokens for reply in some), sum(reply.steps for reply in some))
-        for kind, some in replies.items()
+        kind: Steps(sum(reply.completion_tokens for reply in kind_replies), sum(reply.steps for reply in kind_replies))
+        for kind, kind_replies in replies.items()
     }
     turn = ChatTurn(case, mode, repeat, summarize(samples), kinds)
     print(turn, flush=True)

@@ -6,8 +6,8 @@ import ast
 import random
 from collections.abc import Iterator
 
-from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.chats.library import Fresh, Piece, pieces
+from outrider.loadtest.chats.chat_request import ChatRequest
+from outrider.loadtest.chats.library import NoveltyFilter, Piece, pieces
 
 _DOC = 60, 700
 _TOKENS = 256
@@ -20,14 +20,14 @@ _FRAMES = (
 )
 
 
-def codes(draw: random.Random) -> Iterator[Asked]:
+def codes(draw: random.Random) -> Iterator[ChatRequest]:
     """Requests for code, each with the documentation of a different function or class."""
     least, most = _DOC
-    fresh = Fresh()
+    is_new = NoveltyFilter()
     for piece in pieces("code", draw):
-        if least <= len(piece.doc) <= most and fresh(piece.doc):
+        if least <= len(piece.doc) <= most and is_new(piece.doc):
             text = draw.choice(_FRAMES).format(what=_what(piece), doc=piece.doc)
-            yield Asked("code", text, _TOKENS)
+            yield ChatRequest("code", text, _TOKENS)
 
 
 def _what(piece: Piece) -> str:

@@ -8,8 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.chats.library import Fresh, Piece, pieces
+from outrider.loadtest.chats.chat_request import ChatRequest
+from outrider.loadtest.chats.library import NoveltyFilter, Piece, pieces
 
 _LENGTH = 250, 1000
 _TOKENS = 384
@@ -28,14 +28,14 @@ Change = Callable[[Function, random.Random], str]
 """Makes a sentence that says what to change; empty if the change does not fit the function."""
 
 
-def edits(draw: random.Random) -> Iterator[Asked]:
+def edits(draw: random.Random) -> Iterator[ChatRequest]:
     """Edits, each of a different function."""
     least, most = _LENGTH
-    fresh = Fresh()
+    is_new = NoveltyFilter()
     for piece in pieces("edit", draw):
-        if least <= len(piece.source) <= most and isinstance(piece.node, Function) and fresh(piece.source):
+        if least <= len(piece.source) <= most and isinstance(piece.node, Function) and is_new(piece.source):
             text = draw.choice(_FRAMES).format(change=_change(piece, piece.node, draw), source=piece.source)
-            yield Asked("edit", text, _TOKENS)
+            yield ChatRequest("edit", text, _TOKENS)
 
 
 def _change(piece: Piece, node: Function, draw: random.Random) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.loadtest.chats.alone import AFTER, FRESH
-from outrider.loadtest.chats.chat_turns import ChatTurn, Steps, total
+from outrider.loadtest.chats.chat_turns import ChatTurn, Steps, steps_by_kind
+from outrider.loadtest.chats.fresh_meshes import AFTER, FRESH
 from outrider.loadtest.chats.supply import MIXED
 from outrider.loadtest.load.turns import Case, Matrix
 from outrider.loadtest.report import bars
@@ -23,32 +23,32 @@ _NOT_FIXED = ("control", "on")
 Alone = Mapping[str, Sequence[ChatTurn]]
 
 
-def publish(found: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any], out: Path) -> None:
+def publish(turns: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any], out: Path) -> None:
     """Prints tables and bars; writes ``matrix.json`` into ``out``.
 
     Args:
-        found: all turns.
+        turns: all turns.
         alone: turns of the mixed requests by kind, each kind alone in a fresh mesh.
         settings: options of the measurement.
         out: a directory.
     """
-    matrix = Matrix(found)
+    matrix = Matrix(turns)
     figures = [figure(matrix, case, mode) for case in matrix.cases for mode in matrix.modes]
-    mixes = list(_mixes(found, alone))
+    mixes = list(_mixes(turns, alone))
     print("\n".join([*_lines(matrix, figures), *map(_mix_line, mixes)]))
     judged = [*_never_below(matrix), *_judge_mixes(matrix, mixes)]
-    content = {"settings": dict(settings), "figures": figures, "mixed": mixes, "turns": found, "alone": alone}
+    content = {"settings": dict(settings), "figures": figures, "mixed": mixes, "turns": turns, "alone": alone}
     bars.publish(out / "matrix.json", judged, **content)
 
 
-def publish_stories(found: Mapping[str, Sequence[ChatTurn]], settings: Mapping[str, Any], out: Path) -> None:
+def publish_stories(turns_by_mesh: Mapping[str, Sequence[ChatTurn]], settings: Mapping[str, Any], out: Path) -> None:
     """Prints tokens a step of edits after stories and in a fresh mesh; writes ``stories.json`` into ``out``."""
     judged = []
-    for case in dict.fromkeys(turn.case for turn in found[FRESH]):
-        after, fresh = (_of_case(found[name], case).a_step for name in (AFTER, FRESH))
-        print(f"{case}: {after:.2f} tokens a step {AFTER}, {fresh:.2f} {FRESH}")
-        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after / fresh, KEPT))
-    bars.publish(out / "stories.json", judged, settings=dict(settings), turns=found)
+    for case in dict.fromkeys(turn.case for turn in turns_by_mesh[FRESH]):
+        after_stories, in_fresh_mesh = (_of_case(turns_by_mesh[name], case).a_step for name in (AFTER, FRESH))
+        print(f"{case}: {after_stories:.2f} tokens a step {AFTER}, {in_fresh_mesh:.2f} {FRESH}")
+        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after_stories / in_fresh_mesh, KEPT))
+    bars.publish(out / "stories.json", judged, settings=dict(settings), turns=turns_by_mesh)
 
 
 def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
@@ -92,17 +92,17 @@ def _shown(spread: tuple[float, float, float] | None) -> str:
     return "not run" if spread is None else "{:.2f} ({:.2f} to {:.2f})".format(*spread)
 
 
-def _mixes(found: Sequence[ChatTurn], alone: Alone) -> Iterator[dict[str, Any]]:
+def _mixes(turns: Sequence[ChatTurn], alone: Alone) -> Iterator[dict[str, Any]]:
     """Tokens a step of each kind in the mix and alone, for the same requests."""
-    together = [turn for turn in found if turn.mode == "on" and turn.case.workload == MIXED]
+    together = [turn for turn in turns if turn.mode == "on" and turn.case.workload == MIXED]
     for case in dict.fromkeys(turn.case for turn in together):
-        mixed = total(turn for turn in together if turn.case == case)
-        for kind, turns in alone.items():
-            yield {"case": case, "kind": kind, "mixed": mixed[kind].a_step, "alone": _of_case(turns, case).a_step}
+        mixed = steps_by_kind(turn for turn in together if turn.case == case)
+        for kind, kind_turns in alone.items():
+            yield {"case": case, "kind": kind, "mixed": mixed[kind].a_step, "alone": _of_case(kind_turns, case).a_step}
 
 
 def _of_case(turns: Sequence[ChatTurn], case: Case) -> Steps:
-    return sum(total(turn for turn in turns if turn.case == case).values(), Steps())
+    return sum(steps_by_kind(turn for turn in turns if turn.case == case).values(), Steps())
 
 
 def _mix_line(mix: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.chat_request import ChatRequest
 
 _TOKENS = 192
 _FEWEST = 4
@@ -165,7 +165,7 @@ _FRAMES = (
 )
 
 
-def forms(draw: random.Random) -> Iterator[Asked]:
+def forms(draw: random.Random) -> Iterator[ChatRequest]:
     """Texts with schemas, without end; each has random fields in random order with random values."""
     while True:
         domain = draw.choice(sorted(_DOMAINS))
@@ -176,7 +176,7 @@ def forms(draw: random.Random) -> Iterator[Asked]:
         draw.shuffle(sentences)
         names = draw.sample(sorted(fields), draw.randint(_FEWEST, len(fields)))
         text = draw.choice(_FRAMES).format(" ".join(sentences), domain=domain)
-        yield Asked("extract", text, _TOKENS, _schema({name: values[name] for name in names}))
+        yield ChatRequest("extract", text, _TOKENS, _schema({name: values[name] for name in names}))
 
 
 def _text(value: Any) -> str:

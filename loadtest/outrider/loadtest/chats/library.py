@@ -55,7 +55,7 @@ class Passage:
     text: str
 
 
-class Fresh:
+class NoveltyFilter:
     """Finds near copies of earlier texts: more than half of a new text's longer lines have to be new."""
 
     def __init__(self) -> None:
@@ -86,9 +86,9 @@ def passages(draw: random.Random) -> Iterator[Passage]:
         joined = ["\n\n".join(lumps[at : at + 4]).strip() for at in range(0, len(lumps), 4)]
         texts += [Passage(f"Python's {topic}, part {number}", part) for number, part in enumerate(joined, 1)]
     least, most = _PASSAGE
-    fresh, fit = Fresh(), [passage for passage in texts if least <= len(passage.text) <= most]
+    is_new, fit = NoveltyFilter(), [passage for passage in texts if least <= len(passage.text) <= most]
     draw.shuffle(fit)
-    return (passage for passage in fit if fresh(passage.text))
+    return (passage for passage in fit if is_new(passage.text))
 
 
 def files(kind: str) -> Iterator[tuple[Path, str]]:

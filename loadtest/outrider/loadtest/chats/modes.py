@@ -34,10 +34,10 @@ MODES = {
 
 def running(options: argparse.Namespace, mode: str) -> AbstractContextManager[LocalMesh]:
     """Runs a mesh for ``mode``, as `outrider up` does with ``options.model``, ``.draft`` and ``.set``."""
-    return local_mesh.running(**given(options, mode))
+    return local_mesh.running(**mesh_arguments(options, mode))
 
 
-def given(options: argparse.Namespace, mode: str) -> dict[str, Any]:
+def mesh_arguments(options: argparse.Namespace, mode: str) -> dict[str, Any]:
     """Arguments of `local_mesh.running` for ``mode``."""
     model = None if options.model == SHIPPED else options.model
     draft = options.draft if MODES[mode].drafts else None

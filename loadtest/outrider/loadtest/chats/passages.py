@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.chat_request import ChatRequest
 from outrider.loadtest.chats.library import Passage, passages
 
 CHARACTERS_A_TOKEN = 4
@@ -20,7 +20,7 @@ _QUESTIONS = (
 )
 
 
-def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[Asked]:
+def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[ChatRequest]:
     """Questions, each about a different passage at a random place among others.
 
     Args:
@@ -29,13 +29,13 @@ def questions(draw: random.Random, tokens: tuple[int, int]) -> Iterator[Asked]:
     """
     texts = list(passages(draw))
     for passage in texts:
-        wanted, context = CHARACTERS_A_TOKEN * draw.randint(*tokens), [passage]
-        while sum(len(part.text) for part in context) < wanted:
+        least_characters, context = CHARACTERS_A_TOKEN * draw.randint(*tokens), [passage]
+        while sum(len(part.text) for part in context) < least_characters:
             other = draw.choice(texts)
             context += [other] if other not in context else []
         draw.shuffle(context)
         question = draw.choice(_QUESTIONS).format(subject=passage.subject)
-        yield Asked("rag", f"{_numbered(context)}\n\n{question}", _TOKENS)
+        yield ChatRequest("rag", f"{_numbered(context)}\n\n{question}", _TOKENS)
 
 
 def _numbered(context: list[Passage]) -> str:

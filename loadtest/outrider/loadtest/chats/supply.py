@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterator
 
 import msgspec
-from outrider.loadtest.chats import codes, edits, forms, passages, talk
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats import codes, edits, everyday, forms, passages
+from outrider.loadtest.chats.chat_request import ChatRequest
 from outrider.loadtest.load.prompts import PromptsError
 
 KINDS = ("edit", "code", "chat", "extract", "rag")
@@ -21,28 +21,28 @@ CONTEXT = 2000, 6000
 """Tokens of the contexts of *rag*."""
 
 
-class Supply:
+class ChatSupply:
     """Requests by kind; each is used once, and ``seed`` fixes all of them.
 
     Args:
         seed: seed of all random choices.
         context: approximate fewest and most tokens of the contexts of *rag*.
-        most: upper bound on the tokens of an answer, beside the kind's own bound.
+        max_tokens: upper bound on the tokens of an answer, beside the kind's own bound.
     """
 
-    def __init__(self, seed: int = 0, context: tuple[int, int] = CONTEXT, most: int | None = None) -> None:
-        makers: dict[str, Callable[[random.Random], Iterator[Asked]]] = {
+    def __init__(self, seed: int = 0, context: tuple[int, int] = CONTEXT, max_tokens: int | None = None) -> None:
+        makers: dict[str, Callable[[random.Random], Iterator[ChatRequest]]] = {
             "edit": edits.edits,
             "code": codes.codes,
-            "chat": talk.questions,
+            "chat": everyday.questions,
             "extract": forms.forms,
             "rag": lambda draw: passages.questions(draw, context),
-            "story": talk.stories,
+            "story": everyday.stories,
         }
-        self._left = {kind: make(random.Random(f"{seed} {kind}")) for kind, make in makers.items()}
-        self._draw, self._most, self._taken = random.Random(seed), most, itertools.count()
+        self._remaining = {kind: make(random.Random(f"{seed} {kind}")) for kind, make in makers.items()}
+        self._draw, self._max_tokens, self._seeds = random.Random(seed), max_tokens, itertools.count()
 
-    def take(self, workload: str, count: int, temperature: float | None = None) -> list[Asked]:
+    def take(self, workload: str, count: int, temperature: float | None = None) -> list[ChatRequest]:
         """``count`` requests of ``workload`` at ``temperature``; None keeps their own temperatures.
 
         Raises:
@@ -50,18 +50,18 @@ class Supply:
         """
         if workload == MIXED:
             return self._mix(count)
-        taken = list(itertools.islice(self._left[workload], count))
-        if len(taken) < count:
+        requests = list(itertools.islice(self._remaining[workload], count))
+        if len(requests) < count:
             raise PromptsError(f"there are too few requests of {workload}: give fewer --repeats, or fewer --requests")
-        return [self._finish(chat, chat.temperature if temperature is None else temperature) for chat in taken]
+        return [self._finish(chat, chat.temperature if temperature is None else temperature) for chat in requests]
 
-    def _mix(self, count: int) -> list[Asked]:
+    def _mix(self, count: int) -> list[ChatRequest]:
         """Equally many requests of each kind, as far as ``count`` allows."""
         kinds = itertools.islice(itertools.cycle(KINDS), count)
         mixed = [self.take(kind, 1, self._draw.choice(TEMPERATURES))[0] for kind in kinds]
         self._draw.shuffle(mixed)
         return mixed
 
-    def _finish(self, chat: Asked, temperature: float) -> Asked:
-        most = min(chat.max_tokens, self._most or chat.max_tokens)
-        return msgspec.structs.replace(chat, temperature=temperature, seed=next(self._taken), max_tokens=most)
+    def _finish(self, chat: ChatRequest, temperature: float) -> ChatRequest:
+        bound = min(chat.max_tokens, self._max_tokens or chat.max_tokens)
+        return msgspec.structs.replace(chat, temperature=temperature, seed=next(self._seeds), max_tokens=bound)

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
             print(_line(passes[-1]), flush=True)
     report = summarize(mix, options.determinism, passes)
-    print(shown(report))
+    print(report_text(report))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
@@ -101,7 +101,7 @@ def summarize(mix: Mix, determinism: str, passes: list[Pass]) -> Report:
     return Report(machine(), mix, determinism, passes, speed, use, speed["continuous"] / speed["static"])
 
 
-def shown(report: Report) -> str:
+def report_text(report: Report) -> str:
     """The report in a few lines."""
     mix, count = report.mix, len(report.passes) // len(MODES)
     speed = ", ".join(f"{mode} {report.tokens_per_s[mode]:.0f} tokens/s" for mode in MODES)
@@ -114,7 +114,7 @@ def shown(report: Report) -> str:
     )
 
 
-def counted(mode: str, slots: int, counters: Mapping[str, float]) -> Pass:
+def pass_from_counters(mode: str, slots: int, counters: Mapping[str, float]) -> Pass:
     """A pass from the verifier's counters, by name without prefix; `SystemExit` if no request ever waited."""
     if not counters["crowded_steps"]:
         raise SystemExit(f"no requests had to wait: too few for {slots} slots")
@@ -135,16 +135,18 @@ def one_pass(mix: Mix, mode: str, seed: int, determinism: str) -> Pass:
     with local_mesh.running(settings, proposers=0, program=MODES[mode]) as mesh:
         asyncio.run(_load(mix, mesh, seed))
         names = {name: f"outrider_verifier_{name}_total" for name in COUNTERS}
-        return counted(mode, mix.slots, {name: mesh.metric("verifier", full) or 0.0 for name, full in names.items()})
+        return pass_from_counters(
+            mode, mix.slots, {name: mesh.metric("verifier", full) or 0.0 for name, full in names.items()}
+        )
 
 
 async def _load(mix: Mix, mesh: LocalMesh, seed: int) -> None:
-    draw, left = random.Random(seed), iter(mix.lengths(seed))
+    draw, lengths = random.Random(seed), iter(mix.lengths(seed))
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=mesh.url, timeout=3600, limits=limits, trust_env=False) as client:
 
         async def keep_asking() -> None:
-            for length in left:
+            for length in lengths:
                 prompt = [draw.randrange(3, _VOCABULARY) for _ in range(mix.prompt)]
                 body = {"prompt": prompt, "max_tokens": length, "ignore_eos": True, "speculation": "off"}
                 (await client.post("/v1/completions", json=body)).raise_for_status()

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest.load.cache_churn import Instances, come_and_go
+from outrider.loadtest.load.cache_churn import CacheChurn, add_and_kill_caches
 from outrider.loadtest.load.one_verifier import ask
 from outrider.loadtest.meshes.page_transfers import transfer_rates
 from outrider.loadtest.meshes.site import Site, open_site
@@ -30,8 +30,8 @@ from outrider.mesh.rpc import close_channels
 COLD, WARM, SHARED = "cold", "warm", "shared memory"
 MODES = (COLD, WARM, SHARED, "unix socket", "tcp", "disk", "fresh replica", "handed over")
 _PAGE = 16
-_PATIENT = {"kv_cache": "always", "kv_cache_deadline_s": 30, "handover": "off", "drafters": "[]"}
-_HANDED = {"kv_cache": "off", "handover": "always", "handover_deadline_s": 30, "drafters": "[]"}
+_FETCH_SETTINGS = {"kv_cache": "always", "kv_cache_deadline_s": 30, "handover": "off", "drafters": "[]"}
+_HANDOVER_SETTINGS = {"kv_cache": "off", "handover": "always", "handover_deadline_s": 30, "drafters": "[]"}
 _MEMORY: dict[str, dict[str, Any]] = {
     COLD: {},
     SHARED: {},
@@ -46,7 +46,7 @@ class Figures(msgspec.Struct):
 
     ttft_s: Times
     gigabytes_per_s: dict[str, float]
-    instances: Instances | None = None
+    instances: CacheChurn | None = None
 
 
 def main() -> int:
@@ -105,19 +105,19 @@ def _judge(figures: Figures) -> list[Bar]:
 
 async def _measure(options: argparse.Namespace) -> Figures:
     figures = Figures({mode: [] for mode in MODES}, {})
-    async with open_site() as memory, open_site() as disk, open_site() as handing:
+    async with open_site() as memory, open_site() as disk, open_site() as handover:
         with tempfile.TemporaryDirectory(prefix="outrider-") as directory:
             cache = await memory.start("kvcache", "cache", quotas="memory=1073741824")
             for mode, extra in _MEMORY.items():
-                await _verifier(memory, mode, options, **_PATIENT, **extra)
+                await _verifier(memory, mode, options, **_FETCH_SETTINGS, **extra)
             await _start_disk(disk, options, directory)
             for role in ("prefill", "decode"):
-                await _verifier(handing, role, options, role=role, **_HANDED)
-            await _times(figures.ttft_s, options, memory, disk, handing)
+                await _verifier(handover, role, options, role=role, **_HANDOVER_SETTINGS)
+            await _times(figures.ttft_s, options, memory, disk, handover)
             figures.gigabytes_per_s = await transfer_rates(cache, options.page_kib << 10, 64, 5)
     if options.moved:
         async with open_site() as site:
-            figures.instances = await come_and_go(site, options.moved, model=options.model, **_PATIENT)
+            figures.instances = await add_and_kill_caches(site, options.moved, model=options.model, **_FETCH_SETTINGS)
     await close_channels()
     return figures
 
@@ -129,39 +129,39 @@ async def _verifier(site: Site, name: str, options: argparse.Namespace, **settin
 async def _start_disk(site: Site, options: argparse.Namespace, directory: str) -> None:
     await site.start("kvcache", "cache", tiers="disk", options=f'{{"disk": {{"path": "{directory}/pages"}}}}')
     for name in ("writer", "reader"):
-        await _verifier(site, name, options, **_PATIENT)
+        await _verifier(site, name, options, **_FETCH_SETTINGS)
 
 
-async def _times(times: Times, options: argparse.Namespace, memory: Site, disk: Site, handing: Site) -> None:
+async def _times(times: Times, options: argparse.Namespace, memory: Site, disk: Site, handover: Site) -> None:
     draw = random.Random(0)
     prompts = [
         [draw.randrange(options.vocabulary) for _ in range(options.prompt_tokens)] for _ in range(1 + options.repeats)
     ]
     warm_up = prompts.pop()[: _PAGE * 4]
-    for site in (memory, disk, handing):
+    for site in (memory, disk, handover):
         for member in site.registry.members("verifier"):
             await ask(member, warm_up[: _PAGE * 4])
     for prompt in prompts:
-        await _turn(times, prompt, memory, disk, handing)
-    fresh = await _verifier(memory, "fresh", options, **_PATIENT)
+        await _turn(times, prompt, memory, disk, handover)
+    fresh = await _verifier(memory, "fresh", options, **_FETCH_SETTINGS)
     await asyncio.sleep(1.0)
     for prompt in prompts:
         times["fresh replica"].append(await _ttft(fresh, prompt))
 
 
-async def _turn(times: Times, prompt: list[int], memory: Site, disk: Site, handing: Site) -> None:
+async def _turn(times: Times, prompt: list[int], memory: Site, disk: Site, handover: Site) -> None:
     """Sends one prompt in every mode except the fresh replica."""
     writer = memory.member("verifier", COLD)
-    times[COLD].append(await _stored(memory, prompt, writer))
+    times[COLD].append(await _ttft_until_stored(memory, prompt, writer))
     times[WARM].append(await _ttft(writer, prompt))
     for mode in list(_MEMORY)[1:]:
         times[mode].append(await _ttft(memory.member("verifier", mode.replace(" ", "-")), prompt))
-    await _stored(disk, prompt, disk.member("verifier", "writer"))
+    await _ttft_until_stored(disk, prompt, disk.member("verifier", "writer"))
     times["disk"].append(await _ttft(disk.member("verifier", "reader"), prompt))
-    times["handed over"].append(await _ttft(handing.member("verifier", "decode"), prompt))
+    times["handed over"].append(await _ttft(handover.member("verifier", "decode"), prompt))
 
 
-async def _stored(site: Site, prompt: list[int], verifier: Member) -> float:
+async def _ttft_until_stored(site: Site, prompt: list[int], verifier: Member) -> float:
     """Seconds to the first token of a prompt new to ``verifier``; returns when the prompt's pages are stored."""
     before = site.member("kvcache", "cache").status["pages"]
     seconds = (await ask(verifier, prompt)).ttft_s

@@ -41,9 +41,9 @@ _ANSWERS = {
     "/v1/chat/completions": "max_tokens",
     "/v1/responses": "max_output_tokens",
 }
-_MOST = 8
+_MAX_TOKENS = 8
 """Tokens of an answer; longer answers test nothing more."""
-_OF_BODIES = 6
+_BODY_FACTOR = 6
 """Factor on the number of requests of an operation that takes a body."""
 _JSON = "application/json"
 _POOL = 32
@@ -77,7 +77,7 @@ class Contract:
         """Sends up to ``examples`` requests, half of them invalid; operations that take a body get most."""
         results: Any = self._schema.get_all_operations()
         operations = [operation.ok() for operation in results]
-        shares = [_OF_BODIES if operation.body else 1 for operation in operations]
+        shares = [_BODY_FACTOR if operation.body else 1 for operation in operations]
         for operation, share in zip(operations, shares, strict=True):
             self._send_example(operation)
             for mode in GenerationMode:
@@ -86,10 +86,10 @@ class Contract:
 
     def _send_example(self, operation: Any) -> None:
         """Sends the document's example, also as a stream if the operation can stream."""
-        named = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "example")
+        path_values = dict.fromkeys(re.findall(r"{(\w+)}", operation.path), "example")
         if example := _example(operation):
             for more in ({}, {"stream": True}) if operation.path in _ANSWERS else ({},):
-                self._send(operation.Case(path_parameters=named, body=example | more, media_type=_JSON))
+                self._send(operation.Case(path_parameters=path_values, body=example | more, media_type=_JSON))
 
     def _run(self, strategy: Any, examples: int) -> None:
         @seed(self._seed)
@@ -101,15 +101,15 @@ class Contract:
             suppress_health_check=list(HealthCheck),
         )
         @given(case=strategy)
-        def one(case: Any) -> None:
+        def send(case: Any) -> None:
             self._send(case)
 
         with suppress(Unsatisfiable):  # an operation without parameters has no invalid request
-            one()
+            send()
 
     def _send(self, case: Any) -> None:
         if isinstance(case.body, dict):
-            self._reach(case)
+            self._make_valid(case)
         if "id" in case.path_parameters and self._ids and self._random.random() < 0.5:
             case.path_parameters["id"] = self._random.choice(self._ids)
         response = case.call(base_url=self._url, session=self._session, timeout=_TIMEOUT_S)
@@ -120,18 +120,18 @@ class Contract:
         except FailureGroup as failures:
             self._note(case, failures)
 
-    def _reach(self, case: Any) -> None:
+    def _make_valid(self, case: Any) -> None:
         """Makes a valid body succeed: drops an unknown model and some other fields, and keeps answers short."""
         if case.meta is not None and case.meta.generation.mode.is_positive:
-            needed, kept = _example(case.operation), self._random.random()
+            required, share = _example(case.operation), self._random.random()
             case.body = {
                 name: value
                 for name, value in case.body.items()
-                if name in needed or (name != "model" and self._random.random() < kept)
+                if name in required or (name != "model" and self._random.random() < share)
             }
         if case.operation.path in _ANSWERS:
             lengths = {name: case.body[name] for name in _LENGTHS if _is_long(case.body.get(name))}
-            case.body |= {_ANSWERS[case.operation.path]: _MOST} | case.body | dict.fromkeys(lengths, _MOST)
+            case.body |= {_ANSWERS[case.operation.path]: _MAX_TOKENS} | case.body | dict.fromkeys(lengths, _MAX_TOKENS)
 
     def _remember(self, response: Any) -> None:
         """Keeps ids of streams and responses, so that later requests can name existing ones."""
@@ -154,17 +154,17 @@ def _example(operation: Any) -> dict[str, Any]:
 
 def _is_long(length: Any) -> bool:
     """Whether a length is valid and longer than needed."""
-    return type(length) is int and _MOST < length < 1 << 31
+    return type(length) is int and _MAX_TOKENS < length < 1 << 31
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints statuses and violations; returns 1 if there are violations."""
     options = _parser().parse_args(arguments)
     if options.url:
-        contract = _checked(options.url, options)
+        contract = _check(options.url, options)
     else:
         with running({}) as mesh:
-            contract = _checked(mesh.url, options)
+            contract = _check(mesh.url, options)
     for violation in contract.violations:
         print(f"{violation.operation}: {violation.why}\n    {violation.command}")
     statuses = ", ".join(f"{count} of {status}" for status, count in sorted(contract.statuses.items()))
@@ -172,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if contract.violations else 0
 
 
-def _checked(url: str, options: argparse.Namespace) -> Contract:
+def _check(url: str, options: argparse.Namespace) -> Contract:
     contract = Contract(url, options.seed)
     contract.check(options.examples)
     return contract

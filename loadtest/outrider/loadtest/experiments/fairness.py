@@ -19,15 +19,15 @@ from pathlib import Path
 import msgspec
 import uvloop
 from outrider.loadtest.load.crowd import Crowd, running
-from outrider.loadtest.meshes import tenanted
+from outrider.loadtest.meshes import tenant_mesh
 from outrider.loadtest.meshes.site import open_site
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 from outrider.wire.tenants import Limits
 
-SLOWER = 1.3
+SLOWDOWN = 1.3
 """Largest ratio of the 95th percentiles: beside a flood, to beside a neighbour that fills its own share."""
-OFF = 0.05
+DEVIATION = 0.05
 """Largest relative difference of a tenant's service from its share by weight."""
 _SLOTS, _QUEUE, _POLITE = 8, 32, 3
 _ANSWER, _LONG = 48, 144
@@ -65,7 +65,7 @@ class Service(msgspec.Struct, frozen=True):
     tenants: tuple[str, str]
     tokens: tuple[int, int]
 
-    def off(self, weights: tuple[float, float]) -> float:
+    def deviation(self, weights: tuple[float, float]) -> float:
         """Largest relative difference of a tenant's tokens from its share by weight."""
         pairs = zip(self.tokens, weights, strict=True)
         return max(abs(tokens / sum(self.tokens) / (weight / sum(weights)) - 1) for tokens, weight in pairs)
@@ -90,20 +90,22 @@ def judge(latencies: dict[str, Latency], services: list[Service]) -> list[Bar]:
     """The bars of latencies and services."""
     full, flood = latencies["a full share"], latencies["a flood"]
     judged = [
-        Bar("95th percentile beside a full share / beside a flood", full.p95_s / flood.p95_s, 1 / SLOWER),
+        Bar("95th percentile beside a full share / beside a flood", full.p95_s / flood.p95_s, 1 / SLOWDOWN),
         Bar("answers of the polite tenant that came, of all", len(flood.whole_s) - flood.failed, len(flood.whole_s)),
     ]
     for service in services:
         weights = _WEIGHTS[service.tenants[0]], _WEIGHTS[service.tenants[1]]
         name = f"service of {service.tenants[0]} and {service.tenants[1]}, {weights[0]:g} to {weights[1]:g}"
-        judged.append(Bar(f"{name}: agreement with the weights", 1 - service.off(weights), 1 - OFF))
+        judged.append(Bar(f"{name}: agreement with the weights", 1 - service.deviation(weights), 1 - DEVIATION))
     return judged
 
 
 async def _measure(options: argparse.Namespace) -> tuple[dict[str, Latency], list[Service]]:
     async with open_site(stores=True) as site:
-        urls = await tenanted.start(site, ("gateway-1", "gateway-2"), max_running=_SLOTS, max_waiting=_QUEUE)
-        keys = await tenanted.put_on(site.url, {name: Limits(weight=weight) for name, weight in _WEIGHTS.items()})
+        urls = await tenant_mesh.start(site, ("gateway-1", "gateway-2"), max_running=_SLOTS, max_waiting=_QUEUE)
+        keys = await tenant_mesh.store_tenants(
+            site.url, {name: Limits(weight=weight) for name, weight in _WEIGHTS.items()}
+        )
         crowds = {name: Crowd(name, key, list(urls.values())) for name, key in keys.items()}
         crowds["flooding"].urls = crowds["flooding"].urls[:1]
         latencies = await _latencies(options, crowds["polite"], crowds["flooding"])

@@ -28,15 +28,15 @@ from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 
-SOON_S = 5.0
+RECOVERY_S = 5.0
 """Seconds within which the speed has to recover."""
-BACK = 0.9
+RECOVERED_SHARE = 0.9
 """Share of the former speed that counts as recovered."""
 WINDOW_S = 2.0
 """Seconds over which a speed is averaged."""
 _STEP_S = 0.1
 _PROMPTS = 24
-_ALONE = ["ngram"]
+_LOCAL_DRAFTERS = ["ngram"]
 """Local drafters; none that remembers answers, since questions repeat."""
 
 
@@ -55,41 +55,41 @@ class Phase(msgspec.Struct, frozen=True):
 class Load:
     """Clients that send the same questions over and over."""
 
-    def __init__(self, url: str, questions: list[dict[str, Any]]) -> None:
-        self._url, self._questions = url, questions
+    def __init__(self, url: str, bodies: list[dict[str, Any]]) -> None:
+        self._url, self._bodies = url, bodies
         self.arrived: list[tuple[float, int]] = []
         self.answers = self.different = 0
-        self.wanted: dict[int, Answer] = {}
+        self.expected: dict[int, Answer] = {}
 
     async def learn(self, concurrency: int) -> None:
         """Reads every answer once without speculation; later answers must be the same."""
-        left = iter(range(len(self._questions)))
+        remaining = iter(range(len(self._bodies)))
 
         async def client() -> None:
-            for number in left:
-                self.wanted[number] = await self._ask(number, "off")
+            for number in remaining:
+                self.expected[number] = await self._ask(number, "off")
 
         await asyncio.gather(*(client() for _ in range(concurrency)))
 
     async def run(self, concurrency: int, speculation: Any, stop: asyncio.Event) -> None:
         """Sends questions until ``stop`` is set; returns when the last answers have arrived."""
-        numbers = itertools.cycle(range(len(self._questions)))
+        numbers = itertools.cycle(range(len(self._bodies)))
 
         async def client() -> None:
             while not stop.is_set():
                 number = next(numbers)
                 answer = await self._ask(number, speculation)
                 self.answers += 1
-                self.different += not (answer.whole and agrees(answer, self.wanted[number]))
+                self.different += not (answer.whole and agrees(answer, self.expected[number]))
 
         await asyncio.gather(*(client() for _ in range(concurrency)))
 
     async def _ask(self, number: int, speculation: Any) -> Answer:
         answer = Answer()
-        async with aclosing(read_events(self._url, self._questions[number] | {"speculation": speculation})) as stream:
+        async with aclosing(read_events(self._url, self._bodies[number] | {"speculation": speculation})) as stream:
             async for data in stream:
                 before = answer.tokens
-                answer.take(msgspec.json.decode(data))
+                answer.add(msgspec.json.decode(data))
                 self.arrived.append((time.perf_counter(), answer.tokens - before))
         return answer
 
@@ -101,15 +101,18 @@ class Load:
 def main() -> int:
     """Disturbs a mesh, prints speeds and recoveries; returns 1 if an answer differed."""
     options = _options()
-    alone = {"verifier.drafters": ",".join(_ALONE)}
-    with local_mesh.running(alone, model=options.model, draft=options.draft) as mesh:
+    settings = {"verifier.drafters": ",".join(_LOCAL_DRAFTERS)}
+    with local_mesh.running(settings, model=options.model, draft=options.draft) as mesh:
         load, phases = uvloop.run(_disturb(options, mesh))
     for phase in phases:
         print(f"{phase.name}: {load.speed(phase.began, phase.ended):.0f} tokens/s over {options.seconds:g} s")
     recoveries = {phase.name: recovery(load, phase, phases) for phase in phases if phase.as_in}
     for name, seconds in recoveries.items():
         print(f"after {name}, the speed was back after {seconds:.1f} s")
-    judged = [Bar(f"{name}: seconds to spare of {SOON_S:g}", SOON_S - took, 0) for name, took in recoveries.items()]
+    judged = [
+        Bar(f"{name}: seconds to spare of {RECOVERY_S:g}", RECOVERY_S - seconds, 0)
+        for name, seconds in recoveries.items()
+    ]
     judged.append(
         Bar(f"answers of {load.answers} that are as without speculation", load.answers - load.different, load.answers)
     )
@@ -128,16 +131,16 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if (options.model is None) != (options.draft is None):
         parser.error("--model and --draft go together: the experiment disturbs the draft model's proposer")
-    if min(options.concurrency, options.max_tokens) < 1 or options.seconds < SOON_S + WINDOW_S:
-        parser.error(f"numbers must be at least 1, --seconds at least {SOON_S + WINDOW_S:g}")
+    if min(options.concurrency, options.max_tokens) < 1 or options.seconds < RECOVERY_S + WINDOW_S:
+        parser.error(f"numbers must be at least 1, --seconds at least {RECOVERY_S + WINDOW_S:g}")
     return options
 
 
 async def _disturb(options: argparse.Namespace, mesh: LocalMesh) -> tuple[Load, list[Phase]]:
-    load = Load(mesh.url, _questions(options.max_tokens))
+    load = Load(mesh.url, _bodies(options.max_tokens))
     await load.learn(options.concurrency)
     phases = []
-    for speculation, names in (({"drafters": _ALONE}, ["alone"]), ({}, ["together", *_FAULTS])):
+    for speculation, names in (({"drafters": _LOCAL_DRAFTERS}, ["alone"]), ({}, ["together", *_FAULTS])):
         stop = asyncio.Event()
         running = asyncio.create_task(load.run(options.concurrency, speculation, stop))
         await asyncio.sleep(WINDOW_S)
@@ -163,14 +166,16 @@ _FAULTS: dict[str, tuple[signal.Signals, tuple[str, ...]]] = {
 
 def recovery(load: Load, phase: Phase, phases: list[Phase]) -> float:
     """Seconds from the phase's beginning to the first window with the former speed; infinite without one."""
-    wanted = BACK * min(load.speed(other.began, other.ended) for other in phases if other.name in phase.as_in)
+    least_speed = RECOVERED_SHARE * min(
+        load.speed(other.began, other.ended) for other in phases if other.name in phase.as_in
+    )
     starts = int((phase.ended - phase.began - WINDOW_S) / _STEP_S)
     after = (_STEP_S * step for step in range(starts + 1))
-    back = (s for s in after if load.speed(phase.began + s, phase.began + s + WINDOW_S) >= wanted)
+    back = (s for s in after if load.speed(phase.began + s, phase.began + s + WINDOW_S) >= least_speed)
     return next(back, float("inf"))
 
 
-def _questions(max_tokens: int) -> list[dict[str, Any]]:
+def _bodies(max_tokens: int) -> list[dict[str, Any]]:
     return [
         {
             "prompt": prompt,

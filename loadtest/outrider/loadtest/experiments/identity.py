@@ -23,10 +23,10 @@ import msgspec
 import uvloop
 from outrider.loadtest.load.answers import Answer, agrees
 from outrider.loadtest.load.client import read_events
-from outrider.loadtest.load.mixes import MIXED, Question, questions
+from outrider.loadtest.load.mixes import MIXED, ComparedRequest, compared_requests
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
-from outrider.loadtest.meshes.page_sources import SOURCES, Source
+from outrider.loadtest.meshes.page_sources import SOURCES, PageSource
 from outrider.loadtest.report import bars
 
 _PLAIN = ["random", "ngram", "suffix"]
@@ -67,19 +67,22 @@ def main() -> int:
     sequences or fetch pages did not."""
     options = _options()
     passes: list[Outcome] = []
-    asked = questions(_most(options), options.max_tokens, options.mixed)
+    requests = compared_requests(_most(options), options.max_tokens, options.mixed)
     with _mesh(options, 1) as mesh:
-        wanted = uvloop.run(_ask(mesh.url, asked, "off", 1, 0.0))
-        print(f"one at a time, off: {len(wanted)} answers, {sum(a.tokens for a in wanted.values())} tokens", flush=True)
-        passes += _passes(options, mesh, asked, wanted, 1)
+        expected = uvloop.run(_ask(mesh.url, requests, "off", 1, 0.0))
+        print(
+            f"one at a time, off: {len(expected)} answers, {sum(a.tokens for a in expected.values())} tokens",
+            flush=True,
+        )
+        passes += _passes(options, mesh, requests, expected, 1)
     with _mesh(options, 2) as mesh:
-        passes += _passes(options, mesh, asked, wanted, 2)
+        passes += _passes(options, mesh, requests, expected, 2)
     with _mesh(options, 1, options.pages) as mesh:
         most = max(options.concurrency)
         for name in ("none", "all"):
-            passes.append(_pass(options, mesh, asked, wanted, name, most, 1, options.pages))
+            passes.append(_pass(options, mesh, requests, expected, name, most, 1, options.pages))
         preempted = mesh.metric("verifier", _PREEMPTIONS)
-    fetched = [_fetched(options, source, asked, wanted, passes) for source in SOURCES]
+    fetched = [_add_fetching_passes(options, source, requests, expected, passes) for source in SOURCES]
     return _conclude(options, passes, preempted, fetched)
 
 
@@ -130,7 +133,9 @@ def _most(options: argparse.Namespace) -> int:
     return max(_size(options, concurrency) for concurrency in options.concurrency)
 
 
-def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None, source: Source | None = None) -> Any:
+def _mesh(
+    options: argparse.Namespace, verifiers: int, pages: int | None = None, source: PageSource | None = None
+) -> Any:
     settings = {
         "verifier.determinism": options.determinism,
         "verifier.dtype": options.dtype,
@@ -147,22 +152,26 @@ def _mesh(options: argparse.Namespace, verifiers: int, pages: int | None = None,
     return local_mesh.running(settings | scarce, verifiers, **models)
 
 
-def _fetched(
-    options: argparse.Namespace, source: Source, asked: list[Question], wanted: Answers, passes: list[Outcome]
+def _add_fetching_passes(
+    options: argparse.Namespace,
+    source: PageSource,
+    requests: list[ComparedRequest],
+    expected: Answers,
+    passes: list[Outcome],
 ) -> float | None:
     """Adds the passes of ``source``; returns tokens whose pages were fetched, None if none should be."""
     most = max(options.concurrency)
     with _mesh(options, 1, source=source) as mesh:
         for pages_are in source.passes:
-            passes.append(_pass(options, mesh, asked, wanted, "all", most, 1, pages_are=pages_are))
-        return source.came(mesh)
+            passes.append(_pass(options, mesh, requests, expected, "all", most, 1, pages_are=pages_are))
+        return source.fetched_tokens(mesh)
 
 
 def _passes(
-    options: argparse.Namespace, mesh: LocalMesh, asked: list[Question], wanted: Answers, verifiers: int
+    options: argparse.Namespace, mesh: LocalMesh, requests: list[ComparedRequest], expected: Answers, verifiers: int
 ) -> list[Outcome]:
     return [
-        _pass(options, mesh, asked, wanted, name, concurrency, verifiers)
+        _pass(options, mesh, requests, expected, name, concurrency, verifiers)
         for name in _speculation(options)
         for concurrency in options.concurrency
     ]
@@ -171,8 +180,8 @@ def _passes(
 def _pass(
     options: argparse.Namespace,
     mesh: LocalMesh,
-    asked: list[Question],
-    wanted: Answers,
+    requests: list[ComparedRequest],
+    expected: Answers,
     name: str,
     concurrency: int,
     verifiers: int,
@@ -180,18 +189,18 @@ def _pass(
     pages_are: str = "computed",
 ) -> Outcome:
     began = time.monotonic()
-    chosen = asked[: _size(options, concurrency)]
-    got = uvloop.run(_ask(mesh.url, chosen, _speculation(options)[name], concurrency, options.hang_up))
+    pass_requests = requests[: _size(options, concurrency)]
+    answers = uvloop.run(_ask(mesh.url, pass_requests, _speculation(options)[name], concurrency, options.hang_up))
     outcome = Outcome(
         drafters=name,
         concurrency=concurrency,
         verifiers=verifiers,
         pages=pages,
-        compared=len(got),
-        left=sum(not answer.whole for answer in got.values()),
-        different=sum(not agrees(answer, wanted[number]) for number, answer in got.items()),
-        guesses=sum(answer.accepted + answer.rejected for answer in got.values()),
-        accepted=sum(answer.accepted for answer in got.values()),
+        compared=len(answers),
+        left=sum(not answer.whole for answer in answers.values()),
+        different=sum(not agrees(answer, expected[number]) for number, answer in answers.items()),
+        guesses=sum(answer.accepted + answer.rejected for answer in answers.values()),
+        accepted=sum(answer.accepted for answer in answers.values()),
         seconds=round(time.monotonic() - began, 1),
         pages_are=pages_are,
     )
@@ -199,14 +208,16 @@ def _pass(
     return outcome
 
 
-async def _ask(url: str, asked: list[Question], speculation: Any, concurrency: int, hang_up: float) -> Answers:
+async def _ask(
+    url: str, requests: list[ComparedRequest], speculation: Any, concurrency: int, hang_up: float
+) -> Answers:
     answers: Answers = {}
-    draw, left = random.Random(f"{speculation} {concurrency}"), iter(asked)
+    draw, remaining = random.Random(f"{speculation} {concurrency}"), iter(requests)
 
     async def client() -> None:
-        for question in left:
+        for request in remaining:
             events = draw.randrange(1, 12) if draw.random() < hang_up else None
-            answers[question.number] = await _answer(url, question.body | {"speculation": speculation}, events)
+            answers[request.number] = await _answer(url, request.body | {"speculation": speculation}, events)
 
     await asyncio.gather(*(client() for _ in range(concurrency)))
     return answers
@@ -219,7 +230,7 @@ async def _answer(url: str, body: dict[str, Any], events: int | None) -> Answer:
     async with aclosing(read_events(url, request)) as stream:
         count = 0
         async for data in stream:
-            answer.take(msgspec.json.decode(data))
+            answer.add(msgspec.json.decode(data))
             count += 1
             if count == events:
                 break

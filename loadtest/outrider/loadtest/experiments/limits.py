@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from outrider.loadtest.meshes import tenanted
+from outrider.loadtest.meshes import tenant_mesh
 from outrider.loadtest.meshes.site import Site, open_site
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
-from outrider.loadtest.report.windows import MINUTE_S, Asked, Fate, Window, judge, tally, window_of
+from outrider.loadtest.report.windows import MINUTE_S, CountedRequest, RequestOutcome, Window, judge, tally, window_of
 from outrider.wire.tenants import Limits
 from rich.console import Console
 from rich.table import Table
@@ -40,7 +40,7 @@ class Tenant:
     """A tenant with one limit, and the fates of its requests."""
 
     def __init__(self, kind: str, limit: int, key: str, urls: dict[str, str]) -> None:
-        self.kind, self.limit, self.asked = kind, limit, list[Asked]()
+        self.kind, self.limit, self.requests = kind, limit, list[CountedRequest]()
         self._urls, self._draw = dict(urls), random.Random(kind)
         self._http = httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False)
 
@@ -64,23 +64,27 @@ class Tenant:
         gateway = self._draw.choices(names, [_SKEW[name] for name in names])[0]
         body, sent = self._body(), time.time()
         try:
-            answer = await self._http.post(f"{self._urls[gateway]}/v1/completions", json=body)
+            response = await self._http.post(f"{self._urls[gateway]}/v1/completions", json=body)
         except httpx.ConnectError:
             self._urls.pop(gateway, None)
             return await self._ask()
         except httpx.TransportError:
             self._urls.pop(gateway, None)
-            return self._note(gateway, Fate.LOST, int(sent // MINUTE_S), len(body["prompt"]) + body["max_tokens"])
-        if answer.status_code not in (200, 429):
-            raise SystemExit(f"a request failed: {answer.text}")
-        window = window_of(sent, answer.headers[f"x-ratelimit-reset-{self.kind}"])
-        if answer.is_success:
-            self._note(gateway, Fate.ADMITTED, window, answer.json()["usage"]["total_tokens"])
+            return self._note(
+                gateway, RequestOutcome.LOST, int(sent // MINUTE_S), len(body["prompt"]) + body["max_tokens"]
+            )
+        if response.status_code not in (200, 429):
+            raise SystemExit(f"a request failed: {response.text}")
+        window = window_of(sent, response.headers[f"x-ratelimit-reset-{self.kind}"])
+        if response.is_success:
+            self._note(gateway, RequestOutcome.ADMITTED, window, response.json()["usage"]["total_tokens"])
         else:
-            self._note(gateway, Fate.REFUSED, window, 0)
+            self._note(gateway, RequestOutcome.REFUSED, window, 0)
 
-    def _note(self, gateway: str, fate: Fate, window: int, tokens: int) -> None:
-        self.asked.append(Asked(gateway, fate, window, min(tokens, 1) if self.kind == "requests" else tokens))
+    def _note(self, gateway: str, outcome: RequestOutcome, window: int, tokens: int) -> None:
+        self.requests.append(
+            CountedRequest(gateway, outcome, window, min(tokens, 1) if self.kind == "requests" else tokens)
+        )
 
     def _body(self) -> dict[str, Any]:
         """A request; about half of the answers end before they use all their reserved tokens."""
@@ -93,13 +97,13 @@ class Tenant:
 def main() -> int:
     """Loads the gateways, prints a table of minutes and the bars, writes JSON; returns 1 if a limit was not held."""
     options = _options()
-    measured = asyncio.run(_measure(options))
-    _print(measured)
+    windows_by_run = asyncio.run(_measure(options))
+    _print(windows_by_run)
     limits = {"requests": options.requests, "tokens": options.tokens}
     judged: list[Bar] = []
-    for name, windows in measured.items():
+    for name, windows in windows_by_run.items():
         judged += judge(name, windows, limits[name.partition(",")[0]], options.minutes, LEAST)
-    bars.publish(options.out, judged, options=vars(options), skew=_SKEW, windows=measured)
+    bars.publish(options.out, judged, options=vars(options), skew=_SKEW, windows=windows_by_run)
     return int(not all(bar.met for bar in judged))
 
 
@@ -109,36 +113,36 @@ async def _measure(options: argparse.Namespace) -> dict[str, list[Window]]:
         "tokens": Limits(tokens_per_minute=options.tokens),
     }
     async with open_site(stores=True) as site:
-        urls = await tenanted.start(site, list(_SKEW), drafters='["ngram"]')
-        keys = await tenanted.put_on(site.url, limits)
-        measured: dict[str, list[Window]] = {}
-        for doomed in (None, next(iter(_SKEW))):
+        urls = await tenant_mesh.start(site, list(_SKEW), drafters='["ngram"]')
+        keys = await tenant_mesh.store_tenants(site.url, limits)
+        windows_by_run: dict[str, list[Window]] = {}
+        for killed_gateway in (None, next(iter(_SKEW))):
             tenants = [Tenant(kind, getattr(options, kind), keys[kind], urls) for kind in limits]
-            await _load(site, tenants, options, doomed)
+            await _load(site, tenants, options, killed_gateway)
             for tenant in tenants:
-                name = f"{tenant.kind}, {doomed} killed" if doomed else tenant.kind
-                measured[name] = tally(tenant.asked)
-    return measured
+                name = f"{tenant.kind}, {killed_gateway} killed" if killed_gateway else tenant.kind
+                windows_by_run[name] = tally(tenant.requests)
+    return windows_by_run
 
 
-async def _load(site: Site, tenants: list[Tenant], options: argparse.Namespace, doomed: str | None) -> None:
+async def _load(site: Site, tenants: list[Tenant], options: argparse.Namespace, killed_gateway: str | None) -> None:
     begin = (time.time() // MINUTE_S + 1) * MINUTE_S
     await asyncio.sleep(begin - time.time())
     runs = [tenant.run(options.load, begin + options.minutes * MINUTE_S - _EARLY_S) for tenant in tenants]
     loading = asyncio.gather(*runs)
-    if doomed is not None:
+    if killed_gateway is not None:
         await asyncio.sleep(options.minutes // 2 * MINUTE_S + _KILL_AFTER_S)
-        await asyncio.to_thread(site.kill, doomed)
+        await asyncio.to_thread(site.kill, killed_gateway)
     await loading
     for tenant in tenants:
         await tenant.close()
 
 
-def _print(measured: dict[str, list[Window]]) -> None:
+def _print(windows_by_run: dict[str, list[Window]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in ("bound by", "minute", "let in", "lost", "refused", *_SKEW):
         table.add_column(head, justify="left" if head == "bound by" else "right")
-    for name, windows in measured.items():
+    for name, windows in windows_by_run.items():
         for number, window in enumerate(windows, 1):
             shares = [window.by_gateway.get(gateway, 0) for gateway in _SKEW]
             table.add_row(name, *map(str, (number, window.admitted, window.lost, window.refused, *shares)))

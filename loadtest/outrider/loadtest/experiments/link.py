@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 from outrider.loadtest.load import turns
-from outrider.loadtest.load.code_workloads import Supply
+from outrider.loadtest.load.code_workloads import CodeSupply
 from outrider.loadtest.load.relay import Relay
 from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.loadtest.meshes import local_mesh
@@ -34,17 +34,17 @@ _WARM_UP_TOKENS = 48
 def main() -> int:
     """Measures, prints a line a case and the bars, writes JSON."""
     options = _options()
-    relayed, own = hold_port(), hold_port()
-    linked = {"proposer.port": str(own), "proposer.advertise": f"127.0.0.1:{relayed}"}
+    relay_port, proposer_port = hold_port(), hold_port()
+    link_settings = {"proposer.port": str(proposer_port), "proposer.advertise": f"127.0.0.1:{relay_port}"}
     models = {"model": options.model, "draft": options.draft}
-    given = _FORGETFUL | dict(text.split("=", 1) for text in options.set)
+    settings = _FORGETFUL | dict(text.split("=", 1) for text in options.set)
     with (
-        local_mesh.running(given, **models) as near,
-        local_mesh.running(given | linked, **models) as far,
+        local_mesh.running(settings, **models) as near,
+        local_mesh.running(settings | link_settings, **models) as far,
     ):
-        relay = Relay(own, 0.0)
-        measured = uvloop.run(_measure(options, near.url, far.url, relay, relayed))
-    matrix = Matrix(measured)
+        relay = Relay(proposer_port, 0.0)
+        measured_turns = uvloop.run(_measure(options, near.url, far.url, relay, relay_port))
+    matrix = Matrix(measured_turns)
     for case in matrix.cases:
         if (summary := matrix.summary(case, LOCAL)) is not None:
             gain = matrix.ratio(case, LOCAL)
@@ -56,7 +56,7 @@ def main() -> int:
         if delay not in (LOCAL, OFF)
     ]
     judged.append(Bar("bytes that crossed the link", relay.carried, 1))
-    bars.publish(options.out, judged, options=vars(options), turns=measured)
+    bars.publish(options.out, judged, options=vars(options), turns=measured_turns)
     return 0
 
 
@@ -83,10 +83,10 @@ def _options() -> argparse.Namespace:
 
 async def _measure(options: argparse.Namespace, near: str, far: str, relay: Relay, port: int) -> list[Turn]:
     await relay.start(port)
-    measured: list[Turn] = []
+    measured_turns: list[Turn] = []
     delays = {f"{one_way_ms:g} ms each way": one_way_ms for one_way_ms in options.one_way_ms}
     for repeat in range(options.repeats):
-        supply = Supply(repeat * 97)
+        supply = CodeSupply(repeat * 97)
         if repeat == 0:
             await _warm_up(options, near, far, supply)
         for mode, temperature, concurrency in itertools.product(
@@ -97,18 +97,18 @@ async def _measure(options: argparse.Namespace, near: str, far: str, relay: Rela
             for name in _order([OFF, LOCAL, *delays], repeat):
                 relay.one_way_s = delays.get(name, 0.0) / 1e3
                 url, speculation = far if name in delays else near, OFF if name == OFF else _MODES[mode]
-                turn = await turns.take(url, name, speculation, case, prompts, options.max_tokens, repeat)
+                turn = await turns.run_turn(url, name, speculation, case, prompts, options.max_tokens, repeat)
                 print(turn, flush=True)
-                measured.append(turn)
+                measured_turns.append(turn)
     await relay.stop()
-    return measured
+    return measured_turns
 
 
-async def _warm_up(options: argparse.Namespace, near: str, far: str, supply: Supply) -> None:
+async def _warm_up(options: argparse.Namespace, near: str, far: str, supply: CodeSupply) -> None:
     for temperature in options.temperatures:
         prompts = supply.take("code", 12)
         for url in (near, far):
-            await turns.take(url, "warm", {}, Case("code", temperature, 4), prompts, _WARM_UP_TOKENS, 0)
+            await turns.run_turn(url, "warm", {}, Case("code", temperature, 4), prompts, _WARM_UP_TOKENS, 0)
 
 
 def _order(order: list[str], repeat: int) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 import uvloop
 from outrider.loadtest.chats import chat_matrix
 from outrider.loadtest.load import turns
-from outrider.loadtest.load.code_workloads import WORKLOADS, Supply
+from outrider.loadtest.load.code_workloads import WORKLOADS, CodeSupply
 from outrider.loadtest.load.turns import Case, Turn
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.report import matrix_report
@@ -82,18 +82,18 @@ def _options() -> argparse.Namespace:
 
 def _repeat(options: argparse.Namespace, urls: dict[str, str], repeat: int, until: float) -> list[Turn]:
     """Runs all cases once; each repeat has other prompts, and the first warms every mesh up."""
-    supply, measured = Supply(repeat * _PIECES_APART), list[Turn]()
+    supply, measured = CodeSupply(repeat * _PIECES_APART), list[Turn]()
     warm = supply.take("code", max(options.concurrency))
     for case in _cases(options):
         prompts = supply.take(case.workload, _requests(case.concurrency))
         if repeat == 0 and case.workload == options.workloads[0]:
             for mode in options.modes:
                 _warm_up(urls[mode], mode, case, warm)
-        for turn, some in enumerate(_shares(prompts, case.concurrency), 2 * repeat):
+        for turn, turn_prompts in enumerate(_shares(prompts, case.concurrency), 2 * repeat):
             modes = options.modes if (repeat + turn) % 2 == 0 else options.modes[::-1]
             for mode in modes if time.monotonic() < until else []:
-                taken = turns.take(urls[mode], mode, MODES[mode], case, some, options.max_tokens, turn)
-                measured.append(uvloop.run(taken))
+                running = turns.run_turn(urls[mode], mode, MODES[mode], case, turn_prompts, options.max_tokens, turn)
+                measured.append(uvloop.run(running))
                 print(measured[-1], flush=True)
     return measured
 
@@ -106,24 +106,24 @@ def _shares(prompts: list[str], concurrency: int) -> list[list[str]]:
 
 def _warm_up(url: str, mode: str, case: Case, prompts: list[str]) -> None:
     """Lets a mesh measure the steps of a case, on prompts that are not measured."""
-    some = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
-    uvloop.run(turns.take(url, f"warm {mode}", MODES[mode], case, some, _WARM_UP_TOKENS, -1))
+    turn_prompts = prompts[: case.concurrency] * math.ceil(_WARM_UP / case.concurrency)
+    uvloop.run(turns.run_turn(url, f"warm {mode}", MODES[mode], case, turn_prompts, _WARM_UP_TOKENS, -1))
 
 
 def _start(options: argparse.Namespace, stack: ExitStack) -> dict[str, str]:
     """Starts the meshes; returns the URL of each mode."""
-    given = dict(text.split("=", 1) for text in options.set)
-    own = {
+    settings = dict(text.split("=", 1) for text in options.set)
+    settings_by_mode = {
         "fast": {"verifier.determinism": "fast", "verifier.drafters": "[]"},
         "suffix": {"verifier.drafters": "suffix"},
         "medusa": {"verifier.drafters": "medusa"},
     }
-    wanted = {name: settings for name, settings in own.items() if name in options.modes}
+    mesh_settings = {name: settings for name, settings in settings_by_mode.items() if name in options.modes}
     meshes = {
-        name: stack.enter_context(local_mesh.running(given | settings, proposers=0)).url
-        for name, settings in wanted.items()
+        name: stack.enter_context(local_mesh.running(settings | settings, proposers=0)).url
+        for name, settings in mesh_settings.items()
     }
-    main = stack.enter_context(local_mesh.running(given | {"verifier.drafters": options.drafters}, proposers=0)).url
+    main = stack.enter_context(local_mesh.running(settings | {"verifier.drafters": options.drafters}, proposers=0)).url
     return {mode: meshes.get(mode, main) for mode in options.modes}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
-from outrider.loadtest.load.hammer import Result, Task, hammer
+from outrider.loadtest.load.repeated_request import RepeatedRequest, RepeatedResult, send_repeatedly
 from outrider.loadtest.meshes import litellm_process
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
@@ -37,11 +37,11 @@ class Target(msgspec.Struct, frozen=True):
 
     name: str
     url: str
-    before: dict[str, int]
+    processes: dict[str, int]
     headers: dict[str, str] = {}
 
 
-class Measured(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """One load on one target: requests and events a second, latencies, and CPU milliseconds a request by process."""
 
     target: str
@@ -87,23 +87,23 @@ def services(directory: Path) -> Iterator[tuple[Target, Target]]:
         nats, http, gateway = hold_port(), hold_port(), hold_port()
         url = f"--nats-url=nats://127.0.0.1:{nats}"
         server = Path(sys.executable).parent / "nats-server"
-        before = {
+        processes = {
             "nats": start("nats", server, "-a", "127.0.0.1", "-p", nats, "-js", "-sd", directory / "nats"),
             "tokenizer": start("tokenizer", sys.executable, "-m", "outrider.tokenizer", url),
             "gateway": start("gateway", sys.executable, "-m", "outrider.gateway", url, f"--port={gateway}"),
         }
         start("echo", sys.executable, "-m", "outrider.loadtest.load.echo", url, f"--http-port={http}")
         bare = Target("engine", f"http://127.0.0.1:{http}", {})
-        ours = Target("Outrider", f"http://127.0.0.1:{gateway}", before)
+        ours = Target("Outrider", f"http://127.0.0.1:{gateway}", processes)
         _wait(f"{bare.url}/v1/models")
         _wait(f"{ours.url}/readyz")
         yield bare, ours
 
 
-def measure(target: Target, load: str, seconds: float, connections: int, repeat: int, rate: float = 0.0) -> Measured:
+def measure(target: Target, load: str, seconds: float, connections: int, repeat: int, rate: float = 0.0) -> Measurement:
     """Loads ``target`` with short answers, streams, or short answers at a ``rate``."""
     streams = load == "streams"
-    task = Task(
+    task = RepeatedRequest(
         f"{target.url}/v1/chat/completions",
         msgspec.Raw(msgspec.json.encode(_body(streams))),
         seconds,
@@ -111,15 +111,17 @@ def measure(target: Target, load: str, seconds: float, connections: int, repeat:
         target.headers,
         rate,
     )
-    before = {name: _cpu_s(pid) for name, pid in target.before.items()}
-    result = hammer(task)
-    cpu = {name: (_cpu_s(pid) - before[name]) * 1e3 for name, pid in target.before.items()}
-    return _measured(target, load, repeat, result, cpu)
+    cpu_before = {name: _cpu_s(pid) for name, pid in target.processes.items()}
+    result = send_repeatedly(task)
+    cpu = {name: (_cpu_s(pid) - cpu_before[name]) * 1e3 for name, pid in target.processes.items()}
+    return _measurement(target, load, repeat, result, cpu)
 
 
-def _measured(target: Target, load: str, repeat: int, result: Result, cpu: Mapping[str, float]) -> Measured:
+def _measurement(
+    target: Target, load: str, repeat: int, result: RepeatedResult, cpu: Mapping[str, float]
+) -> Measurement:
     count = len(result.latencies)
-    return Measured(
+    return Measurement(
         target.name,
         load,
         repeat,
@@ -137,36 +139,40 @@ def _body(streams: bool) -> dict[str, object]:
     return {"model": _MODEL, "messages": messages, "max_tokens": 64 if streams else 4, "stream": streams}
 
 
-def judge(found: list[Measured]) -> list[Bar]:
+def judge(results: list[Measurement]) -> list[Bar]:
     """Bars on medians; a load that was not measured gives NaN."""
 
-    def of(target: str, load: str, value: Callable[[Measured], float]) -> float:
-        values = [value(result) for result in found if (result.target, result.load) == (target, load)]
+    def median_of(target: str, load: str, value: Callable[[Measurement], float]) -> float:
+        values = [value(result) for result in results if (result.target, result.load) == (target, load)]
         return statistics.median(values) if values else float("nan")
 
-    def events(result: Measured) -> float:
+    def events(result: Measurement) -> float:
         return result.requests_per_core * result.events
 
-    def requests(result: Measured) -> float:
+    def requests(result: Measurement) -> float:
         return result.requests_per_s
 
-    def core(result: Measured) -> float:
+    def core(result: Measurement) -> float:
         return result.requests_per_core
 
-    def p50(result: Measured) -> float:
+    def p50(result: Measurement) -> float:
         return result.p50_ms
 
-    added = of("Outrider", "half", p50) - of("engine", "half", p50)
+    added = median_of("Outrider", "half", p50) - median_of("engine", "half", p50)
     return [
-        Bar("req/s a core, times LiteLLM's", of("Outrider", "short", core) / of("LiteLLM", "short", core), TIMES),
+        Bar(
+            "req/s a core, times LiteLLM's",
+            median_of("Outrider", "short", core) / median_of("LiteLLM", "short", core),
+            TIMES,
+        ),
         Bar(
             "events/s a core, times LiteLLM's",
-            of("Outrider", "streams", events) / of("LiteLLM", "streams", events),
+            median_of("Outrider", "streams", events) / median_of("LiteLLM", "streams", events),
             TIMES,
         ),
         Bar(
             "req/s, part of the bare engine's",
-            of("Outrider", "short", requests) / of("engine", "short", requests),
+            median_of("Outrider", "short", requests) / median_of("engine", "short", requests),
             SHARE,
         ),
         Bar(f"{ADDED_MS:g} ms over the p50 added at half load", ADDED_MS / added, 1.0),
@@ -229,7 +235,7 @@ def _targets(options: argparse.Namespace, directory: Path) -> Iterator[list[Targ
         yield targets
 
 
-def _rounds(options: argparse.Namespace, targets: list[Target]) -> Iterator[Measured]:
+def _rounds(options: argparse.Namespace, targets: list[Target]) -> Iterator[Measurement]:
     """Every load on every target in turns; repeat -1 is a warm-up."""
     for repeat in range(-1, options.repeats):
         fastest = 0.0
@@ -247,7 +253,7 @@ def main() -> int:
     options = _options()
     if options.install_litellm and not (options.litellm / "bin" / "litellm").exists():
         litellm_process.install(options.litellm)
-    results: list[Measured] = []
+    results: list[Measurement] = []
     with tempfile.TemporaryDirectory(prefix="outrider-") as directory, _targets(options, Path(directory)) as targets:
         for result in _rounds(options, targets):
             if result.repeat >= 0:

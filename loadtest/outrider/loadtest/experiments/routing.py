@@ -28,7 +28,7 @@ _PAGE = 16
 _PREFILLED = "outrider_verifier_prefilled_tokens_total"
 
 
-class Talk(msgspec.Struct, frozen=True):
+class ConversationLoad(msgspec.Struct, frozen=True):
     """``conversations`` of ``turns``: the first prompt has ``begin`` tokens after the ``share`` tokens common to all,
     each later prompt ``more`` than the last. ``pause_s`` is the mean time from an answer to the next prompt. ``room``
     is the share of all conversations that a verifier has pages for."""
@@ -49,7 +49,7 @@ class Talk(msgspec.Struct, frozen=True):
         return [shared + tokens[: self.begin + turn * self.more] for turn in range(self.turns)]
 
     @property
-    def asked(self) -> int:
+    def prompt_tokens(self) -> int:
         """Tokens of all prompts."""
         return self.conversations * sum(map(len, self.prompts(0)))
 
@@ -82,14 +82,14 @@ class Report(msgspec.Struct, frozen=True):
     """The machine, the load and all outcomes."""
 
     machine: dict[str, str]
-    talk: Talk
+    talk: ConversationLoad
     outcomes: list[Outcome]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the routers one after the other; returns 1 if a request failed."""
     options = _options(arguments)
-    talk = Talk(
+    load = ConversationLoad(
         options.share,
         options.conversations,
         options.turns,
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes = []
     for router in options.routers:
         try:
-            outcomes.append(measure(talk, router))
+            outcomes.append(measure(load, router))
         except RequestError as error:
             print(f"a request failed: {error}", file=sys.stderr)
             return 1
@@ -111,39 +111,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{outcomes[0].router} / {outcome.router}: {outcomes[0].computed / outcome.computed:.1f} x the tokens")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        report = msgspec.json.encode(Report(machine(), talk, outcomes))
+        report = msgspec.json.encode(Report(machine(), load, outcomes))
         options.out.write_bytes(msgspec.json.format(report, indent=2) + b"\n")
     return 0
 
 
-def measure(talk: Talk, router: str) -> Outcome:
+def measure(load: ConversationLoad, router: str) -> Outcome:
     """Runs the conversations on a mesh of two verifiers with ``router``; `RequestError` if a request fails."""
-    settings = {"gateway.router": router, "verifier.page_size": str(_PAGE), "verifier.pages": str(talk.pages)}
+    settings = {"gateway.router": router, "verifier.page_size": str(_PAGE), "verifier.pages": str(load.pages)}
     with running(settings, verifiers=2, proposers=0) as mesh:
-        times, replies = zip(*asyncio.run(_talk(talk, mesh.url)), strict=True)
+        times, replies = zip(*asyncio.run(_converse_all(load, mesh.url)), strict=True)
         computed = int(mesh.metric("verifier", _PREFILLED) or 0)
     cuts = statistics.quantiles(times, n=20, method="inclusive")
     found = sum(reply.cached_tokens for reply in replies)
-    return Outcome(router, computed, talk.asked, found, cuts[9] * 1e3, cuts[18] * 1e3)
+    return Outcome(router, computed, load.prompt_tokens, found, cuts[9] * 1e3, cuts[18] * 1e3)
 
 
-async def _talk(talk: Talk, url: str) -> list[tuple[float, Reply]]:
+async def _converse_all(load: ConversationLoad, url: str) -> list[tuple[float, Reply]]:
     """Seconds to the first token and the reply of every request."""
 
     async def ask(prompt: list[int]) -> tuple[float, Reply]:
         began = time.perf_counter()
-        reply = await complete(url, {"prompt": prompt, "max_tokens": talk.answer, "ignore_eos": True})
+        reply = await complete(url, {"prompt": prompt, "max_tokens": load.answer, "ignore_eos": True})
         return reply.arrivals[0] - began, reply
 
     async def converse(conversation: int) -> list[tuple[float, Reply]]:
-        draw, done = random.Random(conversation), []
-        for prompt in talk.prompts(conversation):
-            await asyncio.sleep(draw.uniform(0, 2 * talk.pause_s))
-            done.append(await ask(prompt))
-        return done
+        draw, replies = random.Random(conversation), []
+        for prompt in load.prompts(conversation):
+            await asyncio.sleep(draw.uniform(0, 2 * load.pause_s))
+            replies.append(await ask(prompt))
+        return replies
 
-    done = await asyncio.gather(*map(converse, range(talk.conversations)))
-    return [request for conversation in done for request in conversation]
+    replies = await asyncio.gather(*map(converse, range(load.conversations)))
+    return [request for conversation in replies for request in conversation]
 
 
 def _tokens(count: int, seed: int) -> list[int]:

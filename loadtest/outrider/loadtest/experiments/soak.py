@@ -24,7 +24,7 @@ from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.report import bars, leaks
 from outrider.loadtest.report.bars import Bar
-from outrider.loadtest.report.leaks import Held
+from outrider.loadtest.report.leaks import Counts
 
 _SAMPLE_S = 10.0
 _SETTLE_S = 30.0
@@ -44,29 +44,29 @@ class Streams:
         self._max_tokens, self._texts = max_tokens, itertools.cycle(prompts.held_out(300))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self.http = httpx.AsyncClient(base_url=url, timeout=None, limits=limits, trust_env=False)
-        self.finished = self.told = 0
-        self._seeds, self._forgetting = itertools.count(), asyncio.Semaphore(_AT_A_TIME)
+        self.finished = self.events = 0
+        self._seeds, self._deletions = itertools.count(), asyncio.Semaphore(_AT_A_TIME)
 
     async def busy(self, stop: asyncio.Event) -> None:
         """Sends requests until ``stop`` is set; deletes each stream at its end."""
         while not stop.is_set():
-            async with self._ask(priority=0) as answer:
-                await answer.aread()
-            await self._forget(answer)
+            async with self._ask(priority=0) as response:
+                await response.aread()
+            await self._delete(response)
             self.finished += 1
 
     async def idle(self, opened: asyncio.Semaphore, stop: asyncio.Event) -> None:
         """Opens a stream that waits; deletes the stream when ``stop`` is set."""
-        async with self._ask(priority=_LAST) as answer:
+        async with self._ask(priority=_LAST) as response:
             opened.release()
-            reading = asyncio.create_task(self._listen(answer))
+            reading = asyncio.create_task(self._listen(response))
             await stop.wait()
-            await self._forget(answer)
+            await self._delete(response)
             await reading
 
-    async def _listen(self, answer: httpx.Response) -> None:
-        async for data in answer.aiter_bytes():
-            self.told += data.count(b'"choices"')
+    async def _listen(self, response: httpx.Response) -> None:
+        async for data in response.aiter_bytes():
+            self.events += data.count(b'"choices"')
 
     def _ask(self, priority: int) -> Any:
         body = {
@@ -79,11 +79,11 @@ class Streams:
         }
         return self.http.stream("POST", "/v1/completions", json=body)
 
-    async def _forget(self, answer: httpx.Response) -> None:
-        answer.raise_for_status()
-        async with self._forgetting:
+    async def _delete(self, response: httpx.Response) -> None:
+        response.raise_for_status()
+        async with self._deletions:
             while True:
-                deleted = await self.http.delete(f"/v1/streams/{answer.headers['x-request-id']}")
+                deleted = await self.http.delete(f"/v1/streams/{response.headers['x-request-id']}")
                 if deleted.status_code != _BUSY:
                     break
                 await asyncio.sleep(1)
@@ -99,13 +99,13 @@ def main() -> int:
         "verifier.priority_aging_s": str(_NEVER),
     }
     with local_mesh.running(settings) as mesh:
-        before, most, after, memory, streams = uvloop.run(_hold(options, mesh))
-    print(f"{options.idle} idle streams heard {streams.told} events, {streams.finished} busy ones ended")
-    print(leaks.table(before, most, after))
+        before, highest, after, memory, streams = uvloop.run(_hold(options, mesh))
+    print(f"{options.idle} idle streams heard {streams.events} events, {streams.finished} busy ones ended")
+    print(leaks.table(before, highest, after))
     print(leaks.memory_table(memory))
     judged = leaks.judge(before, after, memory, options.slack)
-    judged.append(Bar("idle streams held at once", most["gateway streams"], options.idle))
-    bars.publish(options.out, judged, options=vars(options), before=before, most=most, after=after, memory=memory)
+    judged.append(Bar("idle streams held at once", highest["gateway streams"], options.idle))
+    bars.publish(options.out, judged, options=vars(options), before=before, most=highest, after=after, memory=memory)
     return int(not all(bar.met for bar in judged))
 
 
@@ -123,22 +123,22 @@ def _options() -> argparse.Namespace:
     return options
 
 
-async def _hold(options: argparse.Namespace, mesh: LocalMesh) -> tuple[Held, Held, Held, Any, Streams]:
+async def _hold(options: argparse.Namespace, mesh: LocalMesh) -> tuple[Counts, Counts, Counts, Any, Streams]:
     streams = Streams(mesh.url, options.max_tokens)
     await _run(streams, options.busy, 0, min(10.0, options.seconds), [], mesh)
-    before = await _settled(mesh, {})
+    before = await _stable_counts(mesh, {})
     memory: list[Mapping[str, int]] = []
-    most = await _run(streams, options.busy, options.idle, options.seconds, memory, mesh)
-    after = await _settled(mesh, before)
+    highest = await _run(streams, options.busy, options.idle, options.seconds, memory, mesh)
+    after = await _stable_counts(mesh, before)
     await streams.http.aclose()
-    return before, most, after, memory, streams
+    return before, highest, after, memory, streams
 
 
 async def _run(
     streams: Streams, busy: int, idle: int, seconds: float, memory: list[Mapping[str, int]], mesh: LocalMesh
-) -> Held:
+) -> Counts:
     """Holds ``busy`` and ``idle`` streams for ``seconds``; returns the highest counts, adds samples to ``memory``."""
-    stop, opened, most = asyncio.Event(), asyncio.Semaphore(0), Held()
+    stop, opened, highest = asyncio.Event(), asyncio.Semaphore(0), Counts()
     async with asyncio.TaskGroup() as group:
         for _ in range(busy):
             group.create_task(streams.busy(stop))
@@ -150,15 +150,15 @@ async def _run(
         while time.monotonic() < until:
             await asyncio.sleep(min(_SAMPLE_S, seconds))
             memory.append(leaks.memory(mesh))
-            most = leaks.most(most, await asyncio.to_thread(leaks.count, mesh))
+            highest = leaks.highest(highest, await asyncio.to_thread(leaks.count, mesh))
         stop.set()
-    return most
+    return highest
 
 
-async def _settled(mesh: LocalMesh, wanted: Held) -> Held:
-    """The counts when they are stable and no higher than ``wanted``, or after a time limit."""
-    until, last, now = time.monotonic() + _SETTLE_S, Held(), await asyncio.to_thread(leaks.count, mesh)
-    while time.monotonic() < until and (now != last or leaks.left(wanted, now)):
+async def _stable_counts(mesh: LocalMesh, bound: Counts) -> Counts:
+    """The counts when they are stable and no higher than ``bound``, or after a time limit."""
+    until, last, now = time.monotonic() + _SETTLE_S, Counts(), await asyncio.to_thread(leaks.count, mesh)
+    while time.monotonic() < until and (now != last or leaks.growth(bound, now)):
         await asyncio.sleep(2)
         last, now = now, await asyncio.to_thread(leaks.count, mesh)
     return now

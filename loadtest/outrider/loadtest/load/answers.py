@@ -13,23 +13,23 @@ class Answer:
     """The part of an answer that has arrived.
 
     Attributes:
-        said: sequences of each choice, which only grow: tokens, characters and lists of log-probabilities.
+        choices: sequences of each choice, which only grow: tokens, characters and lists of log-probabilities.
         finish: finish reason of each choice that has ended.
         whole: whether the stream is complete.
         accepted: accepted guesses, as the gateway counts them; 0 before the end.
         rejected: rejected guesses, likewise.
     """
 
-    said: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    choices: dict[int, dict[str, list[Any]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     finish: dict[int, str] = field(default_factory=dict)
     whole: bool = False
     accepted: int = 0
     rejected: int = 0
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
         """Adds an event of the stream."""
         for choice in event["choices"]:
-            parts = self.said[choice["index"]]
+            parts = self.choices[choice["index"]]
             parts["tokens"] += event.get("outrider", {}).get("tokens", [])
             parts["text"] += choice["text"]
             for name, values in (choice["logprobs"] or {}).items():
@@ -44,15 +44,15 @@ class Answer:
     @property
     def tokens(self) -> int:
         """Tokens over all choices."""
-        return sum(len(parts["tokens"]) for parts in self.said.values())
+        return sum(len(parts["tokens"]) for parts in self.choices.values())
 
 
-def agrees(answer: Answer, wanted: Answer) -> bool:
-    """Whether ``answer`` equals ``wanted``; an answer left early has to equal its beginning."""
+def agrees(answer: Answer, expected: Answer) -> bool:
+    """Whether ``answer`` equals ``expected``; an answer left early has to equal its beginning."""
     if answer.whole:
-        return answer.said == wanted.said and answer.finish == wanted.finish
+        return answer.choices == expected.choices and answer.finish == expected.finish
     return all(
-        values == wanted.said[index][name][: len(values)]
-        for index, parts in answer.said.items()
+        values == expected.choices[index][name][: len(values)]
+        for index, parts in answer.choices.items()
         for name, values in parts.items()
-    ) and all(wanted.finish[index] == reason for index, reason in answer.finish.items())
+    ) and all(expected.finish[index] == reason for index, reason in answer.finish.items())

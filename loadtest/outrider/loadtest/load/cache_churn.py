@@ -22,7 +22,7 @@ _SETTLE_S = 1.5
 Prompts = list[list[int]]
 
 
-class Instances(msgspec.Struct, frozen=True):
+class CacheChurn(msgspec.Struct, frozen=True):
     """Share of the pages that moved; requests under load that failed or got another answer."""
 
     pages: int
@@ -59,7 +59,7 @@ class _Load:
             self.different += tokens != self._answers.setdefault(number, tokens)
 
 
-async def come_and_go(site: Site, count: int, **verifier: object) -> Instances:
+async def add_and_kill_caches(site: Site, count: int, **verifier: object) -> CacheChurn:
     """Adds a third KV cache to two that hold the pages of ``count`` prompts, and kills one, under other load.
 
     Args:
@@ -73,7 +73,7 @@ async def come_and_go(site: Site, count: int, **verifier: object) -> Instances:
     stored, others = _prompts(0, count), _prompts(1, 32)
     for number, prompt in enumerate(stored, 1):
         await ask(writer, prompt)
-        await _held(site, 2 * number)
+        await _wait_until_stored(site, 2 * number)
     load = _Load((writer, reader), others)
     running = asyncio.create_task(load.run())
     await site.start("kvcache", "three")
@@ -84,10 +84,10 @@ async def come_and_go(site: Site, count: int, **verifier: object) -> Instances:
     load.stop()
     await running
     pages = 2 * len(stored)
-    return Instances(pages, 1 - sum(cached) / (pages * _PAGE), load.answers, load.failed, load.different)
+    return CacheChurn(pages, 1 - sum(cached) / (pages * _PAGE), load.answers, load.failed, load.different)
 
 
-async def _held(site: Site, pages: int) -> None:
+async def _wait_until_stored(site: Site, pages: int) -> None:
     """Waits at every 64th page until the caches report all pages: few enough are in flight that none is dropped."""
     if pages % 64 == 0 or pages == 2:
         await site.registry.wait_for(

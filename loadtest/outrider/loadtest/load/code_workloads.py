@@ -38,7 +38,7 @@ WORKLOADS: dict[str, Callable[[str], str]] = {"code": code, "edit": edit}
 """Functions that make a prompt of a piece of code, by workload."""
 
 
-class Supply:
+class CodeSupply:
     """Held-out pieces, each used once.
 
     Args:
@@ -55,6 +55,6 @@ class Supply:
         """``count`` prompts of ``workload``; `PromptsError` if fewer are left."""
         if self._taken + count > len(self._pieces):
             raise PromptsError(f"there are {len(self._pieces)} held-out pieces of code, too few to use each once")
-        taken = self._pieces[self._taken : self._taken + count]
+        pieces = self._pieces[self._taken : self._taken + count]
         self._taken += count
-        return [WORKLOADS[workload](piece) for piece in taken]
+        return [WORKLOADS[workload](piece) for piece in pieces]

@@ -37,14 +37,14 @@ MIXED: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Question:
+class ComparedRequest:
     """One request; its answer must always be the same."""
 
     number: int
     body: dict[str, Any]
 
 
-def questions(count: int, max_tokens: int, names: Sequence[str]) -> list[Question]:
+def compared_requests(count: int, max_tokens: int, names: Sequence[str]) -> list[ComparedRequest]:
     """``count`` questions: held-out prompts at every temperature, shuffled by a fixed seed.
 
     Any beginning of the list has about equally many of each temperature and each mixed-in parameter.
@@ -52,7 +52,7 @@ def questions(count: int, max_tokens: int, names: Sequence[str]) -> list[Questio
     texts = prompts.held_out(CHARACTERS)
     pairs = itertools.islice(itertools.product(range(len(texts)), TEMPERATURES), count)
     shuffled = [
-        Question(number, _body(texts[index], index, temperature, max_tokens) | mixed(index, names))
+        ComparedRequest(number, _body(texts[index], index, temperature, max_tokens) | mixed(index, names))
         for number, (index, temperature) in enumerate(pairs)
     ]
     random.Random(0).shuffle(shuffled)
@@ -61,8 +61,8 @@ def questions(count: int, max_tokens: int, names: Sequence[str]) -> list[Questio
 
 def mixed(index: int, names: Sequence[str]) -> dict[str, Any]:
     """Parameters of the ``index``-th prompt: its bits choose among ``names``, so all combinations occur."""
-    chosen = [MIXED[name] for place, name in enumerate(names) if index >> place & 1]
-    return {key: value for extra in chosen for key, value in extra.items()}
+    chosen_parameters = [MIXED[name] for place, name in enumerate(names) if index >> place & 1]
+    return {key: value for extra in chosen_parameters for key, value in extra.items()}
 
 
 def _body(prompt: str, seed: int, temperature: float, max_tokens: int) -> dict[str, Any]:

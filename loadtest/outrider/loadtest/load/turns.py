@@ -72,7 +72,7 @@ class Matrix:
         return statistics.median(ratios) if ratios else math.nan
 
 
-async def take(
+async def run_turn(
     url: str, mode: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int, repeat: int
 ) -> Turn:
     """Runs one case in one mode, each prompt once.

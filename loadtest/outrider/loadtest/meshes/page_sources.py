@@ -15,7 +15,7 @@ _ALWAYS = {"verifier.kv_cache": "always"}
 
 
 @dataclass(frozen=True)
-class Source:
+class PageSource:
     """A mesh, and the state of the prompts' pages in each of its passes, in order.
 
     Attributes:
@@ -29,19 +29,19 @@ class Source:
     processes: Mapping[str, Any] = field(default_factory=dict)
     metric: str | None = None
 
-    def came(self, mesh: LocalMesh) -> float | None:
+    def fetched_tokens(self, mesh: LocalMesh) -> float | None:
         """Tokens whose pages were fetched; None for a mesh that fetches none."""
         return None if self.metric is None else mesh.metric("verifier", self.metric) or 0.0
 
 
 SOURCES = (
-    Source(("cold", "warm")),
-    Source(("stored", "fetched"), _SCARCE | _ALWAYS, {"kvcaches": 2}, _FETCHED),
-    Source(
+    PageSource(("cold", "warm")),
+    PageSource(("stored", "fetched"), _SCARCE | _ALWAYS, {"kvcaches": 2}, _FETCHED),
+    PageSource(
         ("stored", "fetched as far as they were not evicted"),
         _SCARCE | _ALWAYS | {"kvcache.quotas": "memory=16777216", "verifier.kv_cache_shared": "false"},
         {"kvcaches": 1},
         _FETCHED,
     ),
-    Source(("handed over",), {"verifier.handover": "always"}, {"prefills": 1}, _FETCHED),
+    PageSource(("handed over",), {"verifier.handover": "always"}, {"prefills": 1}, _FETCHED),
 )

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"Left out: {reason}.", flush=True)
         turns = measure(subject.plan(options), engines.ways)
     settings = {key: value.name if isinstance(value, Path) else value for key, value in vars(options).items()}
-    ratios.publish(turns, subject.RIVALS, options.out, settings=settings, **engines.told())
+    ratios.publish(turns, subject.RIVALS, options.out, settings=settings, **engines.report_fields())
     return 0
 
 
@@ -39,8 +39,8 @@ def read(arguments: list[str] | None) -> argparse.Namespace:
     """The options; a wrong option ends the program with one sentence."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if wrong := next(_faults(options), ""):
-        parser.error(wrong)
+    if fault := next(_faults(options), ""):
+        parser.error(fault)
     for key, value in _subject(options).DEFAULTS.items():
         if getattr(options, key) is None:
             setattr(options, key, value)
@@ -83,8 +83,8 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
         yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
     if "llama" in (options.peers or ()) and not options.gguf:
         yield "--peers llama needs --gguf FILE, the model for llama.cpp"
-    if wrong := [text for text in options.set if "=" not in text]:
-        yield f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE"
+    if fault := [text for text in options.set if "=" not in text]:
+        yield f"--set {fault[0]}: it is written as SERVICE.KEY=VALUE"
     numbers = (options.repeats, options.requests, *(options.concurrency or ()), *(options.guesses or ()))
     if min(numbers) < 1 or (options.max_tokens or 2) < 2:
         yield "numbers must be at least 1, --max-tokens at least 2"

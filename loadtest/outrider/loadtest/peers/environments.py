@@ -31,15 +31,15 @@ def make(
     Raises:
         PeerMissing: pip failed.
     """
-    python, made, wanted = environment / "bin" / "python", environment / MADE, "\n".join(packages)
-    if made.is_file() and made.read_text() == wanted:
+    python, marker, listing = environment / "bin" / "python", environment / MADE, "\n".join(packages)
+    if marker.is_file() and marker.read_text() == listing:
         return python
     print(f"Making {environment} with {', '.join(packages)}: this takes minutes", file=sys.stderr)
     venv.create(environment, with_pip=True)
     _run([python, "-m", "pip", "install", "--quiet", *packages], build)
     if unwanted:
         _run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *unwanted])
-    made.write_text(wanted)
+    marker.write_text(listing)
     return python
 
 

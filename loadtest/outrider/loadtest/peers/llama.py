@@ -27,8 +27,8 @@ _READY_S = 600.0
 
 def ways(draft: Path | None) -> dict[str, list[str]]:
     """Options of the server by mode of speculation."""
-    own = ["--spec-type", "draft-simple", "-md", str(draft), "--spec-draft-n-max", str(_GUESSES)]
-    return SPECULATION | ({"draft-simple": own} if draft else {})
+    draft_flags = ["--spec-type", "draft-simple", "-md", str(draft), "--spec-draft-n-max", str(_GUESSES)]
+    return SPECULATION | ({"draft-simple": draft_flags} if draft else {})
 
 
 def server(environment: Path) -> Path:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.chat_request import ChatRequest
 from outrider.loadtest.load.summary import Summary, percentile
 from outrider.loadtest.load.turns import Case, Turn
-from outrider.loadtest.peers.openvino_process import How, Peer, Spoken
+from outrider.loadtest.peers.openvino_process import Peer, PeerAnswers, PeerConfig
 from outrider.loadtest.peers.ways import OPENVINO, mode
 
 
@@ -21,7 +21,9 @@ def precisions(flags: str) -> tuple[str, str]:
     return "u8", "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags.split()) else "f32"
 
 
-def ways(guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, chat: bool = True) -> dict[str, How]:
+def ways(
+    guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, chat: bool = True
+) -> dict[str, PeerConfig]:
     """Ways of running the peer by mode, with each precision of its KV cache.
 
     Args:
@@ -32,30 +34,34 @@ def ways(guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, 
     """
     ways = {}
     for kv in caches:
-        ways[mode(OPENVINO, f"plain, KV {kv}")] = How("plain", kv, 0, chat)
+        ways[mode(OPENVINO, f"plain, KV {kv}")] = PeerConfig("plain", kv, 0, chat)
         for count in guesses:
-            ways[mode(OPENVINO, f"lookup of {count}, KV {kv}")] = How("lookup", kv, count, chat)
+            ways[mode(OPENVINO, f"lookup of {count}, KV {kv}")] = PeerConfig("lookup", kv, count, chat)
         if draft:
-            ways[mode(OPENVINO, f"draft of {min(guesses)}, KV {kv}")] = How("draft", kv, min(guesses), chat)
+            ways[mode(OPENVINO, f"draft of {min(guesses)}, KV {kv}")] = PeerConfig("draft", kv, min(guesses), chat)
     return ways
 
 
-def chat(peer: Peer, name: str, how: How, case: Case, asked: Sequence[Asked], repeat: int) -> Turn:
+def run_chats(
+    peer: Peer, name: str, config: PeerConfig, case: Case, requests: Sequence[ChatRequest], repeat: int
+) -> Turn:
     """Runs one turn of chats in one way; prints a line."""
-    spoken = peer.answer(how, case.concurrency, [chat.text for chat in asked], [chat.max_tokens for chat in asked])
-    return turn(name, case, repeat, spoken)
+    answers = peer.answer(
+        config, case.concurrency, [chat.text for chat in requests], [chat.max_tokens for chat in requests]
+    )
+    return turn(name, case, repeat, answers)
 
 
-def turn(name: str, case: Case, repeat: int, spoken: Spoken) -> Turn:
+def turn(name: str, case: Case, repeat: int, answers: PeerAnswers) -> Turn:
     """The peer's answers as a turn; prints a line. The peer reports no times of single tokens."""
-    tokens = sum(map(len, spoken.tokens))
+    tokens = sum(map(len, answers.tokens))
     figures: dict[str, Any] = {
-        "requests": len(spoken.tokens),
+        "requests": len(answers.tokens),
         "failed": 0,
-        "wall_s": spoken.seconds,
+        "wall_s": answers.seconds,
         "cached_tokens": 0,
     }
-    figures |= {"tokens_per_s": tokens / spoken.seconds, "prompt_tokens": percentile(spoken.prompt_tokens, 0.5)}
+    figures |= {"tokens_per_s": tokens / answers.seconds, "prompt_tokens": percentile(answers.prompt_tokens, 0.5)}
     turn = Turn(case, name, repeat, Summary(**dict.fromkeys(Summary.__struct_fields__, math.nan) | figures))
     print(turn, flush=True)
     return turn

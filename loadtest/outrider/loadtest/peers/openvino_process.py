@@ -23,7 +23,7 @@ FORMATS = {"float32": "fp32", "float16": "fp16", "bfloat16": "fp16"}
 """The exporter's weight format by a checkpoint's dtype; the exporter has none for bfloat16."""
 
 
-class How(msgspec.Struct, frozen=True):
+class PeerConfig(msgspec.Struct, frozen=True):
     """A way of running the peer.
 
     Attributes:
@@ -39,7 +39,7 @@ class How(msgspec.Struct, frozen=True):
     chat: bool = True
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class PeerAnswers(msgspec.Struct, frozen=True):
     """The peer's answers: seconds of all, the tokens of each answer, and the number of each prompt's tokens."""
 
     seconds: float
@@ -53,13 +53,15 @@ class Peer:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def answer(self, how: How, streams: int, prompts: Sequence[str], max_tokens: Sequence[int]) -> Spoken:
+    def answer(
+        self, config: PeerConfig, streams: int, prompts: Sequence[str], max_tokens: Sequence[int]
+    ) -> PeerAnswers:
         """Greedy answers of at most ``max_tokens`` tokens each, ``streams`` at a time.
 
         Raises:
             SystemExit: the peer ended.
         """
-        request = msgspec.structs.asdict(how) | {"streams": streams, "prompts": prompts, "max_tokens": max_tokens}
+        request = msgspec.structs.asdict(config) | {"streams": streams, "prompts": prompts, "max_tokens": max_tokens}
         assert self._process.stdin
         assert self._process.stdout
         if self._process.poll() is None:
@@ -67,7 +69,7 @@ class Peer:
             self._process.stdin.flush()
         if not (line := self._process.stdout.readline()):
             raise SystemExit("OpenVINO ended: see its output above")
-        return msgspec.json.decode(line, type=Spoken)
+        return msgspec.json.decode(line, type=PeerAnswers)
 
 
 @contextlib.contextmanager
@@ -98,14 +100,14 @@ def weight_format(model: Path) -> str:
 
 def export(environment: Path, model: Path) -> Path:
     """Directory of ``model`` in the peer's format; exports the model if the directory is missing."""
-    form = weight_format(model)
+    weights = weight_format(model)
     written = (model / "config.json").stat().st_mtime_ns
     digest = hashlib.sha256(f"{model.resolve()} {written}".encode()).hexdigest()[:8]
-    out = environment / "models" / f"{model.name}-{form}-{digest}"
+    out = environment / "models" / f"{model.name}-{weights}-{digest}"
     if not out.is_dir():
         part = out.with_suffix(".part")
         command: list[str | Path] = [environment / "bin" / "optimum-cli", "export", "openvino", "-m", model]
-        command += ["--task", "text-generation-with-past", "--weight-format", form, part]
+        command += ["--task", "text-generation-with-past", "--weight-format", weights, part]
         try:
             subprocess.run(command, check=True, env=os.environ | _OFFLINE, stdout=sys.stderr)
         except subprocess.CalledProcessError as error:

@@ -27,16 +27,16 @@ AT_ONCE = 64
 _PIPELINES: dict[tuple[str, str], Any] = {}
 
 
-def pipeline(asked: dict[str, Any], models: list[str]) -> Any:
+def pipeline(request: dict[str, Any], models: list[str]) -> Any:
     """The pipeline of a mode and a precision; deletes the oldest pipelines if memory is short."""
-    key = asked["mode"], asked["kv"]
+    key = request["mode"], request["kv"]
     if key not in _PIPELINES:
         needed = 2 * sum(file.stat().st_size for model in models for file in Path(model).glob("*.bin"))
         while _PIPELINES and available() < needed:
             del _PIPELINES[next(iter(_PIPELINES))]
             gc.collect()
         _PIPELINES[key] = make(*key, models)
-        _PIPELINES[key].generate(["Warm-up"], [config(asked, _PIPELINES[key], 8)])
+        _PIPELINES[key].generate(["Warm-up"], [config(request, _PIPELINES[key], 8)])
     return _PIPELINES[key]
 
 
@@ -57,37 +57,38 @@ def make(mode: str, kv: str, models: list[str]) -> Any:
     return genai.ContinuousBatchingPipeline(models[0], scheduler, "CPU", options)
 
 
-def config(asked: dict[str, Any], engine: Any, max_tokens: int) -> Any:
+def config(request: dict[str, Any], engine: Any, max_tokens: int) -> Any:
     """Greedy generation of at most ``max_tokens`` tokens; in a chat, the model ends its answer."""
     generation = engine.get_config()
-    generation.max_new_tokens, generation.ignore_eos, generation.do_sample = max_tokens, not asked["chat"], False
-    if asked["mode"] != "plain":
-        generation.num_assistant_tokens = asked["guesses"]
-    if asked["mode"] == "lookup":
+    generation.max_new_tokens, generation.ignore_eos, generation.do_sample = max_tokens, not request["chat"], False
+    if request["mode"] != "plain":
+        generation.num_assistant_tokens = request["guesses"]
+    if request["mode"] == "lookup":
         generation.max_ngram_size = NGRAM
     return generation
 
 
-def encode(asked: dict[str, Any], tokenizer: Any) -> list[Any]:
+def encode(request: dict[str, Any], tokenizer: Any) -> list[Any]:
     """The tokens of each prompt."""
-    if not asked["chat"]:
-        return [tokenizer.encode(prompt).input_ids for prompt in asked["prompts"]]
-    chats = ([{"role": "user", "content": prompt}] for prompt in asked["prompts"])
+    if not request["chat"]:
+        return [tokenizer.encode(prompt).input_ids for prompt in request["prompts"]]
+    chats = ([{"role": "user", "content": prompt}] for prompt in request["prompts"])
     texts = (tokenizer.apply_chat_template(chat, add_generation_prompt=True) for chat in chats)
     return [tokenizer.encode(text, add_special_tokens=False).input_ids for text in texts]
 
 
-def answer(asked: dict[str, Any], engine: Any) -> dict[str, Any]:
+def answer(request: dict[str, Any], engine: Any) -> dict[str, Any]:
     """Answers all prompts; the time includes templates and tokenization, as for the other engines."""
     began = time.perf_counter()
-    prompts = encode(asked, engine.get_tokenizer())
-    configs = [config(asked, engine, most) for most in asked["max_tokens"]]
-    if asked["streams"] == 1:
+    prompts = encode(request, engine.get_tokenizer())
+    configs = [config(request, engine, max_tokens) for max_tokens in request["max_tokens"]]
+    if request["streams"] == 1:
         tokens = [
-            engine.generate([ids], [how])[0].m_generation_ids[0] for ids, how in zip(prompts, configs, strict=True)
+            engine.generate([ids], [generation])[0].m_generation_ids[0]
+            for ids, generation in zip(prompts, configs, strict=True)
         ]
     else:
-        tokens = together(engine, prompts, configs, asked["streams"])
+        tokens = together(engine, prompts, configs, request["streams"])
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "tokens": tokens, "prompt_tokens": [ids.shape[1] for ids in prompts]}
 
@@ -108,8 +109,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
-        asked = json.loads(line)
-        print(json.dumps(answer(asked, pipeline(asked, sys.argv[1:]))), file=answers, flush=True)
+        request = json.loads(line)
+        print(json.dumps(answer(request, pipeline(request, sys.argv[1:]))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

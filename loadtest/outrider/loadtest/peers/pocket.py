@@ -12,12 +12,12 @@ from typing import Any
 
 import uvloop
 from outrider.loadtest.load import turns
-from outrider.loadtest.load.code_workloads import Supply
+from outrider.loadtest.load.code_workloads import CodeSupply
 from outrider.loadtest.load.prompts import unique
 from outrider.loadtest.load.turns import Case, Turn
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.peers import openvino, openvino_process
-from outrider.loadtest.peers.openvino_process import How, Peer
+from outrider.loadtest.peers.openvino_process import Peer, PeerConfig
 from outrider.loadtest.peers.ratios import Rivals
 from outrider.loadtest.peers.ways import OPENVINO, OUTRIDER, Engines, Plan, mode
 
@@ -38,17 +38,17 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[str]:
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", [target]))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
     engines.formats["pocket"] = openvino_process.weight_format(target)
-    given = dict(text.split("=", 1) for text in options.set)
+    settings = dict(text.split("=", 1) for text in options.set)
     urls = {
-        name: stack.enter_context(local_mesh.running(given | {"verifier.determinism": name}, proposers=0)).url
+        name: stack.enter_context(local_mesh.running(settings | {"verifier.determinism": name}, proposers=0)).url
         for name in ("strict", "fast")
     }
     for way, (name, speculation) in _OURS.items():
         ours = partial(_ours, urls[name], mode(OUTRIDER, way), speculation, options.max_tokens)
         engines.ways[mode(OUTRIDER, way)] = ours
-    hows = openvino.ways(options.guesses, ("u8",), chat=False)
-    for name, how in hows.items():
-        engines.ways[name] = partial(_theirs, peer, name, how, options.max_tokens)
+    configs = openvino.ways(options.guesses, ("u8",), chat=False)
+    for name, config in configs.items():
+        engines.ways[name] = partial(_theirs, peer, name, config, options.max_tokens)
     return engines
 
 
@@ -56,24 +56,28 @@ def plan(options: argparse.Namespace) -> Plan[str]:
     """Every workload at every concurrency; each repeat has other prompts."""
     cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
     supplies = itertools.chain.from_iterable(
-        itertools.repeat(Supply((repeat + 1) * _PIECES_APART), len(cases)) for repeat in range(options.repeats)
+        itertools.repeat(CodeSupply((repeat + 1) * _PIECES_APART), len(cases)) for repeat in range(options.repeats)
     )
 
     def prompts(case: Case) -> list[str]:
         return next(supplies).take(case.workload, max(options.requests, 2 * case.concurrency))
 
-    return Plan(cases, prompts, Supply().take("code", _WARM_UP), options.repeats, options.minutes)
+    return Plan(cases, prompts, CodeSupply().take("code", _WARM_UP), options.repeats, options.minutes)
 
 
-def _ours(url: str, name: str, speculation: Any, most: int, case: Case, prompts: Sequence[str], repeat: int) -> Turn:
-    turn = uvloop.run(turns.take(url, name, speculation, case, prompts, most, repeat))
+def _ours(
+    url: str, name: str, speculation: Any, max_tokens: int, case: Case, prompts: Sequence[str], repeat: int
+) -> Turn:
+    turn = uvloop.run(turns.run_turn(url, name, speculation, case, prompts, max_tokens, repeat))
     print(turn, flush=True)
     return turn
 
 
-def _theirs(peer: Peer, name: str, how: How, most: int, case: Case, prompts: Sequence[str], repeat: int) -> Turn:
+def _theirs(
+    peer: Peer, name: str, config: PeerConfig, max_tokens: int, case: Case, prompts: Sequence[str], repeat: int
+) -> Turn:
     headed = [next(unique([prompt], f"{name} {repeat} {number}")) for number, prompt in enumerate(prompts)]
-    spoken = peer.answer(how, case.concurrency, headed, [most] * len(headed))
-    if any(len(tokens) != most for tokens in spoken.tokens):
-        raise SystemExit(f"OpenVINO's answers have {sorted(map(len, spoken.tokens))} tokens, not {most}")
-    return openvino.turn(name, case, repeat, spoken)
+    answers = peer.answer(config, case.concurrency, headed, [max_tokens] * len(headed))
+    if any(len(tokens) != max_tokens for tokens in answers.tokens):
+        raise SystemExit(f"OpenVINO's answers have {sorted(map(len, answers.tokens))} tokens, not {max_tokens}")
+    return openvino.turn(name, case, repeat, answers)

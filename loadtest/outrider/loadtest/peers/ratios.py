@@ -42,7 +42,7 @@ class Spread(msgspec.Struct, frozen=True):
         """The spread of ``values``; all NaN without values."""
         return cls(statistics.median(values), min(values), max(values)) if values else cls(*[math.nan] * 3)
 
-    def told(self, digits: int) -> str:
+    def text(self, digits: int) -> str:
         """The spread as text, with ``digits`` after the point."""
         return f"{self.median:.{digits}f} ({self.least:.{digits}f} to {self.greatest:.{digits}f})"
 
@@ -59,7 +59,7 @@ class Figure(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """One line for the terminal."""
         counts = f"{self.prompt_tokens:.0f} tokens a prompt, {self.tokens} answered a turn"
-        return f"  {self.mode:28} {self.tokens_per_s.told(0):>22} tokens/s, {counts}"
+        return f"  {self.mode:28} {self.tokens_per_s.text(0):>22} tokens/s, {counts}"
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -72,27 +72,27 @@ class Ratio(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """One line for the terminal."""
-        return f"  {self.ours} / {self.theirs}: {self.ratio.told(2)}"
+        return f"  {self.ours} / {self.theirs}: {self.ratio.text(2)}"
 
 
-def publish(found: Sequence[Turn], rivals: Sequence[Rivals], out: Path | None, **content: Any) -> None:
+def publish(turns: Sequence[Turn], rivals: Sequence[Rivals], out: Path | None, **content: Any) -> None:
     """Prints speeds, ratios and bars; writes them with ``content`` to ``out`` as JSON, if a path is given."""
-    matrix = Matrix(found)
-    figures = [figure(found, case, mode) for case in matrix.cases for mode in matrix.modes]
+    matrix = Matrix(turns)
+    figures = [figure(turns, case, mode) for case in matrix.cases for mode in matrix.modes]
     ratios = [ratio for case in matrix.cases for pair in rivals if (ratio := compare(matrix, case, pair))]
     print("medians, with the least and the greatest of all turns; ratios are taken within a turn")
     for case in matrix.cases:
         rows: list[Figure | Ratio] = [*figures, *ratios]
         print("\n".join(map(str, [case, *(row for row in rows if row.case == case)])))
-    bars.publish(out, judge(matrix, rivals), **content, figures=figures, ratios=ratios, turns=found)
+    bars.publish(out, judge(matrix, rivals), **content, figures=figures, ratios=ratios, turns=turns)
 
 
-def figure(found: Sequence[Turn], case: Case, mode: str) -> Figure:
+def figure(turns: Sequence[Turn], case: Case, mode: str) -> Figure:
     """Figures of a mode in a case."""
-    some = [turn.summary for turn in found if (turn.case, turn.mode) == (case, mode)]
-    tokens = statistics.median(summary.tokens_per_s * summary.wall_s for summary in some)
-    prompts = statistics.median(summary.prompt_tokens for summary in some)
-    return Figure(case, mode, Spread.of([summary.tokens_per_s for summary in some]), prompts, round(tokens))
+    summaries = [turn.summary for turn in turns if (turn.case, turn.mode) == (case, mode)]
+    tokens = statistics.median(summary.tokens_per_s * summary.wall_s for summary in summaries)
+    prompts = statistics.median(summary.prompt_tokens for summary in summaries)
+    return Figure(case, mode, Spread.of([summary.tokens_per_s for summary in summaries]), prompts, round(tokens))
 
 
 def best(matrix: Matrix, case: Case, prefix: str) -> str | None:

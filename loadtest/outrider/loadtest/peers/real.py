@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import structs
 from outrider.loadtest.chats import chat_turns, modes
-from outrider.loadtest.chats.asked import Asked
-from outrider.loadtest.chats.supply import Supply
+from outrider.loadtest.chats.chat_request import ChatRequest
+from outrider.loadtest.chats.supply import ChatSupply
 from outrider.loadtest.load.turns import Case
 from outrider.loadtest.peers import environments, llama, openvino, openvino_process
 from outrider.loadtest.peers.environments import PeerMissing
@@ -32,17 +32,17 @@ RIVALS = (
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
 
-def start(options: argparse.Namespace, stack: ExitStack) -> Engines[Asked]:
+def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]:
     """Starts all engines.
 
     Raises:
         SystemExit: a peer that ``--peers`` names is missing.
     """
-    engines: Engines[Asked] = Engines()
+    engines: Engines[ChatRequest] = Engines()
     for way in ("off", "control", "on"):
         url = stack.enter_context(modes.running(options, way)).url
         engines.ways[mode(OUTRIDER, way)] = partial(
-            chat_turns.take, url, mode(OUTRIDER, way), modes.MODES[way].speculation
+            chat_turns.run_turn, url, mode(OUTRIDER, way), modes.MODES[way].speculation
         )
     for peer, start_peer in (("llama", _llama), ("openvino", _openvino)):
         if peer not in (options.peers or (peer,)):
@@ -57,20 +57,20 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[Asked]:
     return engines
 
 
-def plan(options: argparse.Namespace) -> Plan[Asked]:
+def plan(options: argparse.Namespace) -> Plan[ChatRequest]:
     """Every workload at every concurrency, greedily."""
-    supply = Supply(options.seed, most=options.max_tokens)
+    supply = ChatSupply(options.seed, max_tokens=options.max_tokens)
     cases = [Case(kind, 0.0, streams) for kind, streams in itertools.product(options.workloads, options.concurrency)]
     warm = [structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP, 0.0)]
 
-    def requests(case: Case) -> list[Asked]:
+    def requests(case: Case) -> list[ChatRequest]:
         count = max(options.requests, 2 * case.concurrency if case.concurrency > 1 else 1)
         return supply.take(case.workload, count, case.temperature)
 
     return Plan(cases, requests, warm, options.repeats, options.minutes)
 
 
-def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked]) -> None:
+def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatRequest]) -> None:
     if not options.gguf:
         raise PeerMissing("--gguf names no file for it")
     program = llama.server(options.cache / "llama")
@@ -79,10 +79,10 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked
         engines.missing.append(f"{LLAMA} with a draft model: --draft-gguf names no file")
     for way, flags in llama.ways(options.draft_gguf).items():
         url = stack.enter_context(llama.running(program, options.gguf, flags, max(2, *options.concurrency)))
-        engines.ways[mode(LLAMA, way)] = partial(chat_turns.take, url, mode(LLAMA, way), "off")
+        engines.ways[mode(LLAMA, way)] = partial(chat_turns.run_turn, url, mode(LLAMA, way), "off")
 
 
-def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[Asked]) -> None:
+def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatRequest]) -> None:
     models = [model for model in (options.model, options.draft) if model]
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
@@ -92,5 +92,5 @@ def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[As
     caches = openvino.precisions(Path("/proc/cpuinfo").read_text())
     if "bf16" not in caches:
         engines.missing.append(f"{OPENVINO} with a KV cache in bf16: on this processor it computes in f32")
-    hows = openvino.ways(options.guesses, caches, draft=bool(options.draft))
-    engines.ways.update({name: partial(openvino.chat, peer, name, how) for name, how in hows.items()})
+    configs = openvino.ways(options.guesses, caches, draft=bool(options.draft))
+    engines.ways.update({name: partial(openvino.run_chats, peer, name, config) for name, config in configs.items()})

@@ -15,7 +15,7 @@ OUTRIDER, OPENVINO, LLAMA = "Outrider", "OpenVINO", "llama.cpp"
 _WARM_UP = Case("warm-up", 0.0, 2)
 
 R = TypeVar("R")
-Take = Callable[[Case, Sequence[R], int], Turn]
+RunTurn = Callable[[Case, Sequence[R], int], Turn]
 """Runs a case's requests in a repeat; `mode` names the turn's mode, and repeat -1 is not measured."""
 
 
@@ -48,12 +48,12 @@ class Engines(Generic[R]):
         formats: OpenVINO's weight format by model.
     """
 
-    ways: dict[str, Take[R]] = field(default_factory=dict)
+    ways: dict[str, RunTurn[R]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
     formats: dict[str, str] = field(default_factory=dict)
 
-    def told(self) -> dict[str, Any]:
+    def report_fields(self) -> dict[str, Any]:
         """The description for a report, by name."""
         return {"missing": self.missing, "versions": self.versions, "formats": self.formats}
 
@@ -63,12 +63,12 @@ def mode(engine: str, way: str) -> str:
     return f"{engine} {way}"
 
 
-def measure(plan: Plan[R], ways: Mapping[str, Take[R]]) -> list[Turn]:
+def measure(plan: Plan[R], ways: Mapping[str, RunTurn[R]]) -> list[Turn]:
     """Runs all turns: every way answers the same requests of a case; the order of ways rotates."""
     until = time.monotonic() + 60 * plan.minutes
     turns: list[Turn] = []
-    for take in ways.values():
-        take(_WARM_UP, plan.warm_up, -1)
+    for run_turn in ways.values():
+        run_turn(_WARM_UP, plan.warm_up, -1)
     for repeat, (number, case) in itertools.product(range(plan.repeats), enumerate(plan.cases)):
         if time.monotonic() >= until:
             break

@@ -1,4 +1,4 @@
-"""Counts what the processes of a mesh hold (tasks, subscriptions, files, pages, records, memory), and finds leaks."""
+"""Counts tasks, subscriptions, files, pages, records and memory of the processes of a mesh, and finds leaks."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ _FREE = "verifier free pages"
 _SMALL = 4 << 20
 """Bytes by which every process may grow."""
 
-Held = dict[str, float]
+Counts = dict[str, float]
 """Counts by name."""
 
 
-def count(mesh: LocalMesh) -> Held:
-    """Counts of what all processes of each kind hold now."""
-    held: Held = {}
+def count(mesh: LocalMesh) -> Counts:
+    """Present counts of all processes of each kind."""
+    counts: Counts = {}
     for kind in KINDS:
         for what, metric in _METRICS.items():
-            held[f"{kind} {what}"] = mesh.metric(kind, metric) or 0.0
-        held[f"{kind} open files"] = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in mesh.pids(kind))
-    held["gateway streams"] = mesh.metric("gateway", "outrider_gateway_streams") or 0.0
-    held[_FREE] = mesh.metric("verifier", "outrider_verifier_free_pages") or 0.0
-    held["records in the ledger"] = asyncio.run(_records(mesh.nats_url))
-    return held
+            counts[f"{kind} {what}"] = mesh.metric(kind, metric) or 0.0
+        counts[f"{kind} open files"] = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in mesh.pids(kind))
+    counts["gateway streams"] = mesh.metric("gateway", "outrider_gateway_streams") or 0.0
+    counts[_FREE] = mesh.metric("verifier", "outrider_verifier_free_pages") or 0.0
+    counts["records in the ledger"] = asyncio.run(_records(mesh.nats_url))
+    return counts
 
 
-def most(one: Held, other: Held) -> Held:
+def highest(one: Counts, other: Counts) -> Counts:
     """The higher of each count, and the fewest free pages."""
     names = one.keys() | other.keys()
     return {
-        name: (min if name == _FREE else max)(held[name] for held in (one, other) if name in held) for name in names
+        name: (min if name == _FREE else max)(counts[name] for counts in (one, other) if name in counts)
+        for name in names
     }
 
 
-def left(before: Held, after: Held) -> Held:
+def growth(before: Counts, after: Counts) -> Counts:
     """Growth of each count from ``before`` to ``after``; only counts that grew."""
     grown = {name: (before[name] - after[name]) * (1 if name == _FREE else -1) for name in before}
-    return {name: by for name, by in grown.items() if by > 0}
+    return {name: amount for name, amount in grown.items() if amount > 0}
 
 
 def memory(mesh: LocalMesh) -> dict[str, int]:
@@ -54,7 +55,7 @@ def memory(mesh: LocalMesh) -> dict[str, int]:
     return {f"{kind} {pid}": _resident(pid) for kind in (*KINDS, "nats") for pid in mesh.pids(kind)}
 
 
-def table(before: Held, at_most: Held, after: Held) -> str:
+def table(before: Counts, at_most: Counts, after: Counts) -> str:
     """A table with one line for each count."""
     lines = [f"{'held':28}{'before':>10}{'at most':>10}{'after':>10}"]
     for name in sorted(before):
@@ -70,10 +71,10 @@ def memory_table(samples: Sequence[Mapping[str, int]]) -> str:
     )
 
 
-def judge(before: Held, after: Held, samples: Sequence[Mapping[str, int]], slack: float) -> list[Bar]:
+def judge(before: Counts, after: Counts, samples: Sequence[Mapping[str, int]], slack: float) -> list[Bar]:
     """Bars: no count grew, and no process grew by more than ``slack`` in the second half of the time."""
-    more = left(before, after)
-    judged = [Bar(f"{name}: no more than before", 0.0 - more.get(name, 0.0), 0) for name in sorted(before)]
+    grown_counts = growth(before, after)
+    judged = [Bar(f"{name}: no more than before", 0.0 - grown_counts.get(name, 0.0), 0) for name in sorted(before)]
     middle, last = samples[len(samples) // 2], samples[-1]
     for name in sorted(middle):
         spare = middle[name] * (1 + slack) + _SMALL - last.get(name, 0)

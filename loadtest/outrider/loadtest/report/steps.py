@@ -63,7 +63,7 @@ class Flight(NamedTuple):
     length: int
 
 
-class Offered(NamedTuple):
+class Offer(NamedTuple):
     """A proposer's tree at its arrival in the verifier's engine."""
 
     at: float
@@ -80,7 +80,7 @@ class Trace:
     steps: list[TargetStep]
     passes: list[DraftPass]
     flights: list[Flight]
-    offers: list[Offered]
+    offers: list[Offer]
 
     @property
     def proposers(self) -> list[str]:
@@ -102,27 +102,27 @@ def trace(events: Iterable[Event], request: str) -> Trace:
     ordered = sorted(events, key=lambda event: event.at)
     _require_one_clock(ordered)
     stepped = [(step, own) for step in ordered if isinstance(step, Step) for own in step.sequences]
-    mine = [(step, own) for step, own in stepped if own.request == request]
-    if not mine:
+    own_steps = [(step, own) for step, own in stepped if own.request == request]
+    if not own_steps:
         raise TraceError(f"no step of request {request} is in the files: the verifier needs the setting timeline")
-    zero, number, verifier = mine[0][0].at, mine[0][1].session, mine[0][0].instance
+    start, number, verifier = own_steps[0][0].at, own_steps[0][1].session, own_steps[0][0].instance
     steps = [
-        TargetStep(_span(step.at, step.took, zero), step.waited, step.rows, step.prompt_rows > 0, own)
-        for step, own in mine
+        TargetStep(_span(step.at, step.took, start), step.waited, step.rows, step.prompt_rows > 0, own)
+        for step, own in own_steps
     ]
-    end = zero + steps[-1].span.ended
+    end = start + steps[-1].span.ended
     ordered = [event for event in ordered if event.at <= end]
     return Trace(
         request,
         steps,
         [
-            _pass(event, number, zero)
+            _pass(event, number, start)
             for event in ordered
-            if isinstance(event, DraftRound) and event.at + event.took >= zero
+            if isinstance(event, DraftRound) and event.at + event.took >= start
         ],
-        _flights([event for event in ordered if isinstance(event, Message)], number, zero),
+        _flights([event for event in ordered if isinstance(event, Message)], number, start),
         [
-            Offered(event.at - zero, event.tree, event.behind, event.kept)
+            Offer(event.at - start, event.tree, event.behind, event.kept)
             for event in ordered
             if isinstance(event, TreeOffer) and event.tree.session == number and event.instance == verifier
         ],
@@ -135,24 +135,24 @@ def _require_one_clock(events: Sequence[Event]) -> None:
         raise TraceError("the events come from several machines, or from before a restart: their clocks do not agree")
 
 
-def _span(at: float, took: float, zero: float) -> Span:
-    return Span(at - zero, at - zero + took)
+def _span(at: float, took: float, start: float) -> Span:
+    return Span(at - start, at - start + took)
 
 
-def _pass(event: DraftRound, number: int, zero: float) -> DraftPass:
+def _pass(event: DraftRound, number: int, start: float) -> DraftPass:
     tree = next((tree for tree in event.trees if tree.session == number), None)
-    return DraftPass(_span(event.at, event.took, zero), event.instance, tree)
+    return DraftPass(_span(event.at, event.took, start), event.instance, tree)
 
 
-def _flights(messages: Sequence[Message], number: int, zero: float) -> list[Flight]:
+def _flights(messages: Sequence[Message], number: int, start: float) -> list[Flight]:
     """Pairs each received message with the last earlier sent message of its kind and length."""
     flights = []
     for received in messages:
-        for told in received.told if received.heard else ():
-            if told.session != number:
+        for entry in received.told if received.heard else ():
+            if entry.session != number:
                 continue
-            sent = [m.at for m in messages if not m.heard and m.what == received.what and told in m.told]
+            sent = [m.at for m in messages if not m.heard and m.what == received.what and entry in m.told]
             place = bisect_left(sent, received.at)
             if place:
-                flights.append(Flight(received.what, Span(sent[place - 1] - zero, received.at - zero), told.length))
+                flights.append(Flight(received.what, Span(sent[place - 1] - start, received.at - start), entry.length))
     return flights

@@ -16,7 +16,7 @@ _ROUNDING_S = 0.002
 _RESET = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>[\d.]+)s)?|(?P<ms>\d+)ms")
 
 
-class Fate(StrEnum):
+class RequestOutcome(StrEnum):
     """The end of a request; a request ``LOST`` with its gateway may have been admitted or not."""
 
     ADMITTED = "admitted"
@@ -24,14 +24,14 @@ class Fate(StrEnum):
     LOST = "lost"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CountedRequest(msgspec.Struct, frozen=True):
     """One request: its gateway, its fate, its minute since 1970, and the units it used.
 
     A refused request used 0 ``units``; a lost one counts the units that it could have used.
     """
 
     gateway: str
-    fate: Fate
+    outcome: RequestOutcome
     window: int
     units: int
 
@@ -63,22 +63,26 @@ def seconds(reset: str) -> float:
     return int(parts["m"] or 0) * 60 + float(parts["s"] or 0) + int(parts["ms"] or 0) / 1e3
 
 
-def tally(asked: Iterable[Asked]) -> list[Window]:
+def tally(requests: Iterable[CountedRequest]) -> list[Window]:
     """The minutes with requests, in order."""
-    by_window: dict[int, list[Asked]] = {}
-    for request in asked:
+    by_window: dict[int, list[CountedRequest]] = {}
+    for request in requests:
         by_window.setdefault(request.window, []).append(request)
     return [_window(number, by_window[number]) for number in sorted(by_window)]
 
 
-def _window(number: int, asked: list[Asked]) -> Window:
-    units = {fate: sum(request.units for request in asked if request.fate is fate) for fate in Fate}
+def _window(number: int, requests: list[CountedRequest]) -> Window:
+    units = {
+        outcome: sum(request.units for request in requests if request.outcome is outcome) for outcome in RequestOutcome
+    }
     by_gateway: dict[str, int] = {}
-    for request in asked:
-        if request.fate is Fate.ADMITTED:
+    for request in requests:
+        if request.outcome is RequestOutcome.ADMITTED:
             by_gateway[request.gateway] = by_gateway.get(request.gateway, 0) + request.units
-    refused = sum(request.fate is Fate.REFUSED for request in asked)
-    return Window(number, units[Fate.ADMITTED], units[Fate.LOST], refused, dict(sorted(by_gateway.items())))
+    refused = sum(request.outcome is RequestOutcome.REFUSED for request in requests)
+    return Window(
+        number, units[RequestOutcome.ADMITTED], units[RequestOutcome.LOST], refused, dict(sorted(by_gateway.items()))
+    )
 
 
 def judge(name: str, windows: list[Window], limit: int, minutes: int, least: float) -> list[Bar]:

@@ -20,9 +20,9 @@ class CompiledTrees:
         self.drafts, self._growing = drafts, RunTime()
 
     def draft(self, rounds: int, most: int, price: DraftPrice = FREE) -> list[NativeTree]:
-        """Runs the model up to ``rounds`` times, where it pays; the trees that are better now, of up to ``most`` nodes.
+        """Runs the model up to ``rounds`` times while runs pay; returns improved trees of at most ``most`` nodes.
 
-        Decided tokens are always taken in: without them there is nothing to guess.
+        Runs over decided tokens always happen, since guesses follow those tokens.
         """
         while rounds > 0 and (planned := self.drafts.plan(price.guess)).rows:
             if planned.decided:

@@ -17,7 +17,7 @@ from outrider.models.speculation.drafter import Opening
 from outrider.models.speculation.guess_tree import GuessTree
 from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
 from outrider.models.speculation.proposals import confidence, own_seed, propose
-from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.shape import TreeShape
 from outrider.models.speculation.tree import DraftTree
 from outrider.models.speculation.vocabulary import VocabularyMap
 from torch import Tensor
@@ -35,7 +35,7 @@ class _Session:
     cached: int = 0
     pages: list[int] = field(default_factory=list)
     tree: GuessTree = field(default_factory=GuessTree)
-    muted: bool = False
+    lacks_pages: bool = False
     resting: bool = False
 
     @property
@@ -47,7 +47,7 @@ class _Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _RunPart:
     session: _Session
     tokens: list[int]
     nodes: list[int] | None
@@ -73,7 +73,7 @@ class EagerTrees:
     def __init__(
         self,
         model: LlamaModel,
-        shape: Shape,
+        shape: TreeShape,
         vocabulary: int,
         table: VocabularyMap | None,
         context_length: int,
@@ -100,33 +100,33 @@ class EagerTrees:
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Appends decided tokens; keeps the part of the tree below them."""
-        opened = self._sessions.get(session)
-        if opened is None:
+        state = self._sessions.get(session)
+        if state is None:
             return
-        if length != len(opened.tokens):
+        if length != len(state.tokens):
             self.close(session)
             return
-        opened.resting = False
-        if opened.pending:
-            opened.tokens.extend(tokens)
+        state.resting = False
+        if state.pending:
+            state.tokens.extend(tokens)
             return
-        rows, rest = opened.tree.descend(tokens)
-        self._keep(opened, rows)
-        opened.tokens.extend(tokens)
-        if rest is None:
-            opened.restart(opened.cached + len(rows))
+        rows, subtree = state.tree.descend(tokens)
+        self._compact(state, rows)
+        state.tokens.extend(tokens)
+        if subtree is None:
+            state.restart(state.cached + len(rows))
         else:
-            opened.cached, opened.tree = opened.cached + len(tokens), rest
+            state.cached, state.tree = state.cached + len(tokens), subtree
 
     @torch.inference_mode()
-    def _keep(self, session: _Session, rows: list[int]) -> None:
+    def _compact(self, session: _Session, rows: list[int]) -> None:
         if rows != list(range(len(rows))):
             kv_compact(self._pool, session.pages, session.cached, rows)
 
     def rest(self, session: int) -> None:
         """Pauses drafting for a sequence until tokens are decided again."""
-        if (opened := self._sessions.get(session)) is not None:
-            opened.resting = True
+        if (state := self._sessions.get(session)) is not None:
+            state.resting = True
 
     def close(self, session: int) -> None:
         """Forgets the sequence; sessions that lacked pages try again."""
@@ -134,7 +134,7 @@ class EagerTrees:
         if closed is not None:
             self._pages.release(closed.pages)
             for other in self._sessions.values():
-                other.muted = False
+                other.lacks_pages = False
 
     @property
     def free_pages(self) -> int:
@@ -144,103 +144,103 @@ class EagerTrees:
     @property
     def reading(self) -> bool:
         """Whether a session has decided tokens that the model has not run on."""
-        return any(session.pending for session in self._live())
+        return any(session.pending for session in self._active_sessions())
 
     @torch.inference_mode()
     def draft(self, most: int, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
         """Runs the model once over the best nodes of all sequences, if that pays; returns trees of ``most`` guesses."""
-        works = self._plan(price)
-        if not works:
+        parts = self._plan(price)
+        if not parts:
             return []
         began = perf_counter()
-        improved = self._run(works)
-        if all(work.nodes is not None for work in works):
+        improved = self._run(parts)
+        if all(part.nodes is not None for part in parts):
             self._growing.learn(perf_counter() - began)
         return [
             (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
             for s in improved
         ]
 
-    def _run(self, works: list[_Work]) -> list[_Session]:
-        batch = RaggedBatch.build([work.rows() for work in works], self._shape.page_size, device=self._model.device)
-        tokens = [token for work in works for token in work.tokens]
+    def _run(self, parts: list[_RunPart]) -> list[_Session]:
+        batch = RaggedBatch.build([part.rows() for part in parts], self._shape.page_size, device=self._model.device)
+        tokens = [token for part in parts for token in part.tokens]
         ids = torch.tensor(tokens if self._map is None else self._map.read(tokens), device=self._model.device)
         hidden = self._model.forward(ids, batch, self._pool)
         start = 0
         improved = []
-        for work in works:
-            rows = hidden[start : start + len(work.tokens)]
-            start += len(work.tokens)
-            if work.nodes is None:
-                work.session.cached += len(work.tokens)
-            if work.draws:
-                self._hang(work, rows)
-                improved.append(work.session)
+        for part in parts:
+            rows = hidden[start : start + len(part.tokens)]
+            start += len(part.tokens)
+            if part.nodes is None:
+                part.session.cached += len(part.tokens)
+            if part.draws:
+                self._add_children(part, rows)
+                improved.append(part.session)
         return improved
 
-    def _plan(self, price: DraftPrice) -> list[_Work]:
-        live = self._live()
-        each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(live), 1)))
-        prefill, rows, works = self._shape.prefill_rows, self._shape.rows, []
-        for session in live:
+    def _plan(self, price: DraftPrice) -> list[_RunPart]:
+        active = self._active_sessions()
+        each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(active), 1)))
+        prefill, rows, parts = self._shape.prefill_rows, self._shape.rows, []
+        for session in active:
             if session.pending:
-                work, prefill = self._chunk(session, prefill)
+                part, prefill = self._prompt_part(session, prefill)
             else:
-                work = self._growth(session, min(each, rows), max(self._shape.least_value, price.guess))
-                rows -= len(work.tokens) if work else 0
-            if work is not None:
-                works.append(work)
-        if not self._pays(works, price):
+                part = self._growth_part(session, min(each, rows), max(self._shape.least_value, price.guess))
+                rows -= len(part.tokens) if part else 0
+            if part is not None:
+                parts.append(part)
+        if not self._pays(parts, price):
             return []
-        for work in works:
-            for node in work.nodes or ():
-                work.session.tree.grow(node)
-        return works
+        for part in parts:
+            for node in part.nodes or ():
+                part.session.tree.grow(node)
+        return parts
 
-    def _live(self) -> list[_Session]:
+    def _active_sessions(self) -> list[_Session]:
         ordered = sorted(self._sessions.values(), key=lambda s: s.number)
-        return [s for s in ordered if not (s.muted or s.resting) and len(s.tokens) < self._context_length]
+        return [s for s in ordered if not (s.lacks_pages or s.resting) and len(s.tokens) < self._context_length]
 
-    def _pays(self, works: list[_Work], price: DraftPrice) -> bool:
+    def _pays(self, parts: list[_RunPart], price: DraftPrice) -> bool:
         """Whether the nodes' probabilities sum up to the price of a run; runs with decided tokens always pay."""
         promised = 0.0
-        for work in works:
-            if work.nodes is None:
+        for part in parts:
+            if part.nodes is None:
                 return True
-            promised += sum(work.session.tree.nodes[node].value for node in work.nodes)
+            promised += sum(part.session.tree.nodes[node].value for node in part.nodes)
         return promised >= price.second * self._growing.seconds
 
-    def _chunk(self, session: _Session, left: int) -> tuple[_Work | None, int]:
+    def _prompt_part(self, session: _Session, left: int) -> tuple[_RunPart | None, int]:
         rows = min(session.pending, left)
-        if rows <= 0 or not self._room(session, session.cached + rows):
+        if rows <= 0 or not self._ensure_pages(session, session.cached + rows):
             return None, left
         tokens = session.tokens[session.cached : session.cached + rows]
-        return _Work(session, tokens, None, rows == session.pending), left - rows
+        return _RunPart(session, tokens, None, rows == session.pending), left - rows
 
-    def _growth(self, session: _Session, most: int, least: float) -> _Work | None:
+    def _growth_part(self, session: _Session, most: int, least: float) -> _RunPart | None:
         shape, tree = self._shape, session.tree
         most = min(most, shape.ahead - len(tree.grown))
         depth = self._context_length - len(session.tokens)
         nodes = tree.frontier(most, least, depth) if most > 0 else []
         nodes = nodes[: tree.worth_growing(nodes, shape.row_cost)]
-        if not nodes or not self._room(session, session.cached + len(tree.grown) + len(nodes)):
+        if not nodes or not self._ensure_pages(session, session.cached + len(tree.grown) + len(nodes)):
             return None
-        return _Work(session, [tree.nodes[node].token for node in nodes], nodes, True)
+        return _RunPart(session, [tree.nodes[node].token for node in nodes], nodes, True)
 
-    def _room(self, session: _Session, tokens: int) -> bool:
+    def _ensure_pages(self, session: _Session, tokens: int) -> bool:
         try:
             while len(session.pages) * self._shape.page_size < tokens:
                 session.pages.append(self._pages.allocate(session.pages[-1] if session.pages else None))
         except OutOfPages:
             self._pages.release(session.pages)
-            session.pages, session.muted = [], True
+            session.pages, session.lacks_pages = [], True
             session.restart(0)
             return False
         return True
 
-    def _hang(self, work: _Work, hidden: Tensor) -> None:
-        session = work.session
-        nodes = [-1] if work.nodes is None else work.nodes
+    def _add_children(self, part: _RunPart, hidden: Tensor) -> None:
+        session = part.session
+        nodes = [-1] if part.nodes is None else part.nodes
         logits = self._model.logits(hidden[-len(nodes) :])
         logits = session.sampling.shape(logits if self._map is None else self._map.spread(logits))
         rolls = None
@@ -254,5 +254,5 @@ class EagerTrees:
                 session.tree.proposals[node] = proposal
             return
         tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
-        for node, guesses, sure in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
-            session.tree.add(node, guesses, sure)
+        for node, children, child_confidences in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
+            session.tree.add(node, children, child_confidences)

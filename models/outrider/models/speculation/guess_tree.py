@@ -92,26 +92,26 @@ class GuessTree:
             if at < 0 or self.nodes[at].row < 0:
                 return path, None
             path.append(self.nodes[at].row)
-        rest, rows = self._below(at)
-        return path + rows, rest
+        subtree, rows = self._below(at)
+        return path + rows, subtree
 
     def _below(self, root: int) -> tuple[GuessTree, list[int]]:
-        renamed, rest, top = {root: -1}, GuessTree(), self.nodes[root]
+        renamed, subtree, top = {root: -1}, GuessTree(), self.nodes[root]
         for index in range(root + 1, len(self.nodes)):
             node = self.nodes[index]
             if node.parent in renamed:
-                renamed[index] = len(rest.nodes)
+                renamed[index] = len(subtree.nodes)
                 value = node.value / top.value if top.value > 0 else 0.0
-                rest.nodes.append(
+                subtree.nodes.append(
                     Node(node.token, renamed[node.parent], node.confidence, value, node.depth - top.depth)
                 )
-        rest.proposals = {renamed[node]: q for node, q in self.proposals.items() if node in renamed}
+        subtree.proposals = {renamed[node]: q for node, q in self.proposals.items() if node in renamed}
         rows = []
         for index in self.grown:
             if index in renamed and index != root:
                 rows.append(self.nodes[index].row)
-                rest.grow(renamed[index])
-        return rest, rows
+                subtree.grow(renamed[index])
+        return subtree, rows
 
     def best(self, most: int, least_value: float, length: int, drafter: str) -> DraftTree:
         """The ``most`` valuable nodes of at least ``least_value``, as a draft tree after ``length`` tokens."""

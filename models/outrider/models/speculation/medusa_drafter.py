@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MedusaShape:
     """Size of trees: ``children`` guesses of each head, and the ``nodes`` likeliest nodes of their paths."""
 
     children: int = 6
@@ -46,7 +46,7 @@ class MedusaDrafter:
         if context.model is None:
             raise DrafterError("the medusa drafter needs heads: give their directory as its option model")
         try:
-            self._shape = Shape(**context.options)
+            self._shape = MedusaShape(**context.options)
         except TypeError:
             raise DrafterError(
                 f"the medusa drafter's options are model, children, nodes; not {', '.join(context.options)}"
@@ -82,12 +82,12 @@ class MedusaDrafter:
     @torch.inference_mode()
     def draft(self) -> list[tuple[int, DraftTree]]:
         """A tree for each sequence with a new hidden state."""
-        fresh = [(number, s) for number, s in self._sessions.items() if s.hidden is not None]
-        if not fresh:
+        ready = [(number, s) for number, s in self._sessions.items() if s.hidden is not None]
+        if not ready:
             return []
-        scores = self.heads(torch.stack([s.hidden for _, s in fresh if s.hidden is not None]))
-        trees = [(number, self._tree(s, scores[:, row])) for row, (number, s) in enumerate(fresh)]
-        for _, session in fresh:
+        scores = self.heads(torch.stack([s.hidden for _, s in ready if s.hidden is not None]))
+        trees = [(number, self._tree(s, scores[:, row])) for row, (number, s) in enumerate(ready)]
+        for _, session in ready:
             session.hidden = None
         return trees
 
@@ -118,13 +118,13 @@ def likeliest(
     confidences: list[float] = []
     heap = [(-shares[0][0], 0, -1, 0, 1.0)]
     while heap and len(chosen) < nodes:
-        value, depth, parent, rank, above = heapq.heappop(heap)
+        value, depth, parent, rank, parent_value = heapq.heappop(heap)
         node = len(chosen)
         chosen.append(tokens[depth][rank])
         parents.append(parent)
         confidences.append(shares[depth][rank])
         if rank + 1 < len(tokens[depth]):
-            heapq.heappush(heap, (-above * shares[depth][rank + 1], depth, parent, rank + 1, above))
+            heapq.heappush(heap, (-parent_value * shares[depth][rank + 1], depth, parent, rank + 1, parent_value))
         if depth + 1 < len(tokens):
             heapq.heappush(heap, (value * shares[depth + 1][0], depth + 1, node, 0, -value))
     return DraftTree(length, chosen, parents, confidences, drafter)

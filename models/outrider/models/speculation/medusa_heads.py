@@ -61,9 +61,9 @@ class MedusaHeads:
                 raise config.wrong(name, f"the target's, {ours}")
         path, tensors = _read(directory)
         heads = cls(path, tensors, config.count("medusa_num_layers"), target)
-        wanted = config.count("medusa_num_heads")
-        if heads.count < wanted:
-            raise ModelError(f"{path} holds {heads.count} heads; its config.json asks for {wanted}")
+        expected = config.count("medusa_num_heads")
+        if heads.count < expected:
+            raise ModelError(f"{path} holds {heads.count} heads; its config.json asks for {expected}")
         return heads
 
     @torch.inference_mode()
@@ -93,8 +93,8 @@ class _Tensors:
         if tensor is None:
             raise ModelError(f"{self._where} has no tensor {name}")
         if tuple(tensor.shape) != shape:
-            given, wanted = list(tensor.shape), list(shape)
-            raise ModelError(f"{self._where}: {name} has shape {given}; for this target it must be {wanted}")
+            actual, expected = list(tensor.shape), list(shape)
+            raise ModelError(f"{self._where}: {name} has shape {actual}; for this target it must be {expected}")
         if not tensor.is_floating_point():
             raise ModelError(f"{self._where}: {name} has dtype {tensor.dtype}; it must be a floating-point one")
         return tensor.to(self._target.device, self._target.dtype)

@@ -12,7 +12,7 @@ from outrider.models.speculation.compiled_trees import CompiledTrees
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.eager_trees import EagerTrees
 from outrider.models.speculation.prices import FREE, DraftPrice
-from outrider.models.speculation.shape import Shape
+from outrider.models.speculation.shape import TreeShape
 from outrider.models.speculation.tree import DraftTree
 from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
@@ -20,7 +20,7 @@ from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDra
 
 
 class ModelDrafter:
-    """Drafts with a small language model. Options: the fields of `Shape`, and ``vocabulary_map``.
+    """Drafts with a small language model. Options: the fields of `TreeShape`, and ``vocabulary_map``.
 
     If the model runs on the compiled decoder, compiled code grows the trees too. Trees with proposals, and trees of a
     draft model with another vocabulary, grow an operator at a time.
@@ -33,14 +33,14 @@ class ModelDrafter:
             raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
         options = dict(context.options)
         table = options.pop("vocabulary_map", None)
-        self._shape = _shape(options, _ahead(context.device) if context.target is None else {})
+        self._shape = _shape(options, _proposer_defaults(context.device) if context.target is None else {})
         if table is None:
             _check_vocabulary(context, context.model)
         self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
         self.context_length = min(self._model.config.context_length, context.context_length)
         self._vocabulary = context.vocabulary_size
-        own = self._model.config.vocab_size
-        self._map = None if table is None else VocabularyMap.load(table, own, context.vocabulary_size)
+        draft_vocabulary = self._model.config.vocab_size
+        self._map = None if table is None else VocabularyMap.load(table, draft_vocabulary, context.vocabulary_size)
         self._opened: dict[int, Opening] = {}
         self._native = self._native_drafts()
         self._compiled = None if self._native is None else CompiledTrees(self._native)
@@ -69,9 +69,9 @@ class ModelDrafter:
         if self._native is None or (opening.proposes and not sampling.greedy):
             self._eager.open(session, opening)
             return
-        kept = sampling.truncation
+        truncation = sampling.truncation
         temperature = 0.0 if sampling.greedy else sampling.temperature
-        drawing = Drawing(sampling.seed, temperature, kept.top_k, kept.top_p, kept.min_p)
+        drawing = Drawing(sampling.seed, temperature, truncation.top_k, truncation.top_p, truncation.min_p)
         self._native.open(session, opening.tokens, opening.max_nodes, drawing)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
@@ -104,14 +104,14 @@ class ModelDrafter:
     @property
     def free_pages(self) -> int:
         """Pages that no session holds."""
-        native = 0 if self._native is None else self._native.free_pages
-        return native + (self._eager.free_pages if "_eager" in self.__dict__ else 0)
+        native_pages = 0 if self._native is None else self._native.free_pages
+        return native_pages + (self._eager.free_pages if "_eager" in self.__dict__ else 0)
 
     @property
     def reading(self) -> bool:
         """Whether a sequence has decided tokens that the model has not run on."""
-        native = self._native is not None and self._native.reading
-        return native or ("_eager" in self.__dict__ and self._eager.reading)
+        native_reading = self._native is not None and self._native.reading
+        return native_reading or ("_eager" in self.__dict__ and self._eager.reading)
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Runs the model a few times over the most valuable nodes of all sequences."""
@@ -126,19 +126,19 @@ class ModelDrafter:
         return trees + (self._eager.draft(most, self._price) if "_eager" in self.__dict__ else [])
 
 
-def _ahead(device: str) -> dict[str, Any]:
+def _proposer_defaults(device: str) -> dict[str, Any]:
     """Defaults of options in a proposer: trees are sent after each run, and rows have a cost on a CPU."""
     return {"rounds": 1, "row_cost": 0.1 if device == "cpu" else 0.0}
 
 
-def _shape(options: dict[str, Any], defaults: dict[str, Any]) -> Shape:
+def _shape(options: dict[str, Any], defaults: dict[str, Any]) -> TreeShape:
     try:
-        shape = Shape(**defaults | options)
+        shape = TreeShape(**defaults | options)
     except TypeError:
-        allowed = ", ".join(["vocabulary_map", *Shape.__dataclass_fields__])
+        allowed = ", ".join(["vocabulary_map", *TreeShape.__dataclass_fields__])
         raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
     for name, value in options.items():
-        number = type(getattr(Shape(), name))
+        number = type(getattr(TreeShape(), name))
         if type(value) not in (number, int):
             kind = "a whole number" if number is int else "a number"
             raise DrafterError(f"the model drafter's {name} is {value!r}; it must be {kind}")

@@ -19,7 +19,7 @@ from outrider.native.trees import NativeTree
 _END = -1
 _TAIL = 32
 _CHILDREN = 4
-_A_ROUND = 1024
+_TOKENS_A_ROUND = 1024
 
 
 class _Memory:
@@ -50,10 +50,10 @@ class _Session:
 
     def absorb(self, most: int) -> int:
         """Adds up to ``most`` tokens to the automaton; returns their number."""
-        taken = self.tokens[len(self.own) :][:most]
-        for token in taken:
+        added = self.tokens[len(self.own) :][:most]
+        for token in added:
             self.own.append(token)
-        return len(taken)
+        return len(added)
 
     def matches(self, memory: _Memory | None) -> Iterator[tuple[SuffixAutomaton, int, int]]:
         """Matches of the sequence's end, in its own automaton first: automaton, state, length of the match."""
@@ -108,26 +108,26 @@ class PlainSuffixes:
 
     def draft(self) -> list[NativeTree]:
         """Adds a bounded number of new tokens to automata; returns trees of sessions that are up to date."""
-        left, done = _A_ROUND, []
+        budget, trees = _TOKENS_A_ROUND, []
         for number in list(self._stale):
             session = self._sessions[number]
-            left -= session.absorb(left)
+            budget -= session.absorb(budget)
             if not session.behind:
                 del self._stale[number]
-                done.append(self._tree(number, session))
-        self._remember(left)
-        return [tree for tree in done if tree.tokens]
+                trees.append(self._tree(number, session))
+        self._remember(budget)
+        return [tree for tree in trees if tree.tokens]
 
     def _remember(self, most: int) -> None:
         while most > 0 and self._answers:
             tenant, answer = self._answers[0]
             memory = self._memory(tenant)
-            taken = min(most, len(answer))
-            for _ in range(taken):
+            count = min(most, len(answer))
+            for _ in range(count):
                 memory.append(answer.popleft())
             if not answer:
                 self._answers.popleft()
-            most -= taken
+            most -= count
 
     def _memory(self, tenant: str) -> _Memory:
         if tenant not in self._memories:
@@ -141,7 +141,7 @@ class PlainSuffixes:
         growth = _Growth()
         for automaton, state, length in session.matches(self._memories.get(session.tenant)):
             if length >= self._shape.least_match:
-                growth.look(automaton, state, length, -1, 1.0)
+                growth.add_followers(automaton, state, length, -1, 1.0)
         return NativeTree(number, len(session.tokens), *growth.grow(session.most))
 
 
@@ -152,13 +152,22 @@ class _Growth:
         self._open: list[tuple[float, int, int, int, float, SuffixAutomaton, int, int]] = []
         self._order = itertools.count()
 
-    def look(self, automaton: SuffixAutomaton, state: int, length: int, parent: int, value: float) -> None:
+    def add_followers(self, automaton: SuffixAutomaton, state: int, length: int, parent: int, value: float) -> None:
         """Adds the followers of a run of ``length`` tokens that ends at ``parent``, whose value is ``value``."""
         followers, total = automaton.followers(state, _CHILDREN)
         for count, token, after in followers:
             if token != _END and count:
-                sure = count / total * match_confidence(length)
-                entry = (-value * sure, next(self._order), parent, token, sure, automaton, after, length + 1)
+                confidence = count / total * match_confidence(length)
+                entry = (
+                    -value * confidence,
+                    next(self._order),
+                    parent,
+                    token,
+                    confidence,
+                    automaton,
+                    after,
+                    length + 1,
+                )
                 heapq.heappush(self._open, entry)
 
     def grow(self, nodes: int) -> tuple[list[int], list[int], list[float]]:
@@ -168,11 +177,11 @@ class _Growth:
         confidences: list[float] = []
         places: dict[tuple[int, int], int] = {}
         while self._open and len(tokens) < nodes:
-            value, _, parent, token, sure, automaton, state, match = heapq.heappop(self._open)
+            value, _, parent, token, confidence, automaton, state, match = heapq.heappop(self._open)
             node = places.setdefault((parent, token), len(tokens))
             if node == len(tokens):
                 tokens.append(token)
                 parents.append(parent)
-                confidences.append(sure)
-            self.look(automaton, state, match, node, -value)
+                confidences.append(confidence)
+            self.add_followers(automaton, state, match, node, -value)
         return tokens, parents, confidences

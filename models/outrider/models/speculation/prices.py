@@ -1,4 +1,4 @@
-"""What a draft model's guesses have to bring, and what its runs take."""
+"""Prices of a draft model's guesses, and the time of its runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class DraftPrice(NamedTuple):
-    """What guesses have to bring so that they pay, in tokens; zeros where drafting costs nothing.
+    """Least expected tokens for which guesses pay; zeros if drafting costs nothing.
 
     Attributes:
-        guess: of a guess that is verified: a node less likely than this is not grown.
-        second: of a second spent on drafting: a run is made where the nodes that it grows are together likely enough.
+        guess: tokens for verifying a guess: a node less likely than this is not grown.
+        second: tokens for a second of drafting: the sum of the grown nodes' probabilities has to pay for a run.
     """
 
     guess: float = 0.0
@@ -21,7 +21,7 @@ FREE = DraftPrice()
 
 
 class RunTime:
-    """Seconds that a run of the model has taken lately.
+    """Average seconds of recent runs of the model.
 
     Attributes:
         seconds: 0 before the first run.
@@ -30,7 +30,7 @@ class RunTime:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def learn(self, took: float) -> None:
-        """Takes in a run of ``took`` seconds; one that something held up counts for little."""
-        known = self.seconds
-        self.seconds = known + (min(took, 2 * known) - known) / 16 if known else took
+    def learn(self, seconds: float) -> None:
+        """Adds a run to the average, as at most twice the average: a delayed run counts for little."""
+        average = self.seconds
+        self.seconds = average + (min(seconds, 2 * average) - average) / 16 if average else seconds

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TreeShape:
     """How trees grow. In a proposer, ``rounds`` defaults to 1 and, on a CPU, ``row_cost`` to 0.1.
 
     Attributes:

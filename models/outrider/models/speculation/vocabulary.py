@@ -29,13 +29,13 @@ class VocabularyMap:
         self._size = vocabulary_size
 
     @classmethod
-    def load(cls, given: Any, own_size: int, vocabulary_size: int) -> VocabularyMap:
+    def load(cls, option: Any, own_size: int, vocabulary_size: int) -> VocabularyMap:
         """The table in an operator's option: a list, or the path of a JSON file with a list.
 
         Raises:
             DrafterError: the option is no list of ``own_size`` ids of the target, each at most once, or -1.
         """
-        values = _read(given) if isinstance(given, str) else given
+        values = _read(option) if isinstance(option, str) else option
         if not isinstance(values, list) or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
             raise DrafterError("vocabulary_map must be a list of token ids, or the path of a JSON file with one")
         if len(values) != own_size:

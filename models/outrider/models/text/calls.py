@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def shown_format(template: str | None) -> str | None:
+def call_format_of(template: str | None) -> str | None:
     """Name of the format of calls (`outrider.wire.calls`) that a template shows; None for an unknown format.
 
     Templates of Qwen's Coder models have the tags of Hermes around XML, without ``arguments`` in JSON.

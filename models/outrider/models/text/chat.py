@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from outrider.models.text.errors import TextError
-from outrider.models.text.messages import expected
+from outrider.models.text.messages import template_messages
 from outrider.models.text.template import ChatTemplate
 
 _ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
@@ -62,7 +62,7 @@ class Chat:
         variables: Mapping[str, Any] | None,
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The messages in the form that the template accepts, converted or unchanged, and the rendered text."""
-        converted = expected(messages, nulls=self._nulls)
+        converted = template_messages(messages, nulls=self._nulls)
         try:
             return converted, self._template.render(converted, tools, add_generation_prompt, variables)
         except TextError:

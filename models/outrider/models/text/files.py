@@ -43,8 +43,8 @@ def eos_ids(sources: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
 
 def context_length(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> int | None:
     """Most tokens of prompt and answer, from ``config.json``, else ``tokenizer_config.json``; None without either."""
-    stated = config.get("max_position_embeddings") or tokenizer_config.get("model_max_length")
-    return int(stated) if stated and stated < _NO_LIMIT else None
+    length = config.get("max_position_embeddings") or tokenizer_config.get("model_max_length")
+    return int(length) if length and length < _NO_LIMIT else None
 
 
 def chat_template(directory: Path, tokenizer_config: Mapping[str, Any]) -> str | None:
@@ -52,8 +52,8 @@ def chat_template(directory: Path, tokenizer_config: Mapping[str, Any]) -> str |
     jinja = directory / "chat_template.jinja"
     if jinja.is_file():
         return jinja.read_text(encoding="utf-8")
-    beside = read_json(directory / "chat_template.json").get("chat_template")
-    return _default_template(beside or tokenizer_config.get("chat_template"))
+    template = read_json(directory / "chat_template.json").get("chat_template")
+    return _default_template(template or tokenizer_config.get("chat_template"))
 
 
 def _default_template(value: Any) -> str | None:

@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def expected(messages: Sequence[Mapping[str, Any]], *, nulls: bool) -> list[Mapping[str, Any]]:
+def template_messages(messages: Sequence[Mapping[str, Any]], *, nulls: bool) -> list[Mapping[str, Any]]:
     """``messages`` with arguments of calls as objects and, unless ``nulls``, an empty text in place of a null content.
 
     OpenAI's API has arguments as JSON in a string, and a null content in a message of calls; Hugging Face's templates
     expect objects (https://huggingface.co/docs/transformers/chat_extras).
     """
-    return [_expected(message, nulls) for message in messages]
+    return [_template_message(message, nulls) for message in messages]
 
 
-def _expected(message: Mapping[str, Any], nulls: bool) -> Mapping[str, Any]:
-    changed: dict[str, Any] = {}
+def _template_message(message: Mapping[str, Any], nulls: bool) -> Mapping[str, Any]:
+    changes: dict[str, Any] = {}
     if not nulls and "content" in message and message["content"] is None:
-        changed["content"] = ""
+        changes["content"] = ""
     if isinstance(calls := message.get("tool_calls"), list):
-        changed["tool_calls"] = [_call(call) for call in calls]
-    return {**message, **changed}
+        changes["tool_calls"] = [_call(call) for call in calls]
+    return {**message, **changes}
 
 
 def _call(call: Any) -> Any:
@@ -30,7 +30,7 @@ def _call(call: Any) -> Any:
     if not isinstance(function, Mapping) or not isinstance(arguments := function.get("arguments"), str):
         return call
     try:
-        read = json.loads(arguments)
+        parsed = json.loads(arguments)
     except (ValueError, RecursionError):
         return call
-    return {**call, "function": {**function, "arguments": read}} if isinstance(read, dict) else call
+    return {**call, "function": {**function, "arguments": parsed}} if isinstance(parsed, dict) else call

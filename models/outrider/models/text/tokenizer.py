@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import tokenizers
 from outrider.models.text import files, pieces
-from outrider.models.text.calls import shown_format
+from outrider.models.text.calls import call_format_of
 from outrider.models.text.chat import Chat, Part
 from outrider.models.text.errors import TextError
 
@@ -43,7 +43,7 @@ class Tokenizer:
         }
         self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
         self.context_length = context_length
-        self.call_format = shown_format(template)
+        self.call_format = call_format_of(template)
         self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
 
     @classmethod
@@ -166,7 +166,7 @@ class Tokenizer:
         return self._all_bytes if keep_special else self._ordinary_bytes
 
     @cached_property
-    def alone(self) -> Sequence[bytes]:
+    def single_token_bytes(self) -> Sequence[bytes]:
         """Bytes of every single token by id; special tokens have their names, unused ids are empty."""
         if self.byte_level:
             return self._all_bytes

@@ -113,7 +113,7 @@ class Answer:
         ]
 
     def _data(self, token: int) -> bytes:
-        table = self._tokenizer.alone
+        table = self._tokenizer.single_token_bytes
         return table[token] if token < len(table) else b""
 
     def last(self, frame: Frame, finish: Finish, usage: Usage | None, error: str | None) -> Frame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from outrider.mesh.telemetry import gauge
-from outrider.models.crew import Crew
 from outrider.models.llama import LlamaModel
+from outrider.models.step_threads import StepThreads
 
 _THREADS = gauge("verifier_threads", "CPU threads that run a forward pass.")
 
@@ -21,8 +21,8 @@ class ThreadSharing:
     """
 
     def __init__(self, model: LlamaModel, threads_beside: int, post: Callable[[Callable[[], None]], None]) -> None:
-        self._crew, self._threads_beside, self._post = Crew(model), threads_beside, post
-        self._all_threads = self._crew.threads
+        self._threads, self._threads_beside, self._post = StepThreads(model), threads_beside, post
+        self._all_threads = self._threads.threads
         _THREADS.set(self._all_threads)
 
     def share(self, working: bool) -> None:
@@ -31,5 +31,5 @@ class ThreadSharing:
         self._post(lambda: self._use(threads))
 
     def _use(self, threads: int) -> None:
-        self._crew.use(threads)
-        _THREADS.set(self._crew.threads)
+        self._threads.set(threads)
+        _THREADS.set(self._threads.threads)

@@ -38,7 +38,7 @@ async def streamed(http: httpx.AsyncClient, body: dict[str, Any]) -> list[dict[s
 
 
 async def test_a_chunk_tells_the_tree_of_its_step(http: httpx.AsyncClient, directory: Path) -> None:
-    table = Tokenizer.load(directory).alone
+    table = Tokenizer.load(directory).single_token_bytes
     chunks: list[dict[str, Any]] = []
     while not any(any(chunk["outrider"]["guessed_by"]) for chunk in chunks):  # not all drafters are asked at all times
         chunks = await streamed(http, BODY | GREEDY | {"return_tokens": True})

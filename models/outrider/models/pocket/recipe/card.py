@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from outrider.models.pocket.recipe.checkpoint import Clock
+from outrider.models.pocket.recipe.checkpoint import TrainingClock
 from outrider.models.pocket.recipe.corpus import Corpus
 from outrider.models.pocket.recipe.net import Shape
 from outrider.models.pocket.recipe.quality import Agreement
 
 
 @dataclass(frozen=True)
-class Measured:
+class HeldOutFigures:
     """Held-out figures of the three models."""
 
     target_bits: float
@@ -26,12 +26,12 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Story:
+class TrainingSummary:
     """The course of training: a clock for each model, parameter counts, the machine in words."""
 
-    target: Clock
-    draft: Clock
-    medusa: Clock
+    target: TrainingClock
+    draft: TrainingClock
+    medusa: TrainingClock
     parameters: dict[str, int]
     machine: str
     python: str
@@ -113,7 +113,7 @@ def _megabytes(documents: Sequence[object]) -> float:
     return sum(len(getattr(d, "text", "").encode()) for d in documents) / 1e6
 
 
-def _size_row(name: str, count: int, shape: Shape, clock: Clock) -> str:
+def _size_row(name: str, count: int, shape: Shape, clock: TrainingClock) -> str:
     trained = f"{clock.seen / 1e6:.1f} M tokens, {clock.seconds / 60:.0f} min"
     heads = f"{shape.heads} / {shape.kv_heads}"
     return f"| {name} | {count / 1e6:.2f} M | {shape.layers} x {shape.width} | {heads} | {trained} |"
@@ -128,28 +128,30 @@ def _columns(agreement: Agreement) -> tuple[str, str]:
     return " | ".join(f"in top {k}" for k in agreement.top), "---|" * len(agreement.top)
 
 
-def card(corpus: Corpus, repeats: int, shapes: tuple[Shape, Shape], story: Story, measured: Measured) -> str:
+def card(
+    corpus: Corpus, repeats: int, shapes: tuple[Shape, Shape], summary: TrainingSummary, figures: HeldOutFigures
+) -> str:
     """The card as Markdown."""
     target, draft = shapes
-    counts = story.parameters
-    heads = f"| Medusa | {counts['medusa'] / 1e6:.2f} M | {len(measured.heads)} heads | - | "
-    heads += f"{story.medusa.seen / 1e6:.1f} M tokens, {story.medusa.seconds / 60:.0f} min |"
-    tops_header, tops_rule = _columns(measured.draft)
-    heads_header, heads_rule = _columns(measured.heads[0])
-    rows = [_agreement_row(f"{i} ({i + 2} tokens ahead)", a) for i, a in enumerate(measured.heads)]
+    counts = summary.parameters
+    heads = f"| Medusa | {counts['medusa'] / 1e6:.2f} M | {len(figures.heads)} heads | - | "
+    heads += f"{summary.medusa.seen / 1e6:.1f} M tokens, {summary.medusa.seconds / 60:.0f} min |"
+    tops_header, tops_rule = _columns(figures.draft)
+    heads_header, heads_rule = _columns(figures.heads[0])
+    rows = [_agreement_row(f"{i} ({i + 2} tokens ahead)", a) for i, a in enumerate(figures.heads)]
     return TEXT.format(
         sizes="\n".join(
             [
-                _size_row("target", counts["target"], target, story.target),
-                _size_row("draft", counts["draft"], draft, story.draft),
+                _size_row("target", counts["target"], target, summary.target),
+                _size_row("draft", counts["draft"], draft, summary.draft),
                 heads,
             ]
         ),
         vocab=target.vocab,
         context=target.context,
-        python=story.python,
-        machine=story.machine,
-        notes="".join(f"\n{note}\n" for note in story.notes),
+        python=summary.python,
+        machine=summary.machine,
+        notes="".join(f"\n{note}\n" for note in summary.notes),
         repeats=repeats,
         library=len(corpus.library),
         library_mb=_megabytes(corpus.library),
@@ -158,18 +160,18 @@ def card(corpus: Corpus, repeats: int, shapes: tuple[Shape, Shape], story: Story
         heldout=len(corpus.heldout),
         heldout_mb=_megabytes(corpus.heldout),
         dropped=len(corpus.dropped),
-        target_bits=measured.target_bits,
-        draft_bits=measured.draft_bits,
-        early_bits=measured.early_bits,
-        late_bits=measured.late_bits,
+        target_bits=figures.target_bits,
+        draft_bits=figures.draft_bits,
+        early_bits=figures.early_bits,
+        late_bits=figures.late_bits,
         tops_header=tops_header,
         tops_rule=tops_rule,
-        draft_row=_agreement_row("draft", measured.draft),
-        own_row=_agreement_row("draft, in what the target itself goes on with", measured.draft_own),
+        draft_row=_agreement_row("draft", figures.draft),
+        own_row=_agreement_row("draft, in what the target itself goes on with", figures.draft_own),
         heads_header=heads_header,
         heads_rule=heads_rule,
         head_rows="\n".join(rows),
-        runs=", ".join(f"{length:.2f} with {k}" for k, length in measured.runs.items()),
+        runs=", ".join(f"{length:.2f} with {k}" for k, length in figures.runs.items()),
         million=counts["target"] / 1e6,
-        tokens=story.target.seen / 1e6,
+        tokens=summary.target.seen / 1e6,
     )

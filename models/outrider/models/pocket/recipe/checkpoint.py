@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 
 @dataclass
-class Clock:
+class TrainingClock:
     """Progress of training: steps, tokens and seconds; saved with the weights."""
 
     step: int = 0
@@ -21,7 +21,7 @@ class Clock:
     seconds: float = 0.0
 
 
-def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
+def save_checkpoint(path: Path, state: State, clock: TrainingClock) -> None:
     """Writes buffers and clock to `path` in one rename."""
     partial = path.with_suffix(".partial")
     clock_text = {"clock": json.dumps(vars(clock))}
@@ -29,17 +29,17 @@ def save_checkpoint(path: Path, state: State, clock: Clock) -> None:
     os.replace(partial, path)
 
 
-def load_checkpoint(path: Path, state: State) -> Clock:
+def load_checkpoint(path: Path, state: State) -> TrainingClock:
     """Fills `state` from `path`; returns its clock."""
     for name, tensor in load_file(path).items():
         getattr(state, name).copy_(tensor)
     return read_clock(path)
 
 
-def read_clock(path: Path) -> Clock:
+def read_clock(path: Path) -> TrainingClock:
     """The clock of a checkpoint."""
     with safe_open(path, "pt") as file:
-        return Clock(**json.loads(file.metadata()["clock"]))
+        return TrainingClock(**json.loads(file.metadata()["clock"]))
 
 
 def save_weights(state: State, slots: list[Slot], path: Path) -> None:

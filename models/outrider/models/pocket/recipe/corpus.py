@@ -100,7 +100,7 @@ def gather(root: Path, percent: int = 4) -> Corpus:
     if not documents:
         raise FileNotFoundError(f"no Python source below {root}: is the standard library installed as files?")
     train = [d for d in documents if not _held_out(d, percent)]
-    trained = {line for d in train for line in _long_lines(d)}
-    chosen = [d for d in documents if _held_out(d, percent)]
-    kept = [d for d in chosen if overlap(d, trained) <= OVERLAP]
-    return Corpus(train, kept, [d for d in chosen if d not in kept])
+    training_lines = {line for d in train for line in _long_lines(d)}
+    held_out = [d for d in documents if _held_out(d, percent)]
+    distinct = [d for d in held_out if overlap(d, training_lines) <= OVERLAP]
+    return Corpus(train, distinct, [d for d in held_out if d not in distinct])

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 from outrider.models.pocket.recipe.net import Llama, Shape
-from outrider.models.pocket.recipe.tasks import Bound, distillation, load
+from outrider.models.pocket.recipe.tasks import BoundTask, distillation, load
 from torch import Tensor, nn
 
 DRAFT = Shape(width=128, layers=2, heads=2, kv_heads=1, inner=352)
 
 
 @dataclass(frozen=True)
-class Distill:
+class DistillationTask:
     """Distils the decoder in the safetensors file `teacher` into a smaller one."""
 
     shape: Shape
@@ -22,14 +22,16 @@ class Distill:
     teacher: Path
     weight: float = 0.9
 
-    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
+    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> BoundTask:
         """Makes a new student beside the frozen teacher."""
         model = Llama(self.shape)
         model.reset(seed)
-        return _Distill(model.to(device, dtype), load(self.teacher, self.teacher_shape, device, dtype), self.weight)
+        return _BoundDistillationTask(
+            model.to(device, dtype), load(self.teacher, self.teacher_shape, device, dtype), self.weight
+        )
 
 
-class _Distill:
+class _BoundDistillationTask:
     def __init__(self, model: Llama, teacher: Llama, weight: float) -> None:
         self.module: nn.Module = model
         self.model, self.teacher, self.weight = model, teacher, weight

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from outrider.models.pocket.recipe.net import Llama, Shape
-from outrider.models.pocket.recipe.tasks import Bound, distillation, load
+from outrider.models.pocket.recipe.tasks import BoundTask, distillation, load
 from torch import Tensor, nn
 
 
@@ -37,7 +37,7 @@ class Heads(nn.ModuleList):
 
 
 @dataclass(frozen=True)
-class Ahead:
+class MedusaTask:
     """Trains `count` heads of `layers` blocks on the frozen decoder in the safetensors file `teacher`."""
 
     shape: Shape
@@ -46,13 +46,13 @@ class Ahead:
     layers: int = 1
     weight: float = 0.9
 
-    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
+    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> BoundTask:
         """Makes new heads beside the frozen target."""
         heads = Heads(self.count, self.layers, self.shape.width).to(device, dtype)
-        return _Ahead(heads, load(self.teacher, self.shape, device, dtype), self.weight)
+        return _BoundMedusaTask(heads, load(self.teacher, self.shape, device, dtype), self.weight)
 
 
-class _Ahead:
+class _BoundMedusaTask:
     def __init__(self, heads: Heads, target: Llama, weight: float) -> None:
         self.module: nn.Module = heads
         self.heads, self.target, self.weight = heads, target, weight
@@ -65,11 +65,11 @@ class _Ahead:
 
     def _head(self, i: int, head: nn.Module, hidden: Tensor, tokens: Tensor) -> Tensor:
         """Loss of head `i` at position t against the target at t + 1 + i, which predicts token t + 2 + i."""
-        ours = head(hidden[:, : -1 - i]).flatten(0, 1)
-        theirs = hidden[:, 1 + i :].flatten(0, 1)
+        student = head(hidden[:, : -1 - i]).flatten(0, 1)
+        teacher = hidden[:, 1 + i :].flatten(0, 1)
         return distillation(
-            lambda part: self.target.logits(ours[part]),
-            lambda part: self.target.logits(theirs[part]),
+            lambda part: self.target.logits(student[part]),
+            lambda part: self.target.logits(teacher[part]),
             tokens[:, 2 + i :].flatten(),
             self.weight,
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Rates:
+class OptimizerSettings:
     """Peak step sizes and constants of Muon and AdamW."""
 
     muon: float = 0.02
@@ -71,12 +71,12 @@ def layout(module: nn.Module) -> list[Slot]:
     return slots
 
 
-def share(slots: list[Slot], workers: int) -> list[list[Slot]]:
-    """Deals `slots` to `workers`, so that each updates about the same number of elements."""
-    hands: list[list[Slot]] = [[] for _ in range(workers)]
-    for slot in sorted(slots, key=lambda s: (-s.shape.numel(), s.start)):
-        min(hands, key=lambda hand: sum(s.shape.numel() for s in hand)).append(slot)
-    return hands
+def divide(part: list[Slot], workers: int) -> list[list[Slot]]:
+    """Deals `part` to `workers`, so that each updates about the same number of elements."""
+    parts: list[list[Slot]] = [[] for _ in range(workers)]
+    for slot in sorted(part, key=lambda s: (-s.shape.numel(), s.start)):
+        min(parts, key=lambda part: sum(s.shape.numel() for s in part)).append(slot)
+    return parts
 
 
 @dataclass
@@ -88,7 +88,9 @@ class State:
     second: Tensor
 
 
-def step(state: State, slots: list[Slot], gradient: Tensor, rates: Rates, scale: float, number: int) -> None:
+def step(
+    state: State, slots: list[Slot], gradient: Tensor, settings: OptimizerSettings, scale: float, number: int
+) -> None:
     """Applies update `number` (from 1) to `slots`; `scale` in 0..1 multiplies both step sizes.
 
     `gradient` is flat as the buffers are, and holds the mean over the batch.
@@ -98,28 +100,28 @@ def step(state: State, slots: list[Slot], gradient: Tensor, rates: Rates, scale:
         if slot.matrix:
             matrices.setdefault(slot.shape, []).append(slot)
         else:
-            _adam(state, slot, slot.of(gradient), rates, scale, number)
+            _adam(state, slot, slot.of(gradient), settings, scale, number)
     for group in matrices.values():
-        _muon(state, group, gradient, rates, scale)
+        _muon(state, group, gradient, settings, scale)
 
 
-def _adam(state: State, slot: Slot, g: Tensor, rates: Rates, scale: float, number: int) -> None:
+def _adam(state: State, slot: Slot, g: Tensor, settings: OptimizerSettings, scale: float, number: int) -> None:
     first, second, weight = slot.of(state.first), slot.of(state.second), slot.of(state.master)
-    first.lerp_(g, 1 - rates.beta1)
-    second.lerp_(g * g, 1 - rates.beta2)
-    mean = first / (1 - rates.beta1**number)
-    deviation = (second / (1 - rates.beta2**number)).sqrt() + 1e-10
-    weight.sub_(mean / deviation, alpha=scale * rates.adam)
+    first.lerp_(g, 1 - settings.beta1)
+    second.lerp_(g * g, 1 - settings.beta2)
+    mean = first / (1 - settings.beta1**number)
+    deviation = (second / (1 - settings.beta2**number)).sqrt() + 1e-10
+    weight.sub_(mean / deviation, alpha=scale * settings.adam)
 
 
-def _muon(state: State, group: list[Slot], gradient: Tensor, rates: Rates, scale: float) -> None:
-    looked_ahead = []
+def _muon(state: State, group: list[Slot], gradient: Tensor, settings: OptimizerSettings, scale: float) -> None:
+    nesterov = []
     for slot in group:
         g, momentum = slot.of(gradient), slot.of(state.first)
-        momentum.lerp_(g, 1 - rates.momentum)
-        looked_ahead.append(g.lerp(momentum, rates.momentum))
-    directions = orthogonalise(torch.stack(looked_ahead)).float()
-    rate = scale * rates.muon
+        momentum.lerp_(g, 1 - settings.momentum)
+        nesterov.append(g.lerp(momentum, settings.momentum))
+    directions = orthogonalise(torch.stack(nesterov)).float()
+    rate = scale * settings.muon
     size = max(1.0, group[0].shape[0] / group[0].shape[1]) ** 0.5
     for slot, direction in zip(group, directions, strict=True):
-        slot.of(state.master).mul_(1 - rate * rates.decay).sub_(direction, alpha=rate * size)
+        slot.of(state.master).mul_(1 - rate * settings.decay).sub_(direction, alpha=rate * size)

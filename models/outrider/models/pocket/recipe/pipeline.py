@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 from outrider.models.pocket.recipe import card, corpus, data, export, quality, sampled, tokenizer, train
-from outrider.models.pocket.recipe.card import Measured
-from outrider.models.pocket.recipe.checkpoint import Clock, read_clock
-from outrider.models.pocket.recipe.distill import DRAFT, Distill
-from outrider.models.pocket.recipe.medusa import Ahead, Heads
+from outrider.models.pocket.recipe.card import HeldOutFigures
+from outrider.models.pocket.recipe.checkpoint import TrainingClock, read_clock
+from outrider.models.pocket.recipe.distill import DRAFT, DistillationTask
+from outrider.models.pocket.recipe.medusa import Heads, MedusaTask
 from outrider.models.pocket.recipe.net import TARGET, Llama, Shape
-from outrider.models.pocket.recipe.tasks import Plain, Task, load
+from outrider.models.pocket.recipe.tasks import NextTokenTask, Task, load
 from outrider.models.pocket.recipe.train import Plan
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -85,11 +85,11 @@ class Pipeline:
     def train(self) -> None:
         """Trains the target, then the draft and the heads on it."""
         r, target = self.recipe, self.out / "target" / "weights.safetensors"
-        self._train("target", Plain(r.shape), r.target)
-        self._train("draft", Distill(r.draft_shape, r.shape, target), r.draft, self._sampled(target))
-        self._train("medusa", Ahead(r.shape, target, r.heads, r.blocks), r.medusa)
+        self._train("target", NextTokenTask(r.shape), r.target)
+        self._train("draft", DistillationTask(r.draft_shape, r.shape, target), r.draft, self._sampled(target))
+        self._train("medusa", MedusaTask(r.shape, target, r.heads, r.blocks), r.medusa)
 
-    def _train(self, name: str, task: Task, plan: Plan, stream: Path | None = None) -> Clock:
+    def _train(self, name: str, task: Task, plan: Plan, stream: Path | None = None) -> TrainingClock:
         return train.run(task, plan, stream or self.out / "train.bin", self.out / "heldout.bin", self.out / name)
 
     def _sampled(self, target: Path) -> Path:
@@ -97,10 +97,12 @@ class Pipeline:
         r, mixed = self.recipe, self.out / "draft.bin"
         if not mixed.exists():
             self._export("target", target, r.shape)
-            own = self.out / "sampled.bin"
+            sampled_path = self.out / "sampled.bin"
             length = min(r.draft.length, r.shape.context)
-            sampled.write(self.weights / "target", self.out / "train.bin", own, r.sampled_tokens, length, r.seed)
-            text = data.read(own)
+            sampled.write(
+                self.weights / "target", self.out / "train.bin", sampled_path, r.sampled_tokens, length, r.seed
+            )
+            text = data.read(sampled_path)
             data.write([text, text, data.read(self.out / "train.bin")[: 2 * len(text)]], mixed)
         return mixed
 
@@ -123,16 +125,16 @@ class Pipeline:
         clocks = {
             name: read_clock(self.out / name / "checkpoint.safetensors") for name in ("target", "draft", "medusa")
         }
-        story = card.Story(
+        summary = card.TrainingSummary(
             **clocks,
             parameters={name: self._count(name) for name in clocks},
             machine=machine or self._machine(),
             python=platform.python_version(),
             notes=notes,
         )
-        return card.card(self.corpus, r.library_repeats, (r.shape, r.draft_shape), story, self.measure())
+        return card.card(self.corpus, r.library_repeats, (r.shape, r.draft_shape), summary, self.measure())
 
-    def measure(self) -> Measured:
+    def measure(self) -> HeldOutFigures:
         """Held-out figures of the exported weights, in float32."""
         target, draft, heads = self._exported()
         stream = data.read(self.out / "heldout.bin")
@@ -144,18 +146,18 @@ class Pipeline:
         def bits(nats: torch.Tensor) -> float:
             return quality.bits_per_byte(float(nats.mean()), len(stream), size)
 
-        return Measured(
+        return HeldOutFigures(
             target_bits=bits(quality.nats(target, short)),
             draft_bits=bits(quality.nats(draft, short)),
             early_bits=bits(by_position[:512]),
             late_bits=bits(by_position[512:]),
             draft=quality.draft_agreement(target, draft, short),
-            draft_own=quality.draft_agreement(target, draft, self._own()),
+            draft_own=quality.draft_agreement(target, draft, self._continued_windows()),
             heads=quality.head_agreement(target, heads, short),
             runs=quality.head_runs(target, heads, short),
         )
 
-    def _own(self) -> torch.Tensor:
+    def _continued_windows(self) -> torch.Tensor:
         """Windows that begin with held-out text and that the target continues."""
         length, path = min(512, self.recipe.shape.context), self.out / "heldout-own.bin"
         if not path.exists():

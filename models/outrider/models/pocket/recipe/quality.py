@@ -38,10 +38,10 @@ class _Tally:
 
     def add(self, guess: Tensor, target: Tensor) -> None:
         """Compares scores [n, vocab] of a guess with the target's."""
-        wanted = target.argmax(-1, keepdim=True)
+        choices = target.argmax(-1, keepdim=True)
         ranked = guess.topk(max(self.tops), -1).indices
         for k in self.tops:
-            self.hits[k] += int((ranked[:, :k] == wanted).sum())
+            self.hits[k] += int((ranked[:, :k] == choices).sum())
         self.mass += float(torch.minimum(guess.softmax(-1), target.softmax(-1)).sum())
         self.count += len(guess)
 
@@ -76,9 +76,9 @@ def head_runs(target: Llama, heads: Heads, rows: Tensor, tops: tuple[int, ...] =
     totals, count = dict.fromkeys(tops, 0), 0
     for row in rows:
         hidden = target.hidden(row[None, :-1])[0]
-        wanted, length = target.logits(hidden).argmax(-1), len(hidden) - len(heads)
+        choices, length = target.logits(hidden).argmax(-1), len(hidden) - len(heads)
         ranked = [target.logits(head(hidden[:length])).topk(max(tops), -1).indices for head in heads]
-        hits = torch.stack([guess == wanted[1 + i : 1 + i + length, None] for i, guess in enumerate(ranked)])
+        hits = torch.stack([guess == choices[1 + i : 1 + i + length, None] for i, guess in enumerate(ranked)])
         for k in tops:
             totals[k] += int(hits[..., :k].any(-1).long().cumprod(0).sum())
         count += length

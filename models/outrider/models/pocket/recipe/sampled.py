@@ -38,24 +38,24 @@ def write(target: Path, stream: Path, out: Path, tokens: int, length: int, seed:
     parts: list[data.Stream] = []
     with torch.inference_mode():
         for batch in tqdm(range(-(-tokens // (together * length))), desc="sampled", mininterval=5):
-            begun = windows.take(batch * together * length, together, length)[:, :length]
-            parts.append(_batch(model, pool, begun, draws).numpy().astype(np.uint16).reshape(-1))
+            windows_begun = windows.take(batch * together * length, together, length)[:, :length]
+            parts.append(_batch(model, pool, windows_begun, draws).numpy().astype(np.uint16).reshape(-1))
     data.write(parts, out)
 
 
 def _batch(model: LlamaModel, pool: KvPool, ids: Tensor, draws: torch.Generator) -> Tensor:
     rows, length = ids.shape
-    begun = int(torch.randint(length // 8, 3 * length // 8 + 1, (1,), generator=draws))
+    windows_begun = int(torch.randint(length // 8, 3 * length // 8 + 1, (1,), generator=draws))
     per_row = -(-length // PAGE)
     pages = [range(row * per_row, (row + 1) * per_row) for row in range(rows)]
-    heat = torch.where(torch.rand(rows, 1, generator=draws) < 0.25, 0.7, 1.0)
+    temperatures = torch.where(torch.rand(rows, 1, generator=draws) < 0.25, 0.7, 1.0)
     cached = 0
-    for place in range(max(begun, 1), length):
-        works = [SequenceRows(place - cached, cached, pages[row]) for row in range(rows)]
-        step = RaggedBatch.build(works, PAGE)
+    for place in range(max(windows_begun, 1), length):
+        sequences = [SequenceRows(place - cached, cached, pages[row]) for row in range(rows)]
+        step = RaggedBatch.build(sequences, PAGE)
         hidden = model.forward(ids[:, cached:place].reshape(-1), step, pool)
         scores = model.logits(hidden.view(rows, place - cached, -1)[:, -1].contiguous())
-        race = scores / heat - torch.empty_like(scores).exponential_(generator=draws).log_()
+        race = scores / temperatures - torch.empty_like(scores).exponential_(generator=draws).log_()
         ids[:, place] = race.argmax(-1)
         cached = place
     return ids

@@ -20,12 +20,12 @@ Scores = Callable[[slice], Tensor]
 class Task(Protocol):
     """A description of a training task, without tensors, so that it can be sent to worker processes."""
 
-    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
+    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> BoundTask:
         """Makes the module and its loss on `device`."""
         ...
 
 
-class Bound(Protocol):
+class BoundTask(Protocol):
     """A task on its device: the trained module and its loss."""
 
     module: nn.Module
@@ -52,9 +52,9 @@ def distillation(student: Scores, teacher: Scores, targets: Tensor, weight: floa
     for start in range(0, len(targets), CHUNK):
         part = slice(start, start + CHUNK)
         with torch.no_grad():
-            wanted = teacher(part).float().softmax(-1)
+            distribution = teacher(part).float().softmax(-1)
         scores = student(part).float()
-        soft = F.cross_entropy(scores, wanted, reduction="sum")
+        soft = F.cross_entropy(scores, distribution, reduction="sum")
         hard = F.cross_entropy(scores, targets[part], reduction="sum")
         total = total + weight * soft + (1 - weight) * hard
     return total / len(targets)
@@ -70,19 +70,19 @@ def cross_entropy(model: Llama, hidden: Tensor, targets: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Plain:
+class NextTokenTask:
     """Next-token prediction."""
 
     shape: Shape
 
-    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> Bound:
+    def build(self, device: torch.device, dtype: torch.dtype, seed: int) -> BoundTask:
         """Makes a new decoder."""
         model = Llama(self.shape)
         model.reset(seed)
-        return _Plain(model.to(device, dtype))
+        return _BoundNextTokenTask(model.to(device, dtype))
 
 
-class _Plain:
+class _BoundNextTokenTask:
     def __init__(self, model: Llama) -> None:
         self.model = model
         self.module: nn.Module = model

@@ -18,13 +18,13 @@ import torch
 import torch.multiprocessing as mp
 from outrider.models.pocket.recipe import data
 from outrider.models.pocket.recipe.checkpoint import (
-    Clock,
+    TrainingClock,
     load_checkpoint,
     save_checkpoint,
     save_weights,
 )
-from outrider.models.pocket.recipe.optim import Rates, Slot, State, layout, share, step
-from outrider.models.pocket.recipe.tasks import Bound, Task
+from outrider.models.pocket.recipe.optim import OptimizerSettings, Slot, State, divide, layout, step
+from outrider.models.pocket.recipe.tasks import BoundTask, Task
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from tqdm import tqdm
@@ -48,14 +48,14 @@ class Plan:
     long_share: float = 0.08
     warmup: int = 40
     cooldown: float = 0.5
-    rates: Rates = field(default_factory=Rates)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     seed: int = 0
     workers: int = 1
     device: str = "cpu"
     save_minutes: float = 3.0
     check_tokens: int = 24576
 
-    def progress(self, clock: Clock) -> float:
+    def progress(self, clock: TrainingClock) -> float:
         """Spent share of the budget, 0..1."""
         spent = clock.step / self.steps if self.steps else clock.seconds / (60 * self.minutes)
         return min(1.0, spent)
@@ -82,22 +82,22 @@ class Shared:
         self.state = State(zeros(size), zeros(size), zeros(size))
         self.gradients = zeros(workers, size)
         self.losses = zeros(workers, kind=torch.float64)
-        self.taken = mp.get_context("spawn").Value("l", 0)
+        self.claimed = mp.get_context("spawn").Value("l", 0)
         self.barrier = mp.get_context("spawn").Barrier(workers)
         self.plan_progress = zeros(2, kind=torch.float64)
 
     def claim(self, limit: int) -> Iterator[int]:
         """Numbers below `limit` that no other worker has taken."""
         while True:
-            with self.taken.get_lock():
-                number = int(self.taken.value)
-                self.taken.value = number + 1
+            with self.claimed.get_lock():
+                number = int(self.claimed.value)
+                self.claimed.value = number + 1
             if number >= limit:
                 return
             yield number
 
 
-def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
+def attach(bound: BoundTask, slots: list[Slot], weights: Tensor) -> Tensor:
     """Turns the module's parameters into views of `weights`, and their `.grad`s into views of the returned gradient."""
     gradient = torch.zeros_like(weights)
     parameters = dict(bound.module.named_parameters())
@@ -107,7 +107,7 @@ def attach(bound: Bound, slots: list[Slot], weights: Tensor) -> Tensor:
     return gradient
 
 
-def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock:
+def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> TrainingClock:
     """Trains `task` on the stream file, from `out`/checkpoint.safetensors if that exists; returns the final clock.
 
     Writes weights to `out`/weights.safetensors (float32), and a line for each checkpoint to `out`/log.jsonl.
@@ -120,7 +120,7 @@ def run(task: Task, plan: Plan, stream: Path, heldout: Path, out: Path) -> Clock
     for slot in slots:
         slot.of(shared.state.master).copy_(bound.module.get_parameter(slot.name).detach())
     checkpoint = out / "checkpoint.safetensors"
-    clock = load_checkpoint(checkpoint, shared.state) if checkpoint.exists() else Clock()
+    clock = load_checkpoint(checkpoint, shared.state) if checkpoint.exists() else TrainingClock()
     shared.weights.copy_(shared.state.master)
     arguments = (task, plan, stream, heldout, out, shared, clock)
     if plan.workers == 1:
@@ -140,13 +140,21 @@ class Worker:
     """One process of a training run; rank 0 also keeps the clock, the log and the checkpoints."""
 
     def __init__(
-        self, rank: int, task: Task, plan: Plan, stream: Path, heldout: Path, out: Path, shared: Shared, clock: Clock
+        self,
+        rank: int,
+        task: Task,
+        plan: Plan,
+        stream: Path,
+        heldout: Path,
+        out: Path,
+        shared: Shared,
+        clock: TrainingClock,
     ) -> None:
         self.rank, self.plan, self.out, self.shared, self.clock = rank, plan, out, shared, clock
         self.device = torch.device(plan.device)
         self.bound = task.build(self.device, shared.weights.dtype, plan.seed)
         self.slots = layout(self.bound.module)
-        self.hand = share(self.slots, plan.workers)[rank]
+        self.own_slots = divide(self.slots, plan.workers)[rank]
         self.gradient = attach(self.bound, self.slots, shared.weights)
         self.windows = data.Windows(data.read(stream), plan.seed)
         self.checks = data.rows(data.read(heldout)[: plan.check_tokens + 1], plan.length)
@@ -161,7 +169,7 @@ class Worker:
                 loss = self.update(progress)
                 self.tick(time.monotonic() - started)
                 self.report(bar, loss)
-        self.keep()
+        self.save_progress()
 
     def update(self, progress: float) -> float:
         """Runs one optimiser step; returns the batch's mean loss."""
@@ -190,10 +198,10 @@ class Worker:
         """Updates this worker's share of the parameters."""
         shared = self.shared
         if self.rank == 0:
-            shared.taken.value = 0
+            shared.claimed.value = 0
         gradient = shared.gradients[0] if self.plan.workers == 1 else shared.gradients.sum(0)
-        step(shared.state, self.hand, gradient, self.plan.rates, scale, self.clock.step)
-        for slot in self.hand:
+        step(shared.state, self.own_slots, gradient, self.plan.optimizer, scale, self.clock.step)
+        for slot in self.own_slots:
             slot.of(shared.weights).copy_(slot.of(shared.state.master))
 
     def tick(self, seconds: float) -> None:
@@ -211,7 +219,7 @@ class Worker:
         bar.update(100 * self.plan.progress(self.clock) - bar.n)
         if self.clock.seconds - self.saved > 60 * self.plan.save_minutes:
             self.saved = self.clock.seconds
-            self.keep(loss)
+            self.save_progress(loss)
 
     @torch.no_grad()
     def heldout(self) -> float:
@@ -223,11 +231,11 @@ class Worker:
         shared.barrier.wait()
         mean = float(shared.losses.sum())
         if self.rank == 0:
-            shared.taken.value = 0
+            shared.claimed.value = 0
         shared.barrier.wait()
         return mean
 
-    def keep(self, loss: float | None = None) -> None:
+    def save_progress(self, loss: float | None = None) -> None:
         """Logs the held-out loss and saves a checkpoint."""
         heldout = self.heldout()
         if self.rank == 0:

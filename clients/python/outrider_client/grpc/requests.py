@@ -29,26 +29,26 @@ def generation(prompt: Prompt | None, messages: Messages | None, parameters: Map
 
     Parameters are those of the HTTP API; `TypeError` or `ValueError` for a parameter that gRPC does not support.
     """
-    given, request = body(prompt, messages, parameters), METHODS["Generate"].request()
+    fields, request = body(prompt, messages, parameters), METHODS["Generate"].request()
     if messages is not None:
-        request.messages_json = json.dumps(list(given.pop("messages")))
-    elif isinstance(content := given.pop("prompt"), str):
+        request.messages_json = json.dumps(list(fields.pop("messages")))
+    elif isinstance(content := fields.pop("prompt"), str):
         request.text = content
     else:
         request.ids = _packed(content)
     for name in _PLAIN:
-        if name in given:
-            setattr(request, name, given.pop(name))
+        if name in fields:
+            setattr(request, name, fields.pop(name))
     for name in ("add_special", "parse_special"):
-        if f"{name}_tokens" in given:
-            setattr(request, name, given.pop(f"{name}_tokens"))
+        if f"{name}_tokens" in fields:
+            setattr(request, name, fields.pop(f"{name}_tokens"))
     for name in ("tools", "tool_choice"):
-        if name in given:
-            setattr(request, f"{name}_json", json.dumps(given.pop(name)))
-    _speculate(request, given)
-    _draw(request, given, chat=messages is not None)
-    if given:
-        raise TypeError(f"{next(iter(given))} is no parameter over gRPC")
+        if name in fields:
+            setattr(request, f"{name}_json", json.dumps(fields.pop(name)))
+    _speculate(request, fields)
+    _draw(request, fields, chat=messages is not None)
+    if fields:
+        raise TypeError(f"{next(iter(fields))} is no parameter over gRPC")
     return request
 
 
@@ -57,65 +57,65 @@ def completion(request: Any) -> Any:
     return METHODS["Complete"].request(request=request)
 
 
-def lingering(request: Any) -> Any:
+def with_linger(request: Any) -> Any:
     """The request, with a generation that continues for a while after its connection breaks."""
     request.linger = True
     return request
 
 
-def _speculate(request: Any, given: dict[str, Any]) -> None:
-    wanted = given.pop("speculation", {})
-    if wanted == "off":
+def _speculate(request: Any, fields: dict[str, Any]) -> None:
+    speculation = fields.pop("speculation", {})
+    if speculation == "off":
         request.speculation.off = True
-    elif wanted:
-        request.speculation.drafters.extend(wanted.get("drafters", []))
-        request.speculation.max_nodes = wanted.get("max_nodes") or 0
-    if given.pop("return_drafts", False):
+    elif speculation:
+        request.speculation.drafters.extend(speculation.get("drafters", []))
+        request.speculation.max_nodes = speculation.get("max_nodes") or 0
+    if fields.pop("return_drafts", False):
         request.speculation.return_drafts = True
 
 
-def _draw(request: Any, given: dict[str, Any], *, chat: bool) -> None:
+def _draw(request: Any, fields: dict[str, Any], *, chat: bool) -> None:
     sampling = request.sampling
-    if "max_completion_tokens" in given:
-        given["max_tokens"] = given.pop("max_completion_tokens")
-    for name in [name for name in _DRAWING if name in given]:
-        value = given.pop(name)
+    if "max_completion_tokens" in fields:
+        fields["max_tokens"] = fields.pop("max_completion_tokens")
+    for name in [name for name in _DRAWING if name in fields]:
+        value = fields.pop(name)
         if isinstance(value, (list, tuple)):
             getattr(sampling, name).extend(value)
         else:
             setattr(sampling, name, value)
-    if "seed" in given:
-        sampling.seed = given.pop("seed") & _UNSIGNED
-    stop = given.pop("stop", [])
+    if "seed" in fields:
+        sampling.seed = fields.pop("seed") & _UNSIGNED
+    stop = fields.pop("stop", [])
     sampling.stop.extend([stop] if isinstance(stop, str) else stop)
-    for token, bias in given.pop("logit_bias", {}).items():
+    for token, bias in fields.pop("logit_bias", {}).items():
         sampling.logit_bias[int(token)] = bias
-    for word in given.pop("bad_words", []):
+    for word in fields.pop("bad_words", []):
         if isinstance(word, str):
             request.bad_words.append(word)
         else:
             sampling.bad_words.add(ids=_packed(word))
-    wanted, top = given.pop("logprobs", None), given.pop("top_logprobs", 0) if chat else 0
-    if wanted is not None and wanted is not False:
-        sampling.logprobs = top if chat else wanted
-    _structure(sampling, given)
+    logprobs, top = fields.pop("logprobs", None), fields.pop("top_logprobs", 0) if chat else 0
+    if logprobs is not None and logprobs is not False:
+        sampling.logprobs = top if chat else logprobs
+    _structure(sampling, fields)
 
 
-def _structure(sampling: Any, given: dict[str, Any]) -> None:
-    outputs, form = dict(given.pop("structured_outputs", {})), given.pop("response_format", {})
+def _structure(sampling: Any, fields: dict[str, Any]) -> None:
+    outputs, form = dict(fields.pop("structured_outputs", {})), fields.pop("response_format", {})
     if form.get("type") == "json_schema":
         outputs["json"] = form["json_schema"]["schema"]
     elif form.get("type") == "json_object":
         outputs["json_object"] = True
-    for kind, wanted in outputs.items():
+    for kind, value in outputs.items():
         if kind == "choice":
-            sampling.grammar.choice.texts.extend(wanted)
+            sampling.grammar.choice.texts.extend(value)
         elif kind == "json_object":
             sampling.grammar.json_schema = _ANY_OBJECT
         elif kind == "json":
-            sampling.grammar.json_schema = wanted if isinstance(wanted, str) else json.dumps(wanted)
+            sampling.grammar.json_schema = value if isinstance(value, str) else json.dumps(value)
         else:
-            setattr(sampling.grammar, _GRAMMARS[kind], wanted)
+            setattr(sampling.grammar, _GRAMMARS[kind], value)
 
 
 def _packed(ids: Sequence[int]) -> bytes:

@@ -1,7 +1,7 @@
 /** A client's options, checked. */
 
 import { milliseconds } from "./bounds.js";
-import { Gateways, type Patience } from "./gateways.js";
+import { Gateways, type RetryPolicy } from "./gateways.js";
 import type { Fetch, Transport } from "./http.js";
 
 /** Options of a client. */
@@ -24,13 +24,13 @@ export interface ClientOptions {
 }
 
 /** A client's options, checked and complete. */
-export interface Manner extends Patience {
+export interface ClientConfig extends RetryPolicy {
   readonly transport: Transport;
   readonly resumeMs: number;
 }
 
 /** Checks and completes `options`; `RangeError` or `TypeError` for a wrong option. */
-export function mannerOf(baseUrls: string | readonly string[], options: ClientOptions): Manner {
+export function configOf(baseUrls: string | readonly string[], options: ClientOptions): ClientConfig {
   const { apiKey, silenceMs = 60_000, maxRetries = 2, maxPauseMs = 60_000, resumeMs = 30_000 } = options;
   if (!Number.isInteger(maxRetries) || maxRetries < 0) {
     throw new RangeError(`maxRetries must be an integer of at least 0, not ${maxRetries}`);

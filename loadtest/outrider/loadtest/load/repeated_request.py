@@ -1,7 +1,8 @@
 """A cheap client: sends one request over and over, on connections that stay open.
 
-`python -m outrider.loadtest.load.hammer` reads a `Task` as JSON from standard input and writes a `Result` to standard
-output. The client is a separate process, so that its CPU time is not charged to a measured process.
+`python -m outrider.loadtest.load.repeated_request` reads a `RepeatedRequest` as JSON from standard input and writes a
+`RepeatedResult` to standard output. The client is a separate process, so that its CPU time is not charged to a measured
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEAD_END = b"\r\n\r\n"
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
-class Task(msgspec.Struct, frozen=True):
+class RepeatedRequest(msgspec.Struct, frozen=True):
     """Posts ``body`` to ``url`` for ``seconds`` over that many ``connections``.
 
     With ``rate`` 0 each connection sends its next request when its last one is answered; otherwise ``rate`` requests a
@@ -37,7 +38,7 @@ class Task(msgspec.Struct, frozen=True):
     rate: float = 0.0
 
 
-class Result(msgspec.Struct, frozen=True):
+class RepeatedResult(msgspec.Struct, frozen=True):
     """Seconds of each request since it was due, events of all streams, and seconds of the whole task."""
 
     latencies: list[float]
@@ -55,24 +56,24 @@ class Result(msgspec.Struct, frozen=True):
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
-def hammer(task: Task) -> Result:
+def send_repeatedly(task: RepeatedRequest) -> RepeatedResult:
     """Runs ``task`` in a separate process.
 
     Raises:
         SystemExit: a request was not answered with 200, or a connection broke.
     """
-    command = [sys.executable, "-m", "outrider.loadtest.load.hammer"]
+    command = [sys.executable, "-m", "outrider.loadtest.load.repeated_request"]
     done = subprocess.run(command, input=msgspec.json.encode(task), stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise SystemExit("the load client failed: see above")
-    return msgspec.json.decode(done.stdout, type=Result)
+    return msgspec.json.decode(done.stdout, type=RepeatedResult)
 
 
 class _Connection(asyncio.Protocol):
     """One connection, with one request at a time."""
 
-    def __init__(self, load: _Load) -> None:
-        self._load, self._received, self._due, self._head = load, bytearray(), 0.0, 0
+    def __init__(self, client: _Client) -> None:
+        self._client, self._received, self._due, self._head = client, bytearray(), 0.0, 0
         self._length: int | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -81,17 +82,17 @@ class _Connection(asyncio.Protocol):
     def send(self, due: float) -> None:
         self._received.clear()
         self._due, self._head = due, 0
-        self._transport.write(self._load.request)
+        self._transport.write(self._client.request)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
         if not self._head:
             self._read_head()
         if self._head and self._complete():
-            self._load.answered(self, self._due, self._received.count(b"data: {"))
+            self._client.on_answer(self, self._due, self._received.count(b"data: {"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._load.lost(self)
+        self._client.on_close(self)
 
     def _read_head(self) -> None:
         end = self._received.find(_HEAD_END)
@@ -100,7 +101,7 @@ class _Connection(asyncio.Protocol):
         self._head = end + len(_HEAD_END)
         head = bytes(self._received[:end]).lower()
         if b" 200 " not in head.partition(b"\r\n")[0]:
-            self._load.broke(bytes(self._received[:500]).decode(errors="replace"))
+            self._client.fail(bytes(self._received[:500]).decode(errors="replace"))
         _, _, rest = head.partition(b"content-length:")
         self._length = int(rest.partition(b"\r\n")[0]) if rest else None
 
@@ -110,8 +111,8 @@ class _Connection(asyncio.Protocol):
         return len(self._received) >= self._head + self._length
 
 
-class _Load:
-    def __init__(self, task: Task) -> None:
+class _Client:
+    def __init__(self, task: RepeatedRequest) -> None:
         self._task = task
         parts = urlsplit(task.url)
         headers = {"host": parts.netloc, "content-type": "application/json", **task.headers}
@@ -126,7 +127,7 @@ class _Load:
         self._waiting: deque[float] = deque()
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self) -> Result:
+    async def run(self) -> RepeatedResult:
         loop = asyncio.get_running_loop()
         for _ in range(self._task.connections):
             self._free.append((await loop.create_connection(lambda: _Connection(self), self._host, self._port))[1])
@@ -140,13 +141,13 @@ class _Load:
             for connection in connections:
                 connection.send(time.perf_counter())
         await self._done
-        return Result(self._latencies, self._events, time.perf_counter() - began)
+        return RepeatedResult(self._latencies, self._events, time.perf_counter() - began)
 
     async def _pace(self, began: float) -> None:
         for place in range(round(self._task.seconds * self._task.rate)):
             due = began + place / self._task.rate
-            if (left := due - time.perf_counter()) > 0:
-                await asyncio.sleep(left)
+            if (wait_s := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait_s)
             if self._free:
                 self._free.pop().send(due)
             else:
@@ -154,7 +155,7 @@ class _Load:
         self._sent_all = True
         self._end_if_done()
 
-    def answered(self, connection: _Connection, due: float, events: int) -> None:
+    def on_answer(self, connection: _Connection, due: float, events: int) -> None:
         now = time.perf_counter()
         self._latencies.append(now - due)
         self._events += events
@@ -166,15 +167,15 @@ class _Load:
             self._free.append(connection)
         self._end_if_done()
 
-    def lost(self, connection: _Connection) -> None:
+    def on_close(self, connection: _Connection) -> None:
         """Drops an idle connection that the server closed; a busy one is an error."""
         if connection in self._free:
             self._free.remove(connection)
             self._open -= 1
         else:
-            self.broke("the server closed a connection before it had answered")
+            self.fail("the server closed a connection before it had answered")
 
-    def broke(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         if not self._done.done():
             self._done.set_exception(ConnectionError(why))
 
@@ -183,13 +184,13 @@ class _Load:
             self._done.set_result(None)
 
 
-async def _run(task: Task) -> Result:
-    return await _Load(task).run()
+async def _run(task: RepeatedRequest) -> RepeatedResult:
+    return await _Client(task).run()
 
 
 def main() -> int:
     """Runs the task of standard input."""
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=RepeatedRequest)
     try:
         result = uvloop.run(_run(task))
     except (OSError, ValueError) as error:

@@ -6,7 +6,7 @@ import torch
 from outrider.models.llama import LlamaModel
 
 
-class Crew:
+class StepThreads:
     """The threads of one model's steps.
 
     A step of the compiled decoder has the same bits on any number of threads. Other steps may not, so their number of
@@ -20,7 +20,7 @@ class Crew:
         self._decoder = model.compiled
         self.threads = torch.get_num_threads() if self._decoder is None else self._decoder.threads
 
-    def use(self, threads: int) -> None:
+    def set(self, threads: int) -> None:
         """Sets the threads of the next steps. The thread that runs steps calls this between steps."""
         if self._decoder is not None:
             self._decoder.use(threads)

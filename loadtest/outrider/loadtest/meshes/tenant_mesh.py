@@ -22,7 +22,7 @@ async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict
     return {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
 
 
-async def put_on(url: str, limits: dict[str, Limits]) -> dict[str, str]:
+async def store_tenants(url: str, limits: dict[str, Limits]) -> dict[str, str]:
     """Stores tenants with ``limits`` at the NATS server ``url``; returns a key of each."""
     bus = Bus()
     await bus.connect(url, "loadtest", wait_s=10)

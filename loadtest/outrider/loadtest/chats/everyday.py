@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from outrider.loadtest.chats.asked import Asked
+from outrider.loadtest.chats.chat_request import ChatRequest
 
 _TOKENS, _STORY_TOKENS = 192, 128
 _QUESTIONS = (
@@ -59,19 +59,19 @@ _PLACES = ("on the night train", "in a flooded town", "under the sea", "at a clo
 _THINGS = ("finds a letter", "hears a strange song", "must keep a secret", "plants a seed", "forgets a name")
 
 
-def questions(draw: random.Random) -> Iterator[Asked]:
+def questions(draw: random.Random) -> Iterator[ChatRequest]:
     """Everyday questions: four different questions about each topic."""
     topics = [topic.strip() for topic in _TOPICS.split(";")]
     pairs = [(topic, frame) for topic in topics for frame in draw.sample(_QUESTIONS, 4)]
     draw.shuffle(pairs)
     for topic, frame in pairs:
-        yield Asked("chat", frame.format(" ".join(topic.split())), _TOKENS)
+        yield ChatRequest("chat", frame.format(" ".join(topic.split())), _TOKENS)
 
 
-def stories(draw: random.Random) -> Iterator[Asked]:
+def stories(draw: random.Random) -> Iterator[ChatRequest]:
     """Short stories of about 100 tokens, at temperature 1."""
     plots = list(itertools.product(_HEROES, _PLACES, _THINGS))
     draw.shuffle(plots)
     for number, plot in enumerate(plots):
         text = "Write a very short story, of about eighty words: {} {} {}.".format(*plot)
-        yield Asked("story", text, _STORY_TOKENS, temperature=1.0, seed=number)
+        yield ChatRequest("story", text, _STORY_TOKENS, temperature=1.0, seed=number)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ChatRequest(msgspec.Struct, frozen=True):
     """A chat request of one ``kind``.
 
     Attributes:

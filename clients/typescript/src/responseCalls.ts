@@ -1,13 +1,13 @@
 /** Calls of the Responses API. */
 
-import type { Asking } from "./asking.js";
+import type { Caller } from "./caller.js";
 import type { CallOptions } from "./bounds.js";
-import type { Ask } from "./http.js";
-import type { Manner } from "./manner.js";
+import type { GatewayRequest } from "./http.js";
+import type { ClientConfig } from "./config.js";
 import { bodyOf, CONTINUE } from "./parameters.js";
 import {
-  about,
-  creation,
+  responseRequest,
+  responseCreation,
   type ModelResponse,
   type ResponseInput,
   type ResponseParameters,
@@ -18,12 +18,12 @@ import { ResponseStream } from "./stream.js";
 
 /** The attribute `responses` of a client. */
 export class Responses {
-  readonly #manner: Manner;
-  readonly #asking: Asking;
+  readonly #config: ClientConfig;
+  readonly #caller: Caller;
 
   /** @internal */
-  constructor(manner: Manner, asking: Asking) {
-    [this.#manner, this.#asking] = [manner, asking];
+  constructor(config: ClientConfig, caller: Caller) {
+    [this.#config, this.#caller] = [config, caller];
   }
 
   /** A response; with `background`, its beginning. */
@@ -32,19 +32,19 @@ export class Responses {
     parameters: ResponseParameters = {},
     options: CallOptions = {},
   ): Promise<ModelResponse> {
-    return this.#call(creation({ ...bodyOf(parameters), input }), options);
+    return this.#call(responseCreation({ ...bodyOf(parameters), input }), options);
   }
 
   /** Streams a response, event by event; iteration sends the request. */
   stream(request: { input: ResponseInput } & ResponseParameters, options: CallOptions = {}): ResponseStream {
-    const ask = creation({ ...bodyOf(request), stream: true });
-    const first = request.store === false ? ask : { ...ask, headers: CONTINUE };
-    return new ResponseStream(this.#manner, new ResponseReading(first, !request.background), options);
+    const creation = responseCreation({ ...bodyOf(request), stream: true });
+    const first = request.store === false ? creation : { ...creation, headers: CONTINUE };
+    return new ResponseStream(this.#config, new ResponseReading(first, !request.background), options);
   }
 
   /** A stored response in its present state; resumes a background response whose gateway has died. */
   retrieve(id: string, options: CallOptions = {}): Promise<ModelResponse> {
-    return this.#call(about(id), options);
+    return this.#call(responseRequest(id), options);
   }
 
   /**
@@ -52,20 +52,20 @@ export class Responses {
    * stream does not end the response.
    */
   resume(id: string, startingAfter = -1, options: CallOptions = {}): ResponseStream {
-    return new ResponseStream(this.#manner, new ResponseReading(null, false, id, startingAfter), options);
+    return new ResponseStream(this.#config, new ResponseReading(null, false, id, startingAfter), options);
   }
 
   /** Ends a background response; returns the part that exists. */
   cancel(id: string, options: CallOptions = {}): Promise<ModelResponse> {
-    return this.#call(about(id, "POST", "/cancel"), options);
+    return this.#call(responseRequest(id, "POST", "/cancel"), options);
   }
 
   /** Ends and deletes a response. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#asking.send(about(id, "DELETE"), options);
+    await this.#caller.send(responseRequest(id, "DELETE"), options);
   }
 
-  async #call(ask: Ask, options: CallOptions): Promise<ModelResponse> {
-    return withOutputText(await this.#asking.call<ModelResponse>(ask, options));
+  async #call(request: GatewayRequest, options: CallOptions): Promise<ModelResponse> {
+    return withOutputText(await this.#caller.call<ModelResponse>(request, options));
   }
 }
