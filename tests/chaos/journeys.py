@@ -1,4 +1,4 @@
-"""What became of each stream: its reader tells, and who sees when verifiers serve."""
+"""The course of each stream, and the times without a verifier that serves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_S, _HEADS = 0.02, 4
 class Journey:
     """One stream. Times are of `time.monotonic`.
 
-    ``refused`` has each POST that was not taken: when, and the status. ``heads`` has the last heads of answers.
+    ``refused`` has times and status of each refused POST; ``heads`` has the last heads of answers.
     """
 
     number: int
@@ -28,32 +28,32 @@ class Journey:
     request: str = ""
     outcome: str = ""
     why: str = ""
-    has_asked: bool = False
+    has_sent: bool = False
     returns: int = 0
     refused: list[tuple[float, float, int]] = field(default_factory=list)
     heads: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_HEADS))
 
-    def moved(self, request: str) -> None:
-        """Something of the stream was read."""
+    def on_progress(self, request: str) -> None:
+        """Notes that a part of the stream was read."""
         self.progress, self.request = time.monotonic(), request
         self.journeys.progressed.set()
 
-    def heard(self, now: float) -> str:
-        """The last heads of answers, and how long before ``now`` each came."""
+    def heads_before(self, now: float) -> str:
+        """The last heads of answers, with the seconds from their arrival to ``now``."""
         return "".join(f", {what} {now - at:.1f} s before" for at, what in self.heads)
 
-    async def asks(self, request: httpx.Request) -> None:
-        """For httpx: a request is sent; each but the first asks again for what broke off, or was refused."""
+    async def on_request(self, request: httpx.Request) -> None:
+        """A hook of httpx for a sent request; all but the first are returns after a break or a refusal."""
         request.extensions["sent"] = time.monotonic()
-        if self.has_asked:
+        if self.has_sent:
             self.returns += 1
             self.journeys.returned.set()
-        self.has_asked = True
+        self.has_sent = True
         if request.method == "POST":
-            self.journeys.asked.set()
+            self.journeys.submitted.set()
 
-    async def hears(self, response: httpx.Response) -> None:
-        """For httpx: the head of an answer is there."""
+    async def on_response(self, response: httpx.Response) -> None:
+        """A hook of httpx for the head of an answer."""
         request = response.request
         where = f"{request.url.host}:{request.url.port}"
         self.heads.append((time.monotonic(), f"{request.method} {where} {response.status_code}"))
@@ -62,20 +62,20 @@ class Journey:
 
 
 class Journeys:
-    """All of them; ``asked``, ``returned`` and ``progressed`` are set whenever a reader does so, or reads something.
+    """All journeys; ``submitted``, ``returned`` and ``progressed`` are set at each such event of any reader.
 
-    A stream hangs that has made no progress for ``hung_s`` seconds while a verifier served all the time.
+    A stream hangs if it makes no progress for ``hung_s`` seconds while a verifier serves all the time.
     """
 
     def __init__(self, serves: Callable[[], bool], hung_s: float) -> None:
         self.all: list[Journey] = []
-        self.asked, self.returned, self.progressed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.submitted, self.returned, self.progressed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._serves, self._hung_s = serves, hung_s
         self.outages: list[list[float]] = []
         self._reading: dict[int, tuple[Journey, asyncio.Task[object]]] = {}
 
     def begin(self, number: int) -> Journey:
-        """The journey of question ``number``, read by the task that calls."""
+        """The journey of question ``number``, which the calling task reads."""
         now, task = time.monotonic(), asyncio.current_task()
         journey = Journey(number, now, now, self)
         assert task
@@ -84,14 +84,14 @@ class Journeys:
         return journey
 
     def end(self, journey: Journey, outcome: str, why: str = "") -> None:
-        """Takes note of its end, but for one that hung."""
+        """Notes the outcome, unless the stream hung."""
         del self._reading[id(journey)]
         journey.ended = time.monotonic()
         if not journey.outcome:
             journey.outcome, journey.why = outcome, why
 
     async def watch(self) -> None:
-        """Notes when nobody serves, and ends readers whose stream hangs, for ever."""
+        """Notes times without a verifier that serves, and ends readers of hung streams; runs until cancelled."""
         outage: list[float] | None = None
         while True:
             now = time.monotonic()
@@ -109,9 +109,12 @@ class Journeys:
         last = self.outages[-1][1] if self.outages else 0.0
         for journey, task in self._reading.values():
             if not journey.outcome and now - max(journey.progress, last) > self._hung_s:
-                journey.outcome, journey.why = "hung", f"nothing for {now - journey.progress:.0f} s{journey.heard(now)}"
+                journey.outcome, journey.why = (
+                    "hung",
+                    f"nothing for {now - journey.progress:.0f} s{journey.heads_before(now)}",
+                )
                 task.cancel()
 
     def served(self, began: float, ended: float) -> bool:
-        """Whether a verifier served all the time between the two."""
+        """Whether a verifier served all the time from ``began`` to ``ended``."""
         return not any(start <= ended and stop >= began for start, stop in self.outages)

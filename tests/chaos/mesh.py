@@ -1,4 +1,4 @@
-"""A mesh of nine processes, kept alive as `outrider up` does, whose broker can be kept away."""
+"""A mesh of nine processes, which restart as under `outrider up`, and whose broker can be killed for a while."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ GATEWAYS = 3
 COUNTS = {"gateway": 1, "verifier": 2, "tokenizer": 2, "kvcache": 0}
 
 
-class Deaths:
-    """Hears what becomes of processes, and remembers those that nobody killed."""
+class DeathRecorder:
+    """Records processes that ended without being killed by the test."""
 
     def __init__(self) -> None:
         self.killed: set[int] = set()
-        self.unasked: list[str] = []
+        self.unexpected: list[str] = []
 
     def ready(self, child: Child, address: str) -> None: ...
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         if child.pid not in self.killed:
-            self.unasked.append(f"{child.instance} ended by itself with {code}")
+            self.unexpected.append(f"{child.instance} ended by itself with {code}")
 
 
-class Nine:
+class ChaosMesh:
     """The running mesh: the gateways' ``urls``, its ``broker``, and the keepers of all other processes."""
 
-    def __init__(self, supervisor: Supervisor, urls: list[str], broker: Broker, deaths: Deaths) -> None:
+    def __init__(self, supervisor: Supervisor, urls: list[str], broker: Broker, deaths: DeathRecorder) -> None:
         self.supervisor, self.urls, self.broker, self.deaths = supervisor, urls, broker, deaths
         self._stopped: set[int] = set()
 
     def alive(self) -> list[ProcessKeeper]:
-        """Those whose process runs and was not just killed, ready or not."""
+        """Keepers whose process runs, ready or not, and was not just killed."""
         keepers, killed = self.supervisor.keepers, self.deaths.killed
         return [each for each in keepers if each.child and _runs(each.child.pid) and each.child.pid not in killed]
 
@@ -61,26 +61,26 @@ class Nine:
         ]
 
     def kill(self, victim: ProcessKeeper) -> str:
-        """Ends a process as a crash would; its name."""
+        """Kills a process, as a crash would; returns its name."""
         assert victim.child
         self.deaths.killed.add(victim.child.pid)
         victim.child.signal(signal.SIGKILL)
         return _name(victim)
 
     def stop(self, victim: ProcessKeeper) -> Child:
-        """Stops a process in mid-air."""
+        """Freezes a process."""
         assert victim.child
         self._stopped.add(victim.child.pid)
         victim.child.signal(signal.SIGSTOP)
         return victim.child
 
-    def go_on(self, child: Child) -> None:
+    def thaw(self, child: Child) -> None:
         """Ends `stop`."""
         self._stopped.discard(child.pid)
         child.signal(signal.SIGCONT)
 
     async def ready(self) -> None:
-        """Returns when every gateway says that a completion would succeed."""
+        """Returns when every gateway is ready to complete."""
         async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
             for url in self.urls:
                 while not await _answers(http, url):
@@ -88,16 +88,16 @@ class Nine:
 
 
 @asynccontextmanager
-async def nine(logs: Path) -> AsyncIterator[Nine]:
-    """2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS that stores on disk."""
+async def chaos_mesh(logs: Path) -> AsyncIterator[ChaosMesh]:
+    """Runs 2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS with JetStream inside the block."""
     broker = Broker("--jetstream", "--store_dir", str(logs / "nats"), "--log", str(logs / "nats.log"))
     await asyncio.to_thread(broker.start)
-    deaths = Deaths()
+    deaths = DeathRecorder()
     plan, urls = _plan(logs, broker.url)
     supervisor = Supervisor(plan, deaths)
     try:
         await supervisor.start()
-        mesh = Nine(supervisor, urls, broker, deaths)
+        mesh = ChaosMesh(supervisor, urls, broker, deaths)
         await mesh.ready()
         watch = asyncio.create_task(supervisor.run())
         try:
@@ -117,15 +117,15 @@ def _plan(logs: Path, nats_url: str) -> tuple[Plan, list[str]]:
     gateways, urls = [], []
     for number in range(1, GATEWAYS + 1):
         ports = hold_port(), hold_port()
-        gateways.append(_moved(first, number, *ports))
+        gateways.append(_gateway_spec(first, number, *ports))
         urls.append(f"http://127.0.0.1:{ports[0]}")
     others = [spec for spec in plan.services if spec is not first]
     return replace(plan, services=[*gateways, *others]), urls
 
 
-def _moved(spec: ProcessSpec, number: int, port: int, grpc_port: int) -> ProcessSpec:
-    kept = [part for part in spec.command if not part.startswith(("--port=", "--grpc_port="))]
-    command = [*kept, f"--port={port}", f"--grpc_port={grpc_port}"]
+def _gateway_spec(spec: ProcessSpec, number: int, port: int, grpc_port: int) -> ProcessSpec:
+    arguments = [part for part in spec.command if not part.startswith(("--port=", "--grpc_port="))]
+    command = [*arguments, f"--port={port}", f"--grpc_port={grpc_port}"]
     return replace(spec, command=command, log=spec.log.with_name(f"gateway-{number}.log"))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a mesh in trouble: seeded streams at T = 1, and what else changes a draw or the telling of it."""
+"""Requests to a disturbed mesh: seeded streams at temperature 1, with parameters that change draws or outputs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _KINDS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Question:
-    """A request that always has the same answer; who is ``raw`` reads the events himself."""
+    """A request that always has the same answer; a plain HTTP client reads a ``raw`` one."""
 
     body: dict[str, Any]
     raw: bool
 
 
 def questions(count: int, least: int, most: int) -> list[Question]:
-    """``count`` of them with answers of ``least`` to ``most`` tokens: every other is plain, every third read raw."""
+    """``count`` questions with answers of ``least`` to ``most`` tokens: half have no extras, every third is raw."""
     texts, draw = prompts.held_out(300), random.Random(7)
     return [
         Question(_body(texts[number % len(texts)], number, draw.randint(least, most)), raw=number % 3 == 0)
@@ -45,7 +45,7 @@ def questions(count: int, least: int, most: int) -> list[Question]:
 
 
 def _body(prompt: str, number: int, max_tokens: int) -> dict[str, Any]:
-    told = {"stream": True, "stream_options": {"include_usage": True}, "return_tokens": True}
+    output = {"stream": True, "stream_options": {"include_usage": True}, "return_tokens": True}
     drawn = {"temperature": 1.0, "seed": number, "max_tokens": max_tokens, "ignore_eos": True}
     extra = _KINDS[number // 2 % len(_KINDS)] if number % 2 else {}
-    return {"model": "pocket", "prompt": prompt, **told, **drawn, **extra}
+    return {"model": "pocket", "prompt": prompt, **output, **drawn, **extra}

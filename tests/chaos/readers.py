@@ -1,4 +1,4 @@
-"""Readers that come back: the Python client, and one that sends `Last-Event-ID` by itself."""
+"""Readers that resume: the Python client, and a plain HTTP client that sends `Last-Event-ID`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.chaos.journeys import Journey
 from tests.chaos.questions import Question
 
 PATIENCE_S = 180.0
-"""Longer than any stream that hangs is watched."""
+"""Seconds; longer than a stream may hang."""
 
 
 @dataclass
 class Answer:
-    """What a stream said, for each choice and in all."""
+    """The content of a stream, by choice, and its usage."""
 
     tokens: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
@@ -38,8 +38,8 @@ class Answer:
         for choice in chunk["choices"]:
             index, detail = choice["index"], chunk["outrider"]
             first = self._first.setdefault(index, detail["first_index"])
-            assert detail["first_index"] == first + len(self.tokens[index]), "a token is missing, or was told twice"
-            assert index not in self.finish, "a choice went on behind its end"
+            assert detail["first_index"] == first + len(self.tokens[index]), "a token is missing or repeated"
+            assert index not in self.finish, "a choice continued after its end"
             self.tokens[index] += detail["tokens"]
             self.texts[index] += choice["text"]
             for name, values in (choice.get("logprobs") or {}).items():
@@ -47,29 +47,29 @@ class Answer:
             if choice["finish_reason"] is not None:
                 self.finish[index] = choice["finish_reason"]
         if usage := chunk.get("usage"):
-            assert not self.usage, "the usage was told twice"
+            assert not self.usage, "the usage is repeated"
             self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
 
 
 async def by_client(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
-    """The answer as the Python client reads it; its user does nothing about what happens to the mesh."""
+    """The answer as the Python client reads it, which resumes by itself."""
     answer, turned = Answer(), [*urls[number % len(urls) :], *urls[: number % len(urls)]]
-    http = httpx.AsyncClient(event_hooks={"request": [journey.asks], "response": [journey.hears]})
+    http = httpx.AsyncClient(event_hooks={"request": [journey.on_request], "response": [journey.on_response]})
     async with (
         AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
         client.stream(**question.body) as stream,
     ):
         async for chunk in stream:
             answer.take(msgspec.to_builtins(chunk))
-            journey.moved(stream.id)
+            journey.on_progress(stream.id)
     assert answer.usage, "the stream ended before its end"
     return answer
 
 
 async def by_hand(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
-    """The answer as a program reads it that speaks HTTP; every other one leaves it open whether its stream goes on."""
+    """The answer as a plain HTTP client reads it; half of the clients ask that their streams continue."""
     reader = _ByHand(urls, question, random.Random(number), journey)
-    hooks = {"request": [journey.asks], "response": [journey.hears]}
+    hooks = {"request": [journey.on_request], "response": [journey.on_response]}
     async with httpx.AsyncClient(timeout=20, event_hooks=hooks) as http:
         while not reader.done:
             try:
@@ -92,29 +92,29 @@ class _ByHand:
         url = self._draw.choice(self._urls)
         if self._request:
             headers = {"last-event-id": self._last} if self._last else {}
-            asked = http.stream("GET", f"{url}/v1/streams/{self._request}", headers=headers)
+            stream = http.stream("GET", f"{url}/v1/streams/{self._request}", headers=headers)
         else:
-            asked = http.stream("POST", f"{url}/v1/completions", json=self._question.body, headers=self._stay)
-        async with asked as response:
+            stream = http.stream("POST", f"{url}/v1/completions", json=self._question.body, headers=self._stay)
+        async with stream as response:
             if response.status_code == 200:
                 self._request = self._request or response.headers["x-request-id"]
                 self._journey.request = self._request
                 await self._read(response)
             else:
-                await self._refused(response)
+                await self._on_refusal(response)
 
-    async def _refused(self, response: httpx.Response) -> None:
-        """A stream that was not heard of, of which nothing was heard, is asked for anew."""
-        status, said = response.status_code, await response.aread()
+    async def _on_refusal(self, response: httpx.Response) -> None:
+        """Handles a refusal: submits a stream again that no gateway knows and that has sent nothing."""
+        status, body = response.status_code, await response.aread()
         self.done = status == 204
         if status == 404 and not self._last:
             self._request = ""
         elif status != 204:
-            assert status in (429, 502, 503, 504), (status, said)
+            assert status in (429, 502, 503, 504), (status, body)
         await self.pause()
 
     async def pause(self) -> None:
-        assert time.monotonic() - self._since < PATIENCE_S, "nobody went on with the stream"
+        assert time.monotonic() - self._since < PATIENCE_S, "no gateway continued the stream"
         await asyncio.sleep(0.2)
 
     async def _read(self, response: httpx.Response) -> None:
@@ -126,7 +126,7 @@ class _ByHand:
 
     def _take(self, event: ServerSentEvent) -> None:
         self._since = time.monotonic()
-        self._journey.moved(self._request)
+        self._journey.on_progress(self._request)
         if event.data == "[DONE]":
             self.done = self._last.endswith(":usage")
         elif '"service_unavailable_error"' not in event.data:

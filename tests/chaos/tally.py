@@ -1,4 +1,4 @@
-"""What came of chaos: streams that were lost, hung or altered, POSTs that were refused, and after which faults."""
+"""Counts of lost, hung and altered streams and of refused POSTs, by the fault before."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.chaos.journeys import Journey, Journeys
 WRONG = ("lost", "hung", "altered")
 REFUSED, EXCUSED = "refused while a verifier served", "refused while none served"
 _LATE_S = 1.0
-"""A fault that comes so soon after a stream's last progress may be why that was the last."""
+"""Seconds after a stream's last progress in which a fault counts as its cause."""
 _SHOWN = 3
 
 
 @dataclass
 class Tally:
-    """Counts over all streams and by the kind of fault before; ``told`` has a line for each that is wrong."""
+    """Counts over all streams and by the kind of fault before; ``problems`` has a line for each problem."""
 
     streams: int = 0
     returns: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     by_fault: dict[str, Counter[str]] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def wrong(self) -> dict[str, int]:
-        """What must be 0 and is not."""
+        """Counts that must be 0 and are not."""
         return {what: count for what in (*WRONG, REFUSED) if (count := self.counts[what])}
 
 
@@ -60,11 +60,11 @@ def _wrong(total: Tally, what: str, journey: Journey, at: float, made: Sequence[
     if what != EXCUSED:
         faults = "; ".join(f"{at - each.began:.1f} s before: {each.name}: {each.what}" for each in before[-_SHOWN:])
         name = f"stream {journey.number} ({journey.request or 'never taken'})"
-        total.told.append(f"{name} {what}: {why or journey.why}; {faults or 'no fault before'}")
+        total.problems.append(f"{name} {what}: {why or journey.why}; {faults or 'no fault before'}")
 
 
 def show(total: Tally) -> None:
-    """Prints a row a kind of fault, then what went wrong, a line each."""
+    """Prints a row for each kind of fault, then a line for each problem."""
     columns = ("made", *WRONG, REFUSED, EXCUSED)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("last fault before")
@@ -75,5 +75,5 @@ def show(total: Tally) -> None:
     Console(width=120).print(table)
     counts = ", ".join(f"{count} {what}" for what, count in total.counts.items())
     print(f"{total.streams} streams, {total.returns} returns: {counts}", flush=True)
-    for line in total.told:
+    for line in total.problems:
         print(line, flush=True)

@@ -1,6 +1,6 @@
-"""Processes of a mesh are killed, stopped and kept away, and no stream has a token too few, too many or another.
+"""Processes of a mesh are killed and frozen; no stream loses, repeats or changes a token.
 
-`make chaos` goes on for CHAOS_MINUTES (2), with dice of the seed CHAOS_SEED (a new one, printed) and faults of
+`make chaos` runs for CHAOS_MINUTES (2), with the seed CHAOS_SEED (a new one, printed) and faults of
 CHAOS_FAULTS: `single` kills one process at a time, `double` makes two faults at once, `all` (the default) does both.
 """
 
@@ -20,9 +20,9 @@ from typing import NamedTuple
 import pytest
 from outrider.mesh.telemetry import configure_logs
 
-from tests.chaos.faults import KINDS, SINGLE, Dice
+from tests.chaos.faults import KINDS, SINGLE, FaultMaker
 from tests.chaos.journeys import Journeys
-from tests.chaos.mesh import Nine, nine
+from tests.chaos.mesh import ChaosMesh, chaos_mesh
 from tests.chaos.questions import Question, questions
 from tests.chaos.readers import Answer, by_client, by_hand
 from tests.chaos.tally import Tally, show, tally
@@ -32,7 +32,7 @@ MINUTES = float(os.environ.get("CHAOS_MINUTES", 2))
 
 
 class Pace(NamedTuple):
-    """Clients at a time, seconds in which they ask, seconds between two faults, and most faults.
+    """Clients at a time, seconds of their requests, seconds between two faults, and most faults.
 
     A stream hangs after ``hung_s`` seconds.
     """
@@ -44,26 +44,26 @@ class Pace(NamedTuple):
     hung_s: float
 
 
-class Asking:
-    """Asks questions, whose first answers are those of an undisturbed mesh."""
+class Clients:
+    """Clients that send questions; the first answers, from an undisturbed mesh, are the expected ones."""
 
-    def __init__(self, mesh: Nine, asked: Sequence[Question], pace: Pace) -> None:
-        self._mesh, self._asked, self._clients = mesh, asked, pace.clients
-        self._wanted: dict[int, Answer] = {}
+    def __init__(self, mesh: ChaosMesh, requests: Sequence[Question], pace: Pace) -> None:
+        self._mesh, self._questions, self._clients = mesh, requests, pace.clients
+        self._expected: dict[int, Answer] = {}
         self.journeys = Journeys(lambda: bool(mesh.serving()), pace.hung_s)
 
     async def all(self, places: Iterable[int]) -> None:
-        """Asks the questions of these places, so many at a time as there are clients."""
-        left = iter(places)
+        """Sends the questions of these ``places``, one a client at a time."""
+        places_left = iter(places)
 
         async def client() -> None:
-            for place in left:
+            for place in places_left:
                 await asyncio.create_task(self._ask(place))
 
         await asyncio.gather(*(client() for _ in range(self._clients)))
 
     async def _ask(self, place: int) -> None:
-        question, reader = self._asked[place], by_hand if self._asked[place].raw else by_client
+        question, reader = self._questions[place], by_hand if self._questions[place].raw else by_client
         journey = self.journeys.begin(place)
         try:
             answer = await reader(self._mesh.urls, question, place, journey)
@@ -72,33 +72,33 @@ class Asking:
         except Exception as error:
             self.journeys.end(journey, "lost", f"{type(error).__name__}: {error}")
         else:
-            same = answer == self._wanted.setdefault(place, answer)
+            same = answer == self._expected.setdefault(place, answer)
             self.journeys.end(journey, "identical" if same else "altered", "another answer than undisturbed")
 
 
-async def _chaos(logs: Path, asked: list[Question], seed: int, faults: Sequence[str], pace: Pace) -> Tally:
-    """Asks ``asked`` over and over while the dice make faults; nobody may die that they did not kill."""
-    async with nine(logs) as mesh:
-        began, asking = time.monotonic(), Asking(mesh, asked, pace)
-        await asking.all(range(len(asked)))
-        undisturbed, disturbed = tally(asking.journeys, [], began), time.monotonic()
-        assert undisturbed.counts["identical"] == len(asked), undisturbed.told
+async def _chaos(logs: Path, requests: list[Question], seed: int, faults: Sequence[str], pace: Pace) -> Tally:
+    """Sends ``requests`` over and over while faults are made; no other process may die."""
+    async with chaos_mesh(logs) as mesh:
+        began, clients = time.monotonic(), Clients(mesh, requests, pace)
+        await clients.all(range(len(requests)))
+        undisturbed, disturbed = tally(clients.journeys, [], began), time.monotonic()
+        assert undisturbed.counts["identical"] == len(requests), undisturbed.problems
         print(f"\nundisturbed: {disturbed - began:.1f} s; CHAOS_SEED={seed}", flush=True)
-        dice = Dice(mesh, asking.journeys, seed)
-        async with _beside(asking.journeys.watch()), _beside(dice.roll(faults, pace.every_s, pace.faults)):
+        maker = FaultMaker(mesh, clients.journeys, seed)
+        async with _beside(clients.journeys.watch()), _beside(maker.run(faults, pace.every_s, pace.faults)):
             in_time = takewhile(lambda _: time.monotonic() < disturbed + pace.seconds, count())
-            await asking.all(turn % len(asked) for turn in in_time)
-    total = tally(asking.journeys, dice.made, disturbed)
+            await clients.all(turn % len(requests) for turn in in_time)
+    total = tally(clients.journeys, maker.made, disturbed)
     show(total)
-    assert dice.made
-    assert total.streams >= len(asked)
-    assert not mesh.deaths.unasked
+    assert maker.made
+    assert total.streams >= len(requests)
+    assert not mesh.deaths.unexpected
     return total
 
 
 @asynccontextmanager
 async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Does ``work`` until the block is left; what it raised is raised then."""
+    """Runs ``work`` during the block; raises its error at the end of the block."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -112,7 +112,7 @@ async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 async def test_no_stream_notices_a_few_deaths(tmp_path: Path) -> None:
     pace = Pace(12, seconds=2, every_s=0.5, faults=8, hung_s=90)
     total = await _chaos(tmp_path, questions(12, 60, 120), 1, SINGLE, pace)
-    assert total.counts["identical"] == total.streams, total.told
+    assert total.counts["identical"] == total.streams, total.problems
 
 
 @pytest.mark.skipif("CHAOS_MINUTES" not in os.environ, reason="takes minutes: make chaos")
@@ -121,8 +121,8 @@ async def test_no_stream_notices_that_processes_are_killed_all_the_time(tmp_path
     configure_logs("error", "console")
     seed, faults = int(os.environ.get("CHAOS_SEED", random.randrange(1 << 32))), os.environ.get("CHAOS_FAULTS", "all")
     assert faults in KINDS, f"CHAOS_FAULTS is {faults}, and not one of {', '.join(KINDS)}"
-    asked = questions(QUESTIONS, 100, 250)
+    requests = questions(QUESTIONS, 100, 250)
     pace = Pace(40, seconds=60 * MINUTES, every_s=2, faults=math.inf, hung_s=90)
-    total = await _chaos(tmp_path, asked, seed, KINDS[faults], pace)
+    total = await _chaos(tmp_path, requests, seed, KINDS[faults], pace)
     assert total.counts["identical"] == total.streams
     assert not total.wrong
