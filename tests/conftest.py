@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -26,6 +27,29 @@ SHARED = ("calling", "guessing", "shared", "streaming")
 """Fixtures of meshes that live as long as the session."""
 GROUPED = ("shared", "guessing", "streaming", "calling")
 """The same fixtures by priority: a file that uses several runs on the worker of the first."""
+LONG = (
+    "kernels/test_report.py",
+    "cli/test_up.py",
+    "cli/test_trace_steps.py",
+    "kernels/tree_attention/test_tree_attention_triton.py",
+    "gateway/mesh/test_failures.py",
+    "gateway/mesh/test_fatal_requests.py",
+    "repo/test_wheel.py",
+    "gateway/mesh/test_frozen.py",
+    "verifier/test_kv_cache.py",
+    "loadtest/attack/test_attacks.py",
+    "models/test_native.py",
+    "gateway/generation/test_full_disk.py",
+    "verifier/test_drafting_service.py",
+    "gateway/doors/own/test_prompts.py",
+    "verifier/test_service.py",
+    "mesh/test_lifecycle.py",
+    "verifier/test_proposer_faults.py",
+)
+"""Files that take longest. They start right after the tests of shared meshes, so that workers end together."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Hundreds of processes import the same modules; without bytecode each of them compiles all of Outrider again."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
 
@@ -45,13 +69,21 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _pla
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups tests for `--dist loadgroup`: one worker runs all tests of a file, and all files that share a mesh."""
+    """Groups tests for `--dist loadgroup`: a file is one worker's, and so are files that share a mesh.
+
+    Long groups come first.
+    """
+    order = [*GROUPED, *(str(Path(__file__).parent / name) for name in LONG)]
+    ranks = {group: rank for rank, group in enumerate(order)}
+    groups = {}
     files = defaultdict(set)
     for item in items:
         files[item.path].update(name for name in SHARED if name in getattr(item, "fixturenames", ()))
     for item in items:
-        mesh = next((name for name in GROUPED if name in files[item.path]), str(item.path))
-        item.add_marker(pytest.mark.xdist_group(mesh))
+        group = next((name for name in GROUPED if name in files[item.path]), str(item.path))
+        item.add_marker(pytest.mark.xdist_group(group))
+        groups[item] = group
+    items.sort(key=lambda item: ranks.get(groups[item], len(ranks)))
 
 
 @pytest.fixture(scope="session")

@@ -56,3 +56,11 @@ def test_folders_of_tests_are_folders_of_sources() -> None:
 def test_a_folder_holds_few_tests() -> None:
     for folder in {path.parent for path in MODULES}:
         assert len(list(folder.glob("test_*.py"))) <= MOST_TESTS, folder
+
+
+def test_files_that_start_first_are_there() -> None:
+    body = ast.parse((TESTS / "conftest.py").read_text()).body
+    (long,) = [node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LONG"]
+    names = ast.literal_eval(long)
+    assert names
+    assert not [name for name in names if not (TESTS / name).is_file()]

@@ -94,9 +94,11 @@ async def test_a_request_that_verifiers_die_of_is_ended_and_others_go_on(mesh: S
 
 async def test_a_request_that_verifiers_die_of_as_they_take_it_is_ended_too(mesh: Stack) -> None:
     verifiers = [process for process in mesh.processes if process.kind == "verifier"]
-    for dead in [process for process in verifiers if not process.alive][: max(2 - _alive(mesh), 0)]:
-        dead.start()
-        await asyncio.to_thread(dead.wait_ready)
+    starting = [process for process in verifiers if not process.alive][: max(2 - _alive(mesh), 0)]
+    for process in starting:
+        process.start()
+    for process in starting:
+        await asyncio.to_thread(process.wait_ready)
     asked = {"model": MODEL, "prompt": [AT_ONCE], "max_tokens": 9}
     refused = await asyncio.to_thread(httpx.post, f"{mesh.url}/v1/completions", json=asked, timeout=60)
     assert (refused.status_code, refused.json()["error"]["code"]) == (500, "verifiers_died")

@@ -23,6 +23,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         made.add("gateway", port=made.port, place_s=240, router="cost", **patience)
         made.add_model("tokenizer")
         made.add_model("verifier", instance="stays", cost=1000)
+        made.add_model("verifier", instance="freezes").wait_ready()
         made.wait_ready()
         yield made
 
@@ -30,9 +31,7 @@ def mesh(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def cheap(mesh: Stack) -> ServiceProcess:
     """The verifier that is asked first while it answers."""
-    process = mesh.add_model("verifier", instance="freezes")
-    process.wait_ready()
-    return process
+    return next(process for process in mesh.processes if process.settings.get("instance") == "freezes")
 
 
 @pytest.fixture

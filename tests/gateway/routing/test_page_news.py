@@ -119,7 +119,7 @@ async def site(processes: tuple[Broker, dict[str, ServiceProcess]]) -> AsyncIter
 
 
 def gaps() -> float:
-    return float(metrics.page_gaps._value.get())
+    return float(metrics.page_gaps.collect()[0].samples[0].value)
 
 
 async def test_pages_are_known_as_they_come_and_go_whoever_had_them_computed(site: Site) -> None:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from outrider.gateway.doors.http import server as server_module
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.messages import read_body
 from outrider.gateway.doors.http.server import HttpServer
@@ -81,10 +80,10 @@ class Client:
 
 
 @asynccontextmanager
-async def served(bounds: Bounds | None = None, app: Any = tell) -> AsyncIterator[Client]:
+async def served(bounds: Bounds | None = None, app: Any = tell, **options: float) -> AsyncIterator[Client]:
     """A connection to a gateway's server."""
     bounds = bounds or Bounds()
-    tasks, server = Tasks(), HttpServer(Edge(app, bounds.body_idle_s), "127.0.0.1", 0, bounds=bounds)
+    tasks, server = Tasks(), HttpServer(Edge(app, bounds.body_idle_s), "127.0.0.1", 0, bounds=bounds, **options)
     server.start(tasks)
     client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
     try:
@@ -148,9 +147,8 @@ async def test_a_connection_may_be_idle_between_requests_for_longer_than_headers
         assert [answer.status for answer in await client.answers()] == [200, 200]
 
 
-async def test_a_connection_that_never_asks_is_as_idle_as_one_between_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_KEEP_ALIVE_S", 0.2)
-    async with served() as client:
+async def test_a_connection_that_never_asks_is_as_idle_as_one_between_requests() -> None:
+    async with served(keep_alive_s=0.2) as client:
         assert await client.answers() == []
 
 

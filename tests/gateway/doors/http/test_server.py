@@ -47,7 +47,7 @@ async def test_a_port_that_is_not_shared_is_taken() -> None:
     tasks = Tasks()
     one = HttpServer(PlainTextResponse("one"), "127.0.0.1", 0)
     one.start(tasks)
-    await eventually(lambda: one._server.started)
+    assert await heard(one.port) == "one"
     for share in (False, True):
         with pytest.raises(Unavailable, match="cannot listen"):
             HttpServer(PlainTextResponse("other"), "127.0.0.1", one.port, share=share).start(tasks)

@@ -23,10 +23,18 @@ class HttpServer:
     """Serves ``app`` on ``host`` and ``port`` until it is stopped.
 
     The kernel distributes new connections among processes that ``share`` a port. ``bounds`` are those of requests.
+    A connection without a request is closed after ``keep_alive_s`` seconds.
     """
 
     def __init__(
-        self, app: ASGIApp, host: str, port: int, *, share: bool = False, bounds: Bounds | None = None
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        *,
+        share: bool = False,
+        bounds: Bounds | None = None,
+        keep_alive_s: float = _KEEP_ALIVE_S,
     ) -> None:
         self._host, self.port, self._share = host, port, share
         self._server = uvicorn.Server(
@@ -40,7 +48,7 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,  # `AccessControl` reads them, by the setting trusted_proxies
-                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type] # fractions of a second too
                 backlog=_BACKLOG,
             )
         )
