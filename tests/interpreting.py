@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
-from math import prod
 from typing import Any
 
 import triton.language as tl
@@ -28,40 +27,6 @@ def change_the_language_once() -> None:
         return scope
 
     interpreter._patch_lang = once
-
-
-@cache
-def describe_types_once() -> None:
-    """Has the interpreter describe each type and each shape once, not again for every tensor."""
-    core = tl.core
-
-    @cache
-    def shape_of(sizes: tuple[int, ...]) -> tuple[Any, Any]:
-        return core.tuple([core.constexpr(size) for size in sizes]), core.constexpr(prod(sizes))
-
-    @cache
-    def block_of(element: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
-        made = object.__new__(core.block_type)
-        describe(made, element, list(sizes))
-        return vars(made)
-
-    def make_block(self: Any, element_ty: Any, shape: Any) -> None:
-        if element_ty.is_ptr():  # has no hash
-            describe(self, element_ty, shape)
-        else:
-            vars(self).update(block_of(element_ty, tuple(getattr(size, "value", size) for size in shape)))
-
-    def dtype_of(kind: Any) -> Any:
-        return pointers if kind.scalar.is_ptr() else dtype_of_scalar(kind.scalar)
-
-    def make_tensor(self: Any, handle: Any, kind: Any) -> None:
-        self.handle, self.type, self.dtype = handle, kind, kind.scalar
-        self.shape, self.numel = shape_of(tuple(kind.shape) if kind.is_block() else ())
-
-    describe, dtype_of_scalar = core.block_type.__init__, cache(interpreter._get_np_dtype)
-    pointers = interpreter._get_np_dtype(tl.pointer_type(tl.int8))
-    core.block_type.__init__, core.tensor.__init__ = make_block, make_tensor
-    interpreter._get_np_dtype = dtype_of
 
 
 def multiply_in_one_order() -> None:

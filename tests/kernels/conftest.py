@@ -9,7 +9,7 @@ import pytest
 import torch
 from outrider.kernels.launch import INTERPRETED
 
-from tests.interpreting import change_the_language_once, describe_types_once, multiply_in_one_order
+from tests.interpreting import change_the_language_once, multiply_in_one_order
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,5 +29,4 @@ def interpreter() -> None:
 
         builder.options = replace(builder.options, debug=True, sanitize_overflow=False)
         change_the_language_once()
-        describe_types_once()
         multiply_in_one_order()

@@ -9,7 +9,7 @@ import torch
 from outrider.kernels.launch import INTERPRETED
 from outrider.models.llama import LlamaModel
 
-from tests.interpreting import change_the_language_once, describe_types_once, multiply_in_one_order
+from tests.interpreting import change_the_language_once, multiply_in_one_order
 from tests.models.checkpoints import FAMILIES, Pair, save
 
 
@@ -34,5 +34,4 @@ def one_thread() -> Iterator[None]:
 def interpreter() -> None:
     if INTERPRETED:
         change_the_language_once()
-        describe_types_once()
         multiply_in_one_order()
