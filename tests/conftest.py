@@ -69,7 +69,7 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _pla
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups tests for `--dist loadgroup`: a file is one worker's, and so are files that share a mesh.
+    """Groups tests for `--dist loadgroup`: one worker runs all tests of a file, and all files that share a mesh.
 
     Long groups come first.
     """

@@ -28,8 +28,8 @@ class Counter(Worker):
         self.log.append("turn")
         return True
 
-    def acted(self) -> None:
-        self.log.append("acted")
+    def after_action(self) -> None:
+        self.log.append("after")
 
     def act(self, name: str) -> None:
         self.log.append(name)
@@ -45,12 +45,12 @@ def counter() -> Iterator[Counter]:
     assert not worker.is_alive()
 
 
-def test_actions_run_in_order_before_the_next_turn_and_each_is_followed_by_acted(counter: Counter) -> None:
+def test_actions_run_in_order_before_the_next_turn_and_after_action_follows_each(counter: Counter) -> None:
     counter.inbox.post(lambda: counter.act("first"))
     counter.inbox.post(lambda: counter.act("second"))
     counter.start()
     assert counter.idle.wait(WAIT_S)
-    assert counter.log == ["first", "acted", "second", "acted", "turn", "turn"]
+    assert counter.log == ["first", "after", "second", "after", "turn", "turn"]
 
 
 def test_an_idle_worker_wakes_for_an_action_and_takes_the_turns_that_it_brings(counter: Counter) -> None:
@@ -63,7 +63,7 @@ def test_an_idle_worker_wakes_for_an_action_and_takes_the_turns_that_it_brings(c
 
     counter.inbox.call(add_work).result(WAIT_S)
     assert counter.idle.wait(WAIT_S)
-    assert counter.log == ["turn", "turn", "acted", "turn"]
+    assert counter.log == ["turn", "turn", "after", "turn"]
 
 
 def test_a_call_cancelled_before_it_began_does_not_run_and_the_next_one_does(counter: Counter) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.models.drafters.model_drafter import ModelDrafter
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, Opening
-from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.text import Tokenizer
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.service import drafter_context

@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parents[2]
 ALLOWED = {
     "tests/clients/test_openai.py": "the attribute is of openai's client",
     "tests/kernels/race_sample/test_race_cpu.py": "the levels of the native library have no public names",
-    "tests/models/speculation/test_suffix.py": "which of two stores a drafter took has no public name",
+    "tests/models/drafters/test_suffix.py": "which of two stores a drafter took has no public name",
     "tests/models/test_native.py": "the levels of the native library have no public names",
     "tests/native/test_header.py": "where native code is built and found is no argument",
     "tests/native/test_presence.py": "where native code is built and found is no argument",

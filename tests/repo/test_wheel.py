@@ -34,8 +34,7 @@ LEFT_OUT = (
     "kernels/bench/",
     "kernels/report.py",
     "loadtest/",
-    "models/bench.py",
-    "models/ceiling.py",
+    "models/bench/",
     "models/pocket/recipe/",
     "verifier/bench/",
 )

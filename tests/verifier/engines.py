@@ -11,10 +11,10 @@ from typing import Any
 
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Truncation
+from outrider.models.drafters.random_drafter import RandomDrafter
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Acceptance, Drafter, DrafterContext
-from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine

@@ -13,11 +13,11 @@ import pytest
 import torch
 from outrider.loadtest.load import prompts
 from outrider.models import pocket
+from outrider.models.drafters.ngram_drafter import NgramDrafter
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext
-from outrider.models.speculation.ngram_drafter import NgramDrafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.scheduler import Limits, Scheduler

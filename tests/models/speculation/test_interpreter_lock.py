@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from outrider.models import pocket
+from outrider.models.drafters.compiled_trees import CompiledTrees
 from outrider.models.llama import LlamaModel
-from outrider.models.speculation.compiled_trees import CompiledTrees
 from outrider.native.drafts import DraftShape, Drawing, NativeDrafts
 from outrider.native.library import NativeUnavailable, library
 

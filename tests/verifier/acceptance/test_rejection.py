@@ -11,10 +11,10 @@ import pytest
 import torch
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation
+from outrider.models.drafters.model_drafter import ModelDrafter
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening, Proposal, VerifiedTree
 from outrider.models.speculation import proposals as proposals_module
-from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.speculation.proposals import own_seed
 from outrider.models.text import Tokenizer
 from outrider.verifier.acceptance.rejection import Rejection, outcomes

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.models.drafters.model_drafter import ModelDrafter
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DraftTree, MergedTree, Opening
-from outrider.models.speculation.model_drafter import ModelDrafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.requests.sequence import Request

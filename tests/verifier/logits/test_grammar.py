@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from outrider.mesh.errors import InvalidRequest
+from outrider.models.drafters.random_drafter import RandomDrafter
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DrafterContext, DraftTree, MergedTree, Opening
-from outrider.models.speculation.random_drafter import RandomDrafter
 from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2 as pb
 from outrider.verifier.decode.engine import Engine

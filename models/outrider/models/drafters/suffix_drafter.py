@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.kernels.backend import compiled
+from outrider.models.drafters.plain_suffixes import PlainSuffixes
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
-from outrider.models.speculation.plain_suffixes import PlainSuffixes
 from outrider.models.speculation.tree import DraftTree
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
 

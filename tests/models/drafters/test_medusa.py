@@ -11,10 +11,10 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
 from outrider.models import pocket
+from outrider.models.drafters.medusa_drafter import MedusaDrafter, likeliest
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, HiddenDrafter, Opening
-from outrider.models.speculation.medusa_drafter import MedusaDrafter, likeliest
 from outrider.models.text import Tokenizer
 from safetensors.torch import save_file
 from torch import Tensor, nn

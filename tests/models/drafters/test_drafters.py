@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from outrider.models.drafters.ngram_drafter import NgramDrafter
+from outrider.models.drafters.random_drafter import RandomDrafter
+from outrider.models.drafters.suffix_drafter import SuffixDrafter
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DrafterContext, DrafterError, DraftTree, Opening
-from outrider.models.speculation.ngram_drafter import NgramDrafter
-from outrider.models.speculation.random_drafter import RandomDrafter
-from outrider.models.speculation.suffix_drafter import SuffixDrafter
 
 Make = Callable[[DrafterContext], Drafter]
 

@@ -12,12 +12,12 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
+from outrider.models.drafters.guess_tree import GuessTree
+from outrider.models.drafters.model_drafter import ModelDrafter
+from outrider.models.drafters.shape import TreeShape
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
-from outrider.models.speculation.guess_tree import GuessTree
-from outrider.models.speculation.model_drafter import ModelDrafter
-from outrider.models.speculation.shape import TreeShape
 from outrider.models.text import Tokenizer
 
 from tests.kernels.choosing import kernels

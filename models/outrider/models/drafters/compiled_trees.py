@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
+from outrider.models.drafters.prices import FREE, DraftPrice, RunTime
 from outrider.native.drafts import NativeDrafts
 from outrider.native.trees import NativeTree
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from outrider.kernels import backend
+from outrider.models.drafters.plain_suffixes import PlainSuffixes
+from outrider.models.drafters.suffix_automaton import SuffixAutomaton
+from outrider.models.drafters.suffix_drafter import SuffixDrafter
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
-from outrider.models.speculation.plain_suffixes import PlainSuffixes
-from outrider.models.speculation.suffix_automaton import SuffixAutomaton
-from outrider.models.speculation.suffix_drafter import SuffixDrafter
 from outrider.native.suffixes import NativeSuffixes
 
 TEXTS = st.lists(st.integers(0, 2), max_size=14)

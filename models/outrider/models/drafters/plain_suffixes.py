@@ -11,8 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from outrider.models.speculation.matches import match_confidence
-from outrider.models.speculation.suffix_automaton import SuffixAutomaton
+from outrider.models.drafters.matches import match_confidence
+from outrider.models.drafters.suffix_automaton import SuffixAutomaton
 from outrider.native.suffixes import SuffixShape
 from outrider.native.trees import NativeTree
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.kernels.race_sample import Truncation
+from outrider.models.drafters.model_drafter import ModelDrafter
+from outrider.models.drafters.vocabulary import VocabularyMap
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
-from outrider.models.speculation.model_drafter import ModelDrafter
-from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
 from safetensors.torch import load_file, save_file
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.models.speculation.plain_suffixes import PlainSuffixes
+from outrider.models.drafters.plain_suffixes import PlainSuffixes
 from outrider.native.library import library
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
 from outrider.native.trees import NativeTree

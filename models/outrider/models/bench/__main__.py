@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.models import pocket
-from outrider.models.ceiling import Ceiling
+from outrider.models.bench.ceiling import Ceiling
 from outrider.models.llama import Determinism, LlamaModel, ModelError
 
 _PAGE_SIZE = 16

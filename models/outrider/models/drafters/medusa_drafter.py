@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.race_sample import race_topk
+from outrider.models.drafters.medusa_heads import MedusaHeads
 from outrider.models.errors import ModelError
 from outrider.models.sampling import Dice
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
-from outrider.models.speculation.medusa_heads import MedusaHeads
 from outrider.models.speculation.tree import DraftTree
 from torch import Tensor
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from outrider.models.drafters.matches import match_confidence
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
-from outrider.models.speculation.matches import match_confidence
 from outrider.models.speculation.tree import DraftTree
 
 _LONGEST = 64

@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from outrider.models.drafters.compiled_trees import CompiledTrees
+from outrider.models.drafters.eager_trees import EagerTrees
+from outrider.models.drafters.prices import FREE, DraftPrice
+from outrider.models.drafters.shape import TreeShape
+from outrider.models.drafters.vocabulary import VocabularyMap
 from outrider.models.llama import LlamaModel
-from outrider.models.speculation.compiled_trees import CompiledTrees
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
-from outrider.models.speculation.eager_trees import EagerTrees
-from outrider.models.speculation.prices import FREE, DraftPrice
-from outrider.models.speculation.shape import TreeShape
 from outrider.models.speculation.tree import DraftTree
-from outrider.models.speculation.vocabulary import VocabularyMap
 from outrider.models.text import Tokenizer
 from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDrafts
 

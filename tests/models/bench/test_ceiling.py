@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from outrider.models import pocket
-from outrider.models.ceiling import Ceiling, weights
+from outrider.models.bench.ceiling import Ceiling, weights
 from outrider.models.config import ModelConfig
 from safetensors import safe_open
 

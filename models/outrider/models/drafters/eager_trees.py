@@ -10,16 +10,16 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.race_sample import race_topk
+from outrider.models.drafters.guess_tree import GuessTree
+from outrider.models.drafters.prices import FREE, DraftPrice, RunTime
+from outrider.models.drafters.shape import TreeShape
+from outrider.models.drafters.vocabulary import VocabularyMap
 from outrider.models.llama import LlamaModel
 from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation.drafter import Opening
-from outrider.models.speculation.guess_tree import GuessTree
-from outrider.models.speculation.prices import FREE, DraftPrice, RunTime
 from outrider.models.speculation.proposals import confidence, own_seed, propose
-from outrider.models.speculation.shape import TreeShape
 from outrider.models.speculation.tree import DraftTree
-from outrider.models.speculation.vocabulary import VocabularyMap
 from torch import Tensor
 
 
