@@ -15,7 +15,7 @@ _IP_LOCAL_PORT_RANGE = 51
 
 
 @pytest.mark.parametrize(
-    ("host", "advertise", "told"),
+    ("host", "advertise", "expected"),
     [
         ("127.0.0.1", "", "127.0.0.1:9000"),
         ("::1", "", "[::1]:9000"),
@@ -34,7 +34,7 @@ def test_peers_are_told_what_is_configured_with_the_port_that_reaches_us(
     assert advertised(settings, 9000) == expected
 
 
-@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", "127.0.0.1:9000"), ("fd00::7", "[fd00::7]:9000")])
+@pytest.mark.parametrize(("host", "expected"), [("127.0.0.1", "127.0.0.1:9000"), ("fd00::7", "[fd00::7]:9000")])
 def test_an_address_of_ipv6_stands_in_brackets(host: str, expected: str) -> None:
     assert join(host, 9000) == expected
 
