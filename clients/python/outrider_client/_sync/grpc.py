@@ -14,11 +14,11 @@ from outrider_client._sync.blocks import Block
 from outrider_client._sync.streams import StreamOf
 from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt
 from outrider_client.errors import OutriderClientError
-from outrider_client.grpc.requests import completion, generation, with_linger
-from outrider_client.grpc.channels import open_channel
-from outrider_client.grpc.reading import GrpcReading
-from outrider_client.grpc.methods import METHODS
 from outrider_client.grpc.answers import failure, id_of, whole
+from outrider_client.grpc.channels import open_channel
+from outrider_client.grpc.methods import METHODS
+from outrider_client.grpc.reading import GrpcReading
+from outrider_client.grpc.requests import completion, generation, with_linger
 from outrider_client.types import Answer, Chunk
 
 

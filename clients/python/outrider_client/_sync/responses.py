@@ -7,7 +7,7 @@ from typing import Any
 
 from outrider_client._sync.streams import EventStream
 from outrider_client._sync.transport import Transport
-from outrider_client.calls import Input, response_request, response_creation
+from outrider_client.calls import Input, response_creation, response_request
 from outrider_client.reading import ResponseReading
 from outrider_client.types import Response, ResponseEvent
 

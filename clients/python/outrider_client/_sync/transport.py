@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from outrider_client.calls import GatewayRequest, Attempts, Gateways, decoded, error_of_response
+from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response
 from outrider_client.errors import GatewayError
 
 T = TypeVar("T")
@@ -62,7 +62,9 @@ class Transport:
     def send_once(self, request: GatewayRequest, *, stream: bool = False) -> httpx.Response:
         """Any response of the gateway in use, with ``stream`` before its body; may raise `httpx.TransportError`."""
         url, headers = self._gateways.url(request), {**self._headers, **request.headers}
-        http_request = self._http.build_request(request.method, url, content=request.body, headers=headers, timeout=self._timeout)
+        http_request = self._http.build_request(
+            request.method, url, content=request.body, headers=headers, timeout=self._timeout
+        )
         return self._http.send(http_request, stream=stream)
 
     def close(self) -> None:
