@@ -14,6 +14,7 @@ from outrider.cli.processes.plan import make_plan
 from outrider.mesh.addresses import require_free
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.models import pocket
+from outrider.native.presence import notice
 
 
 def test_prefill_verifiers_are_started_beside_the_others(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ THERE = "The draft model runs in a proposer: "
 
 
 def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
-    """Flags of each verifier and each proposer, and the notes for the user."""
+    """Flags of each verifier and each proposer, and the notes on them for the user."""
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options))
     flags_by_kind = {"verifier": [], "proposer": []}
     for spec in plan.services:
@@ -91,7 +92,8 @@ def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str,
             flags_by_kind[spec.kind].append(
                 dict(part[2:].split("=", 1) for part in spec.command if part.startswith("--"))
             )
-    return flags_by_kind["verifier"], flags_by_kind["proposer"], " ".join(plan.notes)
+    notes = [note for note in plan.notes if note != notice()]
+    return flags_by_kind["verifier"], flags_by_kind["proposer"], " ".join(notes)
 
 
 def test_a_given_draft_model_runs_inside_the_verifier_if_both_would_share_cores(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -78,6 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 """Rooms of a package and modules beside them, in order: each may import those before it."""
 MOST_MODULES = 15
+_ENDING = re.compile(r"(ings?|ed|ers?|ors?|ions?|ies|y|es|s|e)$")
 
 
 def _sources() -> dict[str, Path]:
@@ -138,6 +141,12 @@ def _place(module: str, package: str) -> int:
     return ROOMS[package].index(room) if room in ROOMS[package] else -1
 
 
+def _stem(module: str) -> str:
+    """The module's name without the endings of its words: `cached_pages` and `caching_page` have one stem."""
+    package, _, name = module.rpartition(".")
+    return f"{package}." + "_".join(_ENDING.sub("", word) for word in name.split("_"))
+
+
 def _package(module: str) -> str:
     return module.split(".")[1]
 
@@ -185,6 +194,18 @@ def test_a_room_has_a_docstring_and_few_modules():
                 modules = [path for path in inside if path.parent == folder and not path.stem.startswith("__")]
                 assert len(modules) <= MOST_MODULES, folder
                 assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+
+
+def test_no_two_modules_of_a_folder_have_names_that_differ_by_an_ending():
+    modules = defaultdict(list)
+    for module in SOURCES:
+        modules[_stem(module)].append(module)
+    assert not [names for names in modules.values() if len(names) > 1]
+
+
+def test_names_that_differ_by_an_ending_have_one_stem():
+    assert _stem("outrider.pages.cached_pages") == _stem("outrider.pages.caching_page")
+    assert _stem("outrider.pages.link") != _stem("outrider.rpc.link")
 
 
 @pytest.mark.parametrize("package", sorted(WITHOUT_TORCH))

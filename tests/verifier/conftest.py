@@ -15,7 +15,8 @@ from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.scheduling.cost_curve import CostCurve
-from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 
 from tests.toy_model import save_toy

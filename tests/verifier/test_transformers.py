@@ -20,7 +20,8 @@ from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext
 from outrider.models.text import Tokenizer
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import Scheduler
 
 from tests.verifier.engines import accepted_guesses, build_engine
 

@@ -23,7 +23,8 @@ from outrider.verifier.logits.grammar import Grammars
 from outrider.verifier.requests.conversion import ModelLimits
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
-from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.speculation.drafter_policy import DrafterPolicy
 from outrider.verifier.speculation.guessing import Guessing, TargetView

@@ -25,7 +25,8 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.logits.grammar import Grammar, Grammars
 from outrider.verifier.requests.sequence import Request
-from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.wire.frames import Finish
 from outrider.wire.sampling import SamplingParameters
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from outrider.verifier.scheduling.scheduler import Limits, NeverFits
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import NeverFits
 
 from tests.verifier.drafters import EverythingDrafter
 from tests.verifier.engines import VOCABULARY, MakeEngine, Rows, request, requests, run, said, watch

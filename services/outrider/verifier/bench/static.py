@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from outrider.mesh.service import run
 from outrider.models.pages import PageTable
-from outrider.verifier.scheduling.scheduler import Limits, Scheduler
+from outrider.verifier.scheduling.plan import Limits
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.service import VerifierService
 from outrider.verifier.target import Parts
 

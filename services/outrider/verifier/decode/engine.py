@@ -17,7 +17,8 @@ from outrider.verifier.decode.runner import BrokenLogits, DrawnRows, Runner, Wor
 from outrider.verifier.decode.step_meter import StepMeter
 from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.estimate import Estimate, TooLate
-from outrider.verifier.scheduling.scheduler import Plan, Scheduler
+from outrider.verifier.scheduling.plan import Plan
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.speculation.guessing import Guessing
 from outrider.wire.frames import Finish
 

@@ -11,7 +11,7 @@ from outrider.verifier.decode.outcome import Tally
 from outrider.verifier.decode.runner import Work
 from outrider.verifier.decode.step_events import StepEvent
 from outrider.verifier.scheduling.estimate import Estimate
-from outrider.verifier.scheduling.scheduler import Plan
+from outrider.verifier.scheduling.plan import Plan
 from outrider.verifier.speculation.guessing import Guessing
 
 

@@ -8,8 +8,7 @@ wait for one to join.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -17,12 +16,13 @@ from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger, timeline
-from outrider.models.speculation import DraftTree, Proposal
+from outrider.models.speculation import DraftTree
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome
 from outrider.verifier.requests.conversion import sampling_to_proto
-from outrider.wire.ids import pack_ids, unpack_floats, unpack_ids
+from outrider.verifier.rpc.proposer_link import Link, trees_of
+from outrider.wire.ids import pack_ids
 
 Offer = Callable[[list[tuple[int, DraftTree]], str], None]
 
@@ -40,31 +40,6 @@ class _Session:
     tokens: list[int]
     links: dict[str, Link] = field(default_factory=dict)
     resting: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class Link:
-    """One stream to one proposer: its numbers of ``sessions``, of ``resting`` sessions and of ``unsent`` commits."""
-
-    member: Member
-    drafter: str = ""
-    sessions: int = 0
-    resting: int = 0
-    unsent: int = 0
-    call: grpc.aio.StreamStreamCall | None = None
-    outgoing: pb.DraftRequest = field(default_factory=pb.DraftRequest)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the proposer has sent its hello."""
-        return bool(self.drafter)
-
-    def take(self) -> pb.DraftRequest:
-        """Returns everything to send, as one message."""
-        message, self.outgoing, self.unsent = self.outgoing, pb.DraftRequest(), 0
-        self.news.clear()
-        return message
 
 
 class RemoteDrafting:
@@ -90,7 +65,8 @@ class RemoteDrafting:
         joined: Callable[[str], None] = lambda drafter: None,
         working: Callable[[bool], None] = lambda works: None,
     ) -> None:
-        self._instance, self._vocabulary, self._registry = instance, vocabulary, registry
+        self._hello = pb.VerifierHello(instance=instance, vocabulary=vocabulary)
+        self._vocabulary, self._registry = vocabulary, registry
         self._spawn, self._offer, self._joined = tasks.spawn, offer, joined
         self._working, self._has_worked = working, False
         self._sessions: dict[int, _Session] = {}
@@ -231,7 +207,7 @@ class RemoteDrafting:
     async def _attempt(self, member: Member) -> None:
         link = Link(member)
         call = link.call = ProposerStub(rpc.channel(member.address)).Draft()
-        writer = asyncio.create_task(self._write(link, call))
+        writer = asyncio.create_task(link.write(call, self._hello))
         try:
             async for response in call:
                 self._receive(link, response)
@@ -246,18 +222,6 @@ class RemoteDrafting:
             call.cancel()
             self._drop_link(link)
 
-    async def _write(self, link: Link, call: grpc.aio.StreamStreamCall) -> None:
-        hello = pb.VerifierHello(instance=self._instance, vocabulary=self._vocabulary)
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await call.write(pb.DraftRequest(hello=hello))
-            while True:
-                await link.news.wait()
-                message = link.take()
-                if (events := timeline()) is not None:
-                    events.message("opens", False, [(item.session, len(item.tokens) // 4) for item in message.opens])
-                    events.message("commits", False, [_end_of(commit) for commit in message.commits])
-                await call.write(message)
-
     def _receive(self, link: Link, response: pb.DraftResponse) -> None:
         if response.HasField("hello"):
             link.drafter = response.hello.drafter
@@ -268,7 +232,7 @@ class RemoteDrafting:
                 self._place(session)
         if (events := timeline()) is not None:
             events.message("trees", True, [(tree.session, tree.length) for tree in response.trees])
-        self._offer(list(_trees(response.trees, link.drafter)), link.member.instance)
+        self._offer(list(trees_of(response, link.drafter)), link.member.instance)
 
     def _drop_link(self, link: Link) -> None:
         if self._links.get(link.member.instance) is link:
@@ -278,28 +242,3 @@ class RemoteDrafting:
                 del session.links[link.drafter]
                 session.resting.pop(link.drafter, None)
                 self._place(session)
-
-
-def _end_of(commit: pb.CommitTokens) -> tuple[int, int]:
-    return commit.session, commit.length + len(commit.tokens) // 4
-
-
-def _trees(trees: Iterable[pb.Tree], drafter: str) -> Iterable[tuple[int, DraftTree]]:
-    for tree in trees:
-        try:
-            yield (
-                tree.session,
-                DraftTree(
-                    tree.length,
-                    unpack_ids(tree.tokens),
-                    unpack_ids(tree.parents),
-                    unpack_floats(tree.confidences),
-                    drafter,
-                    {
-                        q.node: Proposal(unpack_ids(q.tokens), unpack_floats(q.probabilities), q.replacement)
-                        for q in tree.proposals
-                    },
-                ),
-            )
-        except ValueError as error:
-            _log.warning("malformed tree dropped", drafter=drafter, reason=str(error))

@@ -9,7 +9,8 @@ from collections.abc import Sequence as Seq
 from outrider.models.speculation import NO_GUESSES, Acceptance, DraftTree, MergedTree, merge
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
-from outrider.verifier.scheduling.scheduler import Plan, Scheduler
+from outrider.verifier.scheduling.plan import Plan
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.speculation.budget import Calibrator
 from outrider.verifier.speculation.purchase import BoughtGuesses, BuyingSequence, BuyTerms, Purchase
 

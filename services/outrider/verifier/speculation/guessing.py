@@ -14,7 +14,8 @@ from outrider.models.speculation import Acceptance, Drafter, DraftTree, MergedTr
 from outrider.verifier.acceptance.accept import AcceptedPath
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.cost_curve import CostCurve
-from outrider.verifier.scheduling.scheduler import Plan, Scheduler
+from outrider.verifier.scheduling.plan import Plan
+from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.speculation.accounting import Accounting
 from outrider.verifier.speculation.counts import Counts
 from outrider.verifier.speculation.drafter_policy import DrafterPolicy
