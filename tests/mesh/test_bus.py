@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -100,6 +102,18 @@ async def test_nothing_arrives_after_unsubscribing(bus: Bus) -> None:
     bus.publish("gone", b"late")
     assert await after.get() == b"late"
     assert received == []
+
+
+async def test_a_subscription_that_ended_is_freed_at_once(bus: Bus) -> None:
+    gc.disable()
+    try:
+        subscription = await bus.subscribe("short", lambda message: None)
+        alive = weakref.ref(subscription)
+        await subscription.unsubscribe()
+        del subscription
+        await eventually(lambda: alive() is None)
+    finally:
+        gc.enable()
 
 
 async def test_each_subscriber_gets_whole_messages_in_order_among_those_of_others(bus: Bus) -> None:

@@ -213,6 +213,23 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
     await drafting.stop()
 
 
+async def test_a_link_with_too_many_unsent_commits_is_replaced(
+    registry: Registry, shared_nats: str, directory: Path, tmp_path: Path
+) -> None:
+    settings = {"nats_url": shared_nats, "model": directory, "instance": "p-random", "drafter": "random"}
+    with running("proposer", tmp_path / "random.log", **settings):
+        joined: list[str] = []
+        vocabulary = Tokenizer.load(directory).fingerprint
+        drafting = RemoteDrafting("tester", vocabulary, registry, Tasks(), lambda trees, _: None, joined=joined.append)
+        drafting.start()
+        await eventually(lambda: joined.count("random") == 1)
+        opening = Opening([1, 2, 3], Sampling(), 31)
+        drafting.send(Outcome(opened=[OpenedSequence(1, opening, frozenset({"random"}))]))
+        drafting.send(Outcome(committed=[CommittedTokens(1, 3 + place, [5]) for place in range(4001)]))
+        await eventually(lambda: joined.count("random") == 2)
+        await drafting.stop()
+
+
 def install_from_the_docs(sources: Path, target: Path) -> None:
     """Builds and installs the package that the documentation shows, without a network."""
     text = DOCS.read_text()
