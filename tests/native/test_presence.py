@@ -77,7 +77,7 @@ def test_a_source_tree_says_that_it_will_compile_and_what_is_lost_if_it_cannot(
     _without_compiler(monkeypatch)
     notice = str(presence.notice())
     assert notice.startswith("No compiled code: ")
-    assert "times slower" in notice
+    assert "half the speed" in notice
     assert notice.endswith("Install g++ and reinstall.")
 
 

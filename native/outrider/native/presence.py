@@ -8,7 +8,7 @@ from outrider.native import compiler
 from outrider.native.compiler import CompilerError, path_of
 from outrider.native.levels import is_x86_64, supported_levels
 
-_LOSS = "decoding on the CPU runs in PyTorch, 3 to 8 times slower"
+_LOSS = "decoding on the CPU runs in PyTorch, at half the speed or less"
 
 
 def in_checkout() -> bool:
