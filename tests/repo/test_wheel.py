@@ -110,7 +110,7 @@ def test_nothing_in_the_wheel_but_two_commands_imports_what_it_leaves_out(unpack
 @pytest.mark.parametrize("command", [("bench",), ("trace-steps", "x")])
 def test_a_command_that_needs_a_source_checkout_says_so(unpacked, command):
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "from outrider.cli.main import main; main()", *command],
+        [sys.executable, "-B", "-S", "-c", "from outrider.cli.main import main; main()", *command],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(unpacked), sysconfig.get_path("purelib")])},
         capture_output=True,
         text=True,
