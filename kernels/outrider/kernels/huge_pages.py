@@ -36,7 +36,7 @@ def map_zeros(size: int, huge: int = HUGE) -> Tensor:
     try:
         mapping = mmap.mmap(-1, _round_up(size, huge) + huge, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"{size} bytes of memory cannot be had: {error.strerror}") from None
+        raise MemoryError(f"{size} bytes of memory cannot be allocated: {error.strerror}") from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without huge pages
             mapping.madvise(mmap.MADV_HUGEPAGE)

@@ -68,7 +68,7 @@ def hold_port(host: str = "127.0.0.1") -> int:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             _held.push(stack.pop_all())
     except OSError as error:
-        raise Unavailable(f"no port of {host} can be had: {error.strerror}") from None
+        raise Unavailable(f"no port of {host} can be opened: {error.strerror}") from None
     return int(holder.getsockname()[1])
 
 

@@ -128,7 +128,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
                 stored += self._store.put(page.key, header, page.data)
             except DamagedPage:
                 REFUSED.inc()
-                raise InvalidRequest("a page is not what its checksum says", param="pages") from None
+                raise InvalidRequest("a page does not match its checksum", param="pages") from None
         return stored
 
     async def _measure(self) -> None:

@@ -182,7 +182,7 @@ async def test_what_nobody_comes_back_for_ends(streaming: Stack, streaming_regis
         ("*", "", 404, "there is no such stream"),
         ("{id}", "{id}:x", 400, "no id of an event"),
         ("{id}", "other:5", 400, "no id of an event"),
-        ("{id}", "{id}:5.6", 400, "must tell of 1 choices"),
+        ("{id}", "{id}:5.6", 400, "a position for each of the 1 choices"),
     ],
 )
 async def test_what_cannot_be_resumed_is_refused(

@@ -43,7 +43,7 @@ async def transfer_rates(cache: Member, page_bytes: int, pages: int, rounds: int
             for page in response.pages:
                 data = arena[page.offset : page.offset + page.size] if shared else page.data
                 if page_checksum(page.key, data) != page.checksum:
-                    raise SystemExit("a page is not what its checksum says")
+                    raise SystemExit("a page does not match its checksum")
                 size += len(data)
         await stub.Release(pb.ReleaseRequest(lease=lease))
         return size

@@ -79,7 +79,7 @@ class Receiver:
         shared = not page.data and peer.arena is not None
         data = peer.arena.read(page.offset, page.size) if shared and peer.arena is not None else page.data
         if len(data) != self._page_bytes or page_checksum(page.key, data) != page.checksum:
-            raise BadPage("it sent a page that is not what its checksum says")
+            raise BadPage("it sent a page that does not match its checksum")
         FETCHED_TOKENS.labels(page.tier).inc(self._page_size)
         FETCHED_BYTES.labels("shared" if shared else peer.transport).inc(len(data))
         return data

@@ -132,7 +132,7 @@ def _check_ends(parameters: SamplingParameters, max_tokens: int) -> None:
         f"must be at most the {max_tokens} tokens that the answer may have, not {parameters.min_tokens}",
     )
     if parameters.grammar is not None:
-        why = "may not be given with a grammar, which says itself where the answer may end"
+        why = "may not be given with a grammar: the grammar decides where the answer may end"
         check(not parameters.ignore_eos, "ignore_eos", why)
         check(not parameters.min_tokens, "min_tokens", why)
 

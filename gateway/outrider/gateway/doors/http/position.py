@@ -55,7 +55,9 @@ class Position(msgspec.Struct):
             return Position(self.places, self.ended, int(match["openings"]))
         entries = match["places"].split(".")
         if len(entries) != len(self.places):
-            raise InvalidRequest(f"Last-Event-ID must tell of {len(self.places)} choices", param="last_event_id")
+            raise InvalidRequest(
+                f"Last-Event-ID must have a position for each of the {len(self.places)} choices", param="last_event_id"
+            )
         ended = [entry.endswith("e") for entry in entries]
         return Position([int(entry.removesuffix("e")) for entry in entries], ended, openings)
 

@@ -57,4 +57,4 @@ def decode_shape(data: bytes) -> Shape:
     try:
         return _decode(data)
     except msgspec.ValidationError:
-        raise NotFound("there is no such stream: what has this id is a response", param="id") from None
+        raise NotFound("there is no stream with this id: the id belongs to a response", param="id") from None

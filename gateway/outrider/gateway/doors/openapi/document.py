@@ -142,8 +142,8 @@ def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         content["text/plain"] = {"schema": {"type": "string"}}
     if operation.page:
         content["text/html"] = {"schema": {"type": "string"}}
-    answers = {"200": _response("As asked.", content)} if content else {}
-    answers |= {"304": _response("It is the one that was named.", {})} if operation.page else {}
+    answers = {"200": _response("The request succeeded.", content)} if content else {}
+    answers |= {"304": _response("The page has not changed.", {})} if operation.page else {}
     return answers | ({"204": _response(operation.empty, {})} if operation.empty else {})
 
 
