@@ -1,0 +1,140 @@
+"""Weights in fewer than 16 bits: codes, and the numbers that codes stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+UNIT_GROUP = 256
+"""Input features that share a unit of scales."""
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFormat:
+    """What codes stand for: element (n, k) is ``scale * (code - zero) - minimum``.
+
+    Each output feature n and group ``k // group`` of input features has a scale and a minimum.
+
+    Attributes:
+        bits: of a code: 4, 5, 6 or 8.
+        group: consecutive input features that share a scale: 16, or a multiple of 32.
+        zero: the code of zero where there are no minima.
+        has_minima: whether groups have a minimum; ``zero`` is 0 then.
+        has_units: whether scales and minima are whole multiples of units (see `Codes`).
+    """
+
+    bits: int
+    group: int
+    zero: int = 0
+    has_minima: bool = False
+    has_units: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Codes of some output features.
+
+    Attributes:
+        codes: uint8 [rows, in_features], a code a byte.
+        scales: float32 [rows, in_features / group].
+        minima: float32 like ``scales``, or None.
+        scale_units: float32 [rows, in_features / UNIT_GROUP], or None. Each scale is its unit times a whole number from
+            -128 to 127, or from 0 to 255 where there are minima.
+        minimum_units: the same for minima, times 0 to 255.
+    """
+
+    codes: Tensor
+    scales: Tensor
+    minima: Tensor | None = None
+    scale_units: Tensor | None = None
+    minimum_units: Tensor | None = None
+
+
+class QuantizedWeight(Protocol):
+    """A weight [out_features, in_features] in codes, which it may read from a file when they are asked for."""
+
+    @property
+    def format(self) -> CodeFormat:
+        """What the codes stand for."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Output and input features."""
+        ...
+
+    def codes(self, rows: Tensor) -> Codes:
+        """Codes of the output features ``rows``, int64, in that order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CodesInMemory:
+    """A `QuantizedWeight` of codes that are in memory."""
+
+    format: CodeFormat
+    all: Codes
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Output and input features."""
+        rows, columns = self.all.codes.shape
+        return rows, columns
+
+    def codes(self, rows: Tensor) -> Codes:
+        """See `QuantizedWeight`."""
+        own = self.all
+
+        def chosen(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor[rows]
+
+        return Codes(
+            own.codes[rows],
+            own.scales[rows],
+            chosen(own.minima),
+            chosen(own.scale_units),
+            chosen(own.minimum_units),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """A weight whose output features stand in another order, int64 ``order``."""
+
+    weight: QuantizedWeight
+    order: Tensor
+
+    @property
+    def format(self) -> CodeFormat:
+        """See `QuantizedWeight`."""
+        return self.weight.format
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """See `QuantizedWeight`."""
+        return len(self.order), self.weight.shape[1]
+
+    def codes(self, rows: Tensor) -> Codes:
+        """See `QuantizedWeight`."""
+        return self.weight.codes(self.order[rows])
+
+
+def dequantized(weight: QuantizedWeight, dtype: torch.dtype) -> Tensor:
+    """The numbers that the codes stand for, [out_features, in_features] in ``dtype``."""
+    numbers = torch.empty(weight.shape, dtype=dtype)
+    for first in range(0, weight.shape[0], _ROWS_AT_ONCE):
+        rows = torch.arange(first, min(first + _ROWS_AT_ONCE, weight.shape[0]))
+        numbers[first : first + len(rows)] = _numbers(weight.format, weight.codes(rows)).to(dtype)
+    return numbers
+
+
+def _numbers(form: CodeFormat, codes: Codes) -> Tensor:
+    groups = codes.codes.unflatten(1, (-1, form.group)).float() - form.zero
+    numbers = groups * codes.scales.unsqueeze(2)
+    if codes.minima is not None:
+        numbers -= codes.minima.unsqueeze(2)
+    return numbers.flatten(1)
