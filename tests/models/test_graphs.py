@@ -68,7 +68,8 @@ class Models:
 
     def eager(self, directory: Path) -> EagerForward:
         config = ModelConfig.load(directory)
-        loader = WeightLoader(Checkpoint(directory), config, torch.float32, DEVICE, Packer(True, None))
+        packer = Packer(torch.float32, DEVICE, True, None)
+        loader = WeightLoader(Checkpoint(directory), config, torch.float32, DEVICE, packer)
         with torch.inference_mode():
             return EagerForward(loader, True)
 

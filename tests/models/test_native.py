@@ -99,16 +99,12 @@ def test_the_compiled_decoder_agrees_with_transformers_for_every_family(
     torch.testing.assert_close(whole(ours, ids), expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("stored", "taken"), [("bfloat16", "bfloat16"), ("float32", "float32"), ("float16", "float32")]
-)
-def test_auto_keeps_bfloat16_where_the_compiled_decoder_takes_it(
-    library: Library, stored: str, taken: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stored", ["bfloat16", "float32", "float16"])
+def test_auto_keeps_the_dtype_of_the_checkpoint(library: Library, stored: str, tmp_path: Path) -> None:
     _save(tmp_path, **_WIDE).to(getattr(torch, stored)).save_pretrained(tmp_path)
     ours = LlamaModel.load(tmp_path)
     assert isinstance(ours._forward, decoder.NativeDecoder)
-    assert ours.dtype == getattr(torch, taken)
+    assert ours.dtype == getattr(torch, stored)
 
 
 @pytest.mark.parametrize(
@@ -336,10 +332,8 @@ def test_the_compiled_decoder_is_an_error_if_requested_and_missing(
 ) -> None:
     _save(tmp_path)
     monkeypatch.setattr(native, "choice", lambda: "native")
-    with pytest.raises(ModelError, match="int8"):
+    with pytest.raises(ModelError, match="48 input features in int8; they must be a multiple of 32"):
         LlamaModel.load(tmp_path, quantization="int8")
-    with pytest.raises(ModelError, match="float16"):
-        LlamaModel.load(tmp_path, dtype="float16")
 
 
 def test_without_a_compiler_a_model_runs_an_operator_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

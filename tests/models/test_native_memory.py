@@ -9,7 +9,7 @@ import torch
 from outrider.kernels.huge_pages import CHUNK, HUGE, Arena
 from outrider.native.decoder import NativeDecoder
 from outrider.native.library import ffi, library
-from outrider.native.weights import DecoderShape, LayerWeights, Product
+from outrider.native.weights import DecoderShape, LayerWeights, Part, Product
 from torch import Tensor
 
 from tests.kernels.smaps import grants_huge_pages, mapped_bytes, mapping_at
@@ -19,7 +19,7 @@ _SHAPE = DecoderShape(hidden=48, heads=3, kv_heads=1, head_dim=16, intermediate=
 
 def _decoder() -> NativeDecoder:
     def weight(outputs: int, inputs: int) -> Product:
-        return Product(torch.randn(outputs, inputs), torch.randn(outputs))
+        return Product((Part(torch.randn(outputs, inputs), torch.randn(outputs)),))
 
     def layer() -> LayerWeights:
         products = weight(80, 48), weight(48, 48), weight(160, 48), weight(48, 80)

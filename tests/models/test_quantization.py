@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from outrider.kernels.batch import SequenceRows
 from outrider.models.errors import ModelError
 from outrider.models.llama import LlamaModel
 
-from tests.models.checkpoints import save, tokens
+from tests.models.checkpoints import FAMILIES, SHAPE, save, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 _LENGTH = 60
@@ -43,3 +44,35 @@ def test_a_quantization_that_this_device_does_not_support_is_refused(tmp_path: P
     save("llama 3", tmp_path)
     with pytest.raises(ModelError, match='quantization = "fp8" needs a GPU'):
         LlamaModel.load(tmp_path, quantization="fp8")
+
+
+_WIDE: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 384,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+}
+
+
+def _save_wide(directory: Path) -> None:
+    config_class, model_class, fields = FAMILIES["qwen 2"]
+    torch.manual_seed(1)
+    model_class(config_class(**SHAPE | fields | _WIDE)).to(torch.bfloat16).save_pretrained(directory)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_a_model_quantized_at_load_runs_compiled_and_near_its_numbers(
+    quantization: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _save_wide(tmp_path)
+    ids = tokens(_LENGTH)
+    ours = LlamaModel.load(tmp_path, quantization=quantization, determinism="strict")
+    plain = LlamaModel.load(tmp_path)
+    monkeypatch.setenv("OUTRIDER_KERNELS", "torch")
+    eager = LlamaModel.load(tmp_path, quantization=quantization)
+    assert ours.compiled is not None
+    assert eager.compiled is None
+    expected = whole(eager, ids)
+    off, lost = ((whole(model, ids) - expected).square().mean().sqrt() for model in (ours, plain))
+    assert off < lost

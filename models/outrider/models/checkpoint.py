@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from outrider.models.errors import ModelError
 from outrider.models.fields import Fields
+from outrider.native.quantized import QuantizedWeight
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+class WeightSource(Protocol):
+    """The tensors of a model by their Hugging Face names."""
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
+        """A tensor of ``shape``; `ModelError` if there is none, or it has another shape or kind."""
+        ...
+
+    def finish(self, ignored: Iterable[str] = ()) -> None:
+        """`ModelError` if a tensor was not taken whose name ends in none of ``ignored``."""
+        ...
 
 
 class Checkpoint:

@@ -13,6 +13,7 @@ from outrider.kernels.tree_attention import AttentionPlan, plan_attention
 from outrider.models import rotary
 from outrider.models.layer import Layer, StepState
 from outrider.models.weights import WeightLoader
+from outrider.native.quantized import dequantized
 from torch import Tensor
 
 
@@ -27,7 +28,8 @@ class EagerForward:
         tiled = strict and not triton
         self._tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if tiled else None
         self._eps = torch.tensor(config.norm_eps, device=loader.device)
-        self._embedding = loader.embedding()
+        embedding = loader.embedding()
+        self._embedding = embedding if isinstance(embedding, Tensor) else dequantized(embedding, loader.dtype)
         self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
         self._norm = loader.norm("model.norm.weight")
         self._output = loader.output(self._embedding)

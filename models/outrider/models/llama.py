@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -18,11 +19,10 @@ from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import DTYPES, ModelConfig
 from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
-from outrider.models.native import native_forward, native_refusal
+from outrider.models.native import native_forward, native_product, native_refusal
 from outrider.models.proof import prove_invariance
 from outrider.models.weights import Packer, WeightLoader
 from outrider.native.decoder import NativeDecoder
-from outrider.native.weights import Product
 from torch import Tensor
 
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
@@ -176,8 +176,10 @@ def _forward(
 ) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
-        return native_forward(WeightLoader(*parts, lambda weight, bias, inner: Product(weight, bias)))
-    eager = EagerForward(WeightLoader(*parts, Packer(strict, quantization)), strict)
+        make = partial(native_product, quantization)
+        return native_forward(WeightLoader(*parts, make, quantized=quantization is not None))
+    packer = Packer(model.dtype, model.device, strict, quantization)
+    eager = EagerForward(WeightLoader(*parts, packer), strict)
     if not graphs or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
     from outrider.models.graphs import CudaCapture, GraphForward

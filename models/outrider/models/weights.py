@@ -2,61 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, Quantization, pack
-from outrider.models.checkpoint import Checkpoint
+from outrider.models.checkpoint import WeightSource
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.rotary import interleave
+from outrider.native.quantized import QuantizedWeight, Reordered, dequantized
+from outrider.native.weights import Part
 from torch import Tensor
 
-P = TypeVar("P")
+P = TypeVar("P", covariant=True)
+
+
+class Maker(Protocol[P]):
+    """Makes a product."""
+
+    def __call__(self, parts: Sequence[Part], inner: bool) -> P:
+        """The product of ``parts``, whose results stand side by side; ``inner`` where a layer owns it."""
+        ...
 
 
 class WeightLoader(Generic[P]):
     """Takes weights from a checkpoint by their Hugging Face names.
 
-    Folds a norm's weight into the columns of the next product if the product is in float32. In 16 bits, folding would
-    round the product's weights once more, so the norm keeps its weight.
+    Folds a norm's weight into the columns of the next product if the product is in float32. In fewer bits, folding
+    would round the product's weights once more, so the norm keeps its weight.
 
     Attributes:
         config: configuration of the model.
-        dtype: dtype of the loaded weights.
+        dtype: dtype of the loaded weights, except those in codes.
         device: device of the loaded weights.
 
     Args:
-        make: makes a product from a weight [out_features, in_features], a bias, and whether a layer owns the product.
+        make: makes a product.
+        quantized: whether the checkpoint has weights in codes.
     """
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: WeightSource,
         config: ModelConfig,
         dtype: torch.dtype,
         device: torch.device,
-        make: Callable[[Tensor, Tensor | None, bool], P],
+        make: Maker[P],
+        *,
+        quantized: bool = False,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
         self._checkpoint = checkpoint
         self._make = make
-        self._folds = dtype == torch.float32
+        self._folds = dtype == torch.float32 and not quantized
 
-    def embedding(self) -> Tensor:
-        """The embedding, [vocab_size, hidden_size] in ``dtype``."""
-        shape = (self.config.vocab_size, self.config.hidden_size)
-        return self._take("model.embed_tokens.weight", *shape).to(self.device, self.dtype, copy=True)
+    def embedding(self) -> Tensor | QuantizedWeight:
+        """The embedding, [vocab_size, hidden_size] in ``dtype`` or in codes."""
+        table = self._take("model.embed_tokens.weight", self.config.vocab_size, self.config.hidden_size)
+        return table.to(self.device, self.dtype, copy=True) if isinstance(table, Tensor) else table
 
     def norm(self, name: str) -> Tensor:
         """The weight of a norm, float32 [hidden_size]."""
-        return self._take(name, self.config.hidden_size).to(self.device, torch.float32)
+        return self._vector(name, self.config.hidden_size).to(self.device, torch.float32)
 
     def layer_norm(self, name: str) -> Tensor | None:
         """The weight of a norm inside a layer, float32 [hidden_size]; None if folded into the next product."""
@@ -65,18 +78,16 @@ class WeightLoader(Generic[P]):
     def qkv(self, layer: str) -> P:
         """The product of queries, keys and values of all heads."""
         config = self.config
-        parts = (("q", config.heads, True), ("k", config.kv_heads, True), ("v", config.kv_heads, False))
-        weights, biases = [], []
-        for part, heads, turned in parts:
-            name, rows = f"{layer}.self_attn.{part}_proj", heads * config.head_dim
-            tensors = [self._take(f"{name}.weight", rows, config.hidden_size)]
-            if config.attention_bias:
-                tensors.append(self._take(f"{name}.bias", rows))
-            ordered = [interleave(tensor, config.head_dim) if turned else tensor for tensor in tensors]
-            weights.append(ordered[0])
-            biases += ordered[1:]
-        norm = f"{layer}.input_layernorm.weight"
-        return self._pack(torch.cat(weights), torch.cat(biases) if biases else None, norm)
+        parts = []
+        for name, heads, turned in (
+            ("q", config.heads, True),
+            ("k", config.kv_heads, True),
+            ("v", config.kv_heads, False),
+        ):
+            rows = heads * config.head_dim
+            part = self._part(f"{layer}.self_attn.{name}_proj", rows, config.hidden_size, bias=config.attention_bias)
+            parts.append(self._turned(part) if turned else part)
+        return self._product(parts, f"{layer}.input_layernorm.weight")
 
     def head_norm(self, layer: str) -> Tensor | None:
         """Norm weights of queries and keys, float32 [heads + kv_heads, head_dim]; None without such norms."""
@@ -84,7 +95,7 @@ class WeightLoader(Generic[P]):
         if not config.query_key_norm:
             return None
         rows = [
-            interleave(self._take(f"{layer}.self_attn.{part}_norm.weight", config.head_dim), config.head_dim)
+            interleave(self._vector(f"{layer}.self_attn.{part}_norm.weight", config.head_dim), config.head_dim)
             .expand(heads, -1)
             .float()
             for part, heads in (("q", config.heads), ("k", config.kv_heads))
@@ -95,62 +106,94 @@ class WeightLoader(Generic[P]):
         """The product from the heads to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.heads * config.head_dim)
-        return self._pack(*self._product(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias))
+        return self._product([self._part(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias)])
 
     def gate_up(self, layer: str) -> P:
         """The joined gate and up product of the feed-forward block."""
         config = self.config
         shape, biased = (config.intermediate_size, config.hidden_size), config.feed_forward_bias
-        gate, gate_bias = self._product(f"{layer}.mlp.gate_proj", *shape, bias=biased)
-        up, up_bias = self._product(f"{layer}.mlp.up_proj", *shape, bias=biased)
-        bias = torch.cat([gate_bias, up_bias]) if gate_bias is not None and up_bias is not None else None
-        return self._pack(torch.cat([gate, up]), bias, f"{layer}.post_attention_layernorm.weight")
+        parts = [self._part(f"{layer}.mlp.{name}_proj", *shape, bias=biased) for name in ("gate", "up")]
+        return self._product(parts, f"{layer}.post_attention_layernorm.weight")
 
     def down(self, layer: str) -> P:
         """The product from the feed-forward block to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.intermediate_size)
-        return self._pack(*self._product(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias))
+        return self._product([self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias)])
 
-    def output(self, embedding: Tensor) -> P:
+    def output(self, embedding: Tensor | QuantizedWeight) -> P:
         """The product from the hidden size to the vocabulary; tied models use the embedding as its weight."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         weight = embedding if self.config.tie else self._take("lm_head.weight", *shape)
-        return self._placed(weight, None, False)
+        return self._make([self._placed(Part(weight))], False)
 
-    def _take(self, name: str, *shape: int) -> Tensor:
+    def _take(self, name: str, *shape: int) -> Tensor | QuantizedWeight:
         return self._checkpoint.take(name, shape)
 
-    def _product(self, name: str, out: int, inner: int, *, bias: bool) -> tuple[Tensor, Tensor | None]:
-        return self._take(f"{name}.weight", out, inner), self._take(f"{name}.bias", out) if bias else None
+    def _vector(self, name: str, size: int) -> Tensor:
+        vector = self._take(name, size)
+        if not isinstance(vector, Tensor):
+            raise ModelError(f"{name} is in codes; a vector must be in 16 or 32 bits")
+        return vector
 
-    def _pack(self, weight: Tensor, bias: Tensor | None, norm: str | None = None) -> P:
+    def _part(self, name: str, out: int, inner: int, *, bias: bool) -> Part:
+        return Part(self._take(f"{name}.weight", out, inner), self._vector(f"{name}.bias", out) if bias else None)
+
+    def _turned(self, part: Part) -> Part:
+        """The part with its output features in the order that rotations need."""
+        order = interleave(torch.arange(part.weight.shape[0]), self.config.head_dim)
+        weight = part.weight[order] if isinstance(part.weight, Tensor) else Reordered(part.weight, order)
+        return Part(weight, None if part.bias is None else part.bias[order])
+
+    def _product(self, parts: list[Part], norm: str | None = None) -> P:
         if norm is not None and self._folds:
-            weight = weight.float() * self._take(norm, self.config.hidden_size).float()
-        return self._placed(weight, bias, True)
+            by = self._vector(norm, self.config.hidden_size).float()
+            parts = [Part(_dense(part.weight).float() * by, part.bias) for part in parts]
+        return self._make(_joined([self._placed(part) for part in parts]), True)
 
-    def _placed(self, weight: Tensor, bias: Tensor | None, inner: bool) -> P:
-        weight = weight.to(self.device, self.dtype).contiguous()
-        return self._make(weight, None if bias is None else bias.to(self.device, self.dtype), inner)
+    def _placed(self, part: Part) -> Part:
+        weight = part.weight
+        if isinstance(weight, Tensor):
+            weight = weight.to(self.device, self.dtype).contiguous()
+        return Part(weight, None if part.bias is None else part.bias.to(self.device, self.dtype))
+
+
+def _dense(weight: Tensor | QuantizedWeight, dtype: torch.dtype = torch.float32) -> Tensor:
+    return weight if isinstance(weight, Tensor) else dequantized(weight, dtype)
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """One part if no weight is in codes; else the parts as they are."""
+    weights = [part.weight for part in parts if isinstance(part.weight, Tensor)]
+    if len(weights) < len(parts):
+        return parts
+    biases = [part.bias for part in parts if part.bias is not None]
+    return [Part(torch.cat(weights), torch.cat(biases) if biases else None)]
 
 
 class Packer:
-    """Makes products for steps that run an operator at a time.
+    """Makes products for steps that run an operator at a time. Weights in codes become numbers in ``dtype``.
 
     Attributes:
         quantization: quantization of the layers' products.
     """
 
-    def __init__(self, strict: bool, quantization: Quantization | None) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, strict: bool, quantization: Quantization | None
+    ) -> None:
         self.quantization = quantization
-        self._strict = strict
+        self._dtype, self._device, self._strict = dtype, device, strict
         self._row_ranges: dict[tuple[int, int, Quantization | None], RowRange] = {}
 
-    def __call__(self, weight: Tensor, bias: Tensor | None, inner: bool) -> Linear:
+    def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
         """The fastest form of a product; in strict mode, among forms whose rows do not depend on each other."""
+        dense = [Part(_dense(part.weight, self._dtype).to(self._device), part.bias) for part in parts]
+        (part,) = _joined(dense)
+        assert isinstance(part.weight, Tensor)
+        weight = part.weight
         quantization = self.quantization if inner else None
         try:
-            linear = pack(weight, bias, few_rows=not self._strict, quantization=quantization)
+            linear = pack(weight, part.bias, few_rows=not self._strict, quantization=quantization)
         except ValueError as error:
             raise ModelError(str(error)) from None
         if not self._strict or takes_triton(weight.device):

@@ -11,6 +11,8 @@ import torch
 from outrider.native import moves
 from outrider.native.library import Library, data_pointer, ffi
 from outrider.native.moves import pool_fields
+from outrider.native.packing import Packing
+from outrider.native.quantized import QuantizedWeight
 from outrider.native.step import Batch, sequences_of
 from outrider.native.weights import DecoderShape, LayerWeights, Product
 from torch import Tensor
@@ -47,17 +49,17 @@ class NativeDecoder:
     Args:
         library: the compiled library.
         shape: sizes of the model.
-        dtype: float32 or bfloat16, of all products and the embedding.
+        dtype: of the model; keys and values are in bfloat16 if that is its dtype and the CPU multiplies it.
         embedding: [vocabulary, hidden].
         layers: read one by one, so that at most one is in memory beside its packed form.
         norm: float32 [hidden], before the output.
-        output: the product to the vocabulary.
+        output: the product to the vocabulary; a weight in codes that is also the embedding is packed once.
         turns: complex64 [positions, head_dim / 2], rotary.
         threads: that run a step together; a step too short for several runs on one.
         memory: allocates uint8 [size] for weights, called in the order in which a step reads them.
 
     Raises:
-        ValueError: there is no code for the shape or dtype.
+        ValueError: there is no code for the shape, or for the dtype or form of a weight.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class NativeDecoder:
         library: Library,
         shape: DecoderShape,
         dtype: torch.dtype,
-        embedding: Tensor,
+        embedding: Tensor | QuantizedWeight,
         layers: Iterable[LayerWeights],
         norm: Tensor,
         output: Product,
@@ -76,20 +78,20 @@ class NativeDecoder:
         if refusal := shape.refusal(dtype):
             raise ValueError(refusal)
         self.library, self._functions, self._shape = library, library.functions, shape
-        self._is_bf16, self._memory = int(dtype == torch.bfloat16), memory
         self._kept: list[Any] = []
+        self._packing = Packing(library, memory, threads)
         layer_array = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
         fields = asdict(shape) | {
             "layers": len(layer_array),
             "layer": self._retain(layer_array),
-            "is_bf16": self._is_bf16,
+            "is_bf16": dtype == torch.bfloat16,
             "query_scale": shape.head_dim**-0.5 * float(np.log2(np.e)),
             "positions": turns.shape[0],
             "shared": SHARED,
-            "embedding": self._keep(embedding),
+            "embedding": self._packing.table(embedding),
             "turns": self._keep(torch.view_as_real(turns)),
             "norm": self._keep(norm),
-            "logits": self._pack(output),
+            "logits": self._packing.product(output),
         }
         self.model = ffi.new("outrider_model *", fields)
         self.packs_pages = bool(self._functions.outrider_keeps_bf16(self.model))
@@ -110,7 +112,8 @@ class NativeDecoder:
         """The ``outrider_linear`` of all products of a row, in their order."""
         layers = [self.model.layer[index] for index in range(self.model.layers)]
         products = [(layer.qkv, layer.output, layer.gate_up, layer.down) for layer in layers]
-        return [*(product for each in products for product in each), self.model.logits]
+        all_products = [*(product for each in products for product in each), self.model.logits]
+        return [product.parts[index] for product in all_products for index in range(product.count)]
 
     def forward(self, ids: Tensor, batch: Batch, pool: DecoderPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
@@ -163,12 +166,12 @@ class NativeDecoder:
     def _layer(self, layer: LayerWeights) -> dict[str, Any]:
         return {
             "attention_norm": self._keep(layer.attention_norm),
-            "qkv": self._pack(layer.qkv),
+            "qkv": self._packing.product(layer.qkv),
             "head_norm": self._keep(layer.head_norm),
-            "output": self._pack(layer.output),
+            "output": self._packing.product(layer.output),
             "feed_forward_norm": self._keep(layer.feed_forward_norm),
-            "gate_up": self._pack(layer.gate_up),
-            "down": self._pack(layer.down),
+            "gate_up": self._packing.product(layer.gate_up),
+            "down": self._packing.product(layer.down),
         }
 
     def _keep(self, tensor: Tensor | None) -> Any:
@@ -178,11 +181,3 @@ class NativeDecoder:
         """Returns ``value``, which then lives as long as the decoder."""
         self._kept.append(value)
         return value
-
-    def _pack(self, product: Product) -> dict[str, Any]:
-        n, k = product.weight.shape
-        weight = product.weight.contiguous()
-        packed = self._memory(self._functions.outrider_packed_size(n, k, self._is_bf16))
-        self._functions.outrider_pack(data_pointer(packed), data_pointer(weight), n, k, self._is_bf16)
-        bias = None if product.bias is None else product.bias.float()
-        return {"weight": self._keep(packed), "bias": self._keep(bias), "n": n, "k": k}

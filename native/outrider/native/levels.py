@@ -18,10 +18,13 @@ class Level:
 
 _V3 = frozenset(["avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"])
 _V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
-_BF16 = _V4 | {"avx512_bf16"}
+_VNNI = _V4 | {"avx512_vnni"}
+_BF16 = _VNNI | {"avx512_bf16"}
+_BF16_FLAGS = ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16")
 LEVELS = (
-    Level("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"), _BF16 | {"amx_tile", "amx_bf16"}),
-    Level("avx512bf16", ("-march=x86-64-v4", "-mavx512bf16"), _BF16),
+    Level("amx", (*_BF16_FLAGS, "-mamx-tile", "-mamx-bf16"), _BF16 | {"amx_tile", "amx_bf16"}),
+    Level("avx512bf16", _BF16_FLAGS, _BF16),
+    Level("avx512vnni", ("-march=x86-64-v4", "-mavx512vnni"), _VNNI),
     Level("avx512", ("-march=x86-64-v4",), _V4),
     Level("avx2", ("-march=x86-64-v3",), _V3),
 )

@@ -133,8 +133,8 @@ def dequantized(weight: QuantizedWeight, dtype: torch.dtype) -> Tensor:
 
 
 def _numbers(form: CodeFormat, codes: Codes) -> Tensor:
-    groups = codes.codes.unflatten(1, (-1, form.group)).float() - form.zero
-    numbers = groups * codes.scales.unsqueeze(2)
+    groups = codes.codes.view(len(codes.codes), -1, form.group).float() - form.zero
+    groups *= codes.scales.unsqueeze(2)
     if codes.minima is not None:
-        numbers -= codes.minima.unsqueeze(2)
-    return numbers.flatten(1)
+        groups -= codes.minima.unsqueeze(2)
+    return groups.flatten(1)

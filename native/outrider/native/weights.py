@@ -5,18 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from outrider.native.quantized import QuantizedWeight
 from torch import Tensor
 
 HEAD_DIMS = (16, 32, 64, 80, 96, 128, 256)
 """Sizes of a head for which there is compiled code."""
 
 
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Dtypes of weights that are not in codes."""
+MOST_PARTS = 3
+DENSE_BLOCK = 64
+"""Output features of a block of a weight that is not in codes."""
+
+
 @dataclass(frozen=True, slots=True)
-class Product:
+class Part:
     """A weight [out_features, in_features] and a bias [out_features] or None."""
 
-    weight: Tensor
+    weight: Tensor | QuantizedWeight
     bias: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Up to `MOST_PARTS` parts, whose results stand side by side."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +65,8 @@ class DecoderShape:
 
     def refusal(self, dtype: torch.dtype) -> str | None:
         """Why there is no compiled code for this shape; None where there is."""
-        if dtype not in (torch.float32, torch.bfloat16):
-            return f"weights in {dtype}; only float32 and bfloat16 are compiled"
+        if dtype not in DTYPES:
+            return f"weights in {dtype}; only {', '.join(map(str, DTYPES))} are compiled"
         if self.head_dim not in HEAD_DIMS:
             return f"heads of {self.head_dim}; only {', '.join(map(str, HEAD_DIMS))} are compiled"
         if self.hidden % 16 or self.intermediate % 16:

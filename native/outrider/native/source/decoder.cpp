@@ -5,12 +5,12 @@
 
 namespace {
 
-template <class W, class X, class K>
+template <class K>
 struct Some final : outrider_decoder {
   explicit Some(const Model& model) : decoder(model) {}
   Fault forward(const Step& step) override { return decoder.forward(step); }
   void logits(const float* hidden, long rows, float* out) override { decoder.logits(hidden, rows, out); }
-  Decoder<W, X, K> decoder;
+  Decoder<K> decoder;
 };
 
 }  // namespace
@@ -29,12 +29,13 @@ int32_t outrider_usable() {
 #endif
 }
 
-int64_t outrider_packed_size(int64_t n, int64_t k, int32_t is_bf16) {
-  return round_up(n, BLOCK) * round_up(k, 32) * (is_bf16 ? 2 : 4);
+int64_t outrider_packed_size(int64_t n, int64_t k, int32_t kind) {
+  return round_up(n, BLOCK) * round_up(k, 32) * (kind == OUTRIDER_FLOAT32 ? 4 : 2);
 }
 
-void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int32_t is_bf16) {
-  if (!is_bf16) return pack_blocks<1>((float*)to, (const float*)from, n, k);
+void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int32_t kind) {
+  if (kind == OUTRIDER_FLOAT32) return pack_blocks<1>((float*)to, (const float*)from, n, k);
+  if (kind == OUTRIDER_FLOAT16) return pack_blocks<1>((f16*)to, (const f16*)from, n, k);
 #if defined(__AMX_BF16__)
   pack_tiles((bf16*)to, (const bf16*)from, n, k);
 #elif defined(__AVX512BF16__)
@@ -43,6 +44,12 @@ void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int32_t is_
   pack_blocks<1>((bf16*)to, (const bf16*)from, n, k);
 #endif
 }
+
+int64_t outrider_strip_size(int64_t k, const outrider_code_format* format) {
+  return form_known(*format, k) ? strip_size(*format, k) : 0;
+}
+
+void outrider_pack_codes(void* to, const outrider_codes* codes) { pack_codes((uint8_t*)to, *codes); }
 
 void outrider_move(const outrider_pool* pool, int64_t n, const int64_t* sources, const int64_t* places) {
   move_tokens(*pool, n, sources, places);
@@ -57,13 +64,10 @@ int32_t outrider_keeps_bf16(const outrider_model* model) {
 }
 
 outrider_decoder* outrider_decoder_new(const outrider_model* model) {
-  if (!model->is_bf16) return new Some<float, float, float>(*model);
 #if defined(__AVX512BF16__)
-  if (outrider_keeps_bf16(model)) return new Some<bf16, bf16, bf16>(*model);
-  return new Some<bf16, bf16, float>(*model);
-#else
-  return new Some<bf16, float, float>(*model);
+  if (outrider_keeps_bf16(model)) return new Some<bf16>(*model);
 #endif
+  return new Some<float>(*model);
 }
 
 void outrider_decoder_free(outrider_decoder* decoder) { delete decoder; }

@@ -1,46 +1,24 @@
 // A Llama-family decoder (Touvron et al. 2023, "Llama 2") over paged keys and values, a step a call.
 #pragma once
-#include <cstdlib>
-#include <memory>
 #include <vector>
 
 #include "attention.h"
 #include "attention_packed.h"
-#include "linear.h"
+#include "buffer.h"
+#include "product.h"
 #include "team.h"
 #include "vector.h"
 
-// Memory that grows and is never cleared.
-template <class T>
-class Buffer {
- public:
-  T* need(size_t count) {
-    if (count > size_) {
-      memory_.reset(static_cast<T*>(std::aligned_alloc(64, round_up(count * sizeof(T), 64))));
-      std::memset((void*)memory_.get(), 0, round_up(count * sizeof(T), 64));
-      size_ = count;
-    }
-    return memory_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(T* p) const { std::free(p); }
-  };
-  std::unique_ptr<T, Free> memory_;
-  size_t size_ = 0;
-};
-
-// W is the type of weights, X that of multiplied rows, K that of keys and values.
-template <class W, class X, class K>
+// K is the type of keys and values.
+template <class K>
 class Decoder {
   using Kept = typename PagesFor<K>::Type;
 
  public:
   explicit Decoder(const Model& model) : m_(model), team_(model.threads) {
     for (int i = 0; i < m_.layers; i++)
-      for (const Linear* each : {&m_.layer[i].qkv, &m_.layer[i].output, &m_.layer[i].gate_up, &m_.layer[i].down})
-        products_ += each->n * each->k;
+      for (const Product* each : {&m_.layer[i].qkv, &m_.layer[i].output, &m_.layer[i].gate_up, &m_.layer[i].down})
+        products_ += products_of(*each);
   }
 
   Fault forward(const Step& step) {
@@ -52,19 +30,12 @@ class Decoder {
   }
 
   void logits(const float* hidden, long rows, float* out) {
-    long inner = round_up(m_.hidden, 32);
-    X* narrow = narrow_.need(rows * inner);
-    for (long r = 0; r < rows; r++) narrowed(hidden + r * m_.hidden, narrow + r * inner, m_.hidden);
-    Team::Help help(team_, rows * m_.logits.n * m_.logits.k >= m_.shared);
-    if (m_.logits.n % BLOCK == 0) {
-      multiply(m_.logits, narrow, inner, rows, out, m_.logits.n);
-      return;
-    }
-    long width = round_up(m_.logits.n, BLOCK);
+    const long vocabulary = m_.vocabulary, width = round_up(vocabulary, BLOCK);
+    Team::Help help(team_, rows * products_of(m_.logits) >= m_.shared);
+    if (vocabulary == width) return multiply(m_.logits, hidden, m_.hidden, rows, out, width);
     float* padded = wide_.need(rows * width);
-    multiply(m_.logits, narrow, inner, rows, padded, width);
-    for (long r = 0; r < rows; r++)
-      std::memcpy(out + r * m_.logits.n, padded + r * width, m_.logits.n * sizeof(float));
+    multiply(m_.logits, hidden, m_.hidden, rows, padded, width);
+    for (long r = 0; r < rows; r++) std::memcpy(out + r * vocabulary, padded + r * width, vocabulary * sizeof(float));
   }
 
  private:
@@ -85,7 +56,7 @@ class Decoder {
     qkv_width_ = round_up((m_.heads + 2 * m_.kv_heads) * m_.head_dim, BLOCK);
     hidden_width_ = round_up(m_.hidden, BLOCK);
     gate_width_ = round_up(2 * m_.intermediate, BLOCK);
-    inner_ = round_up(std::max<long>({m_.hidden, m_.heads * m_.head_dim, m_.intermediate}), 32);
+    inner_ = std::max<long>({m_.hidden, m_.heads * m_.head_dim, m_.intermediate});
     x_ = stream_.need(rows * m_.hidden);
     qkv_ = qkv_buffer_.need(rows * qkv_width_);
     delta_ = delta_buffer_.need(rows * hidden_width_);
@@ -124,7 +95,7 @@ class Decoder {
 
   // The feed-forward block of some rows, so few that its intermediate results stay in the cache.
   void feed_forward(const Layer& layer, long panel, long rows) {
-    X* a = a_ + panel * inner_;
+    float* a = a_ + panel * inner_;
     multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_);
     team_.ranges(rows, [&](long first, long last) {
       for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
@@ -133,18 +104,22 @@ class Decoder {
   }
 
   void embed(int64_t id, float* to) const {
-    const W* from = static_cast<const W*>(m_.embedding) + id * m_.hidden;
+    const Linear& table = m_.embedding;
+    switch (table.kind) {
+      case OUTRIDER_FLOAT32: return copy((const float*)table.weight + id * m_.hidden, to);
+      case OUTRIDER_BFLOAT16: return copy((const bf16*)table.weight + id * m_.hidden, to);
+      case OUTRIDER_FLOAT16: return copy((const f16*)table.weight + id * m_.hidden, to);
+      case OUTRIDER_CODES: return expand_codes(table, id, to);
+    }
+  }
+
+  template <class T>
+  void copy(const T* from, float* to) const {
     for (long i = 0; i < m_.hidden; i += LANES) store(to + i, load(from + i));
   }
 
-  static void narrowed(const float* from, X* to, long count) {
-    for (long i = 0; i < count; i += LANES) store(to + i, load(from + i));
-    for (long i = count; i < round_up(count, 32); i++) to[i] = X(0);
-  }
-
   // Adds delta to the stream's row, and writes its norm.
-  template <class T>
-  void normed(long row, const float* delta, const float* weight, T* to) const {
+  void normed(long row, const float* delta, const float* weight, float* to) const {
     float* x = x_ + row * m_.hidden;
     f32x16 squares{};
     for (long i = 0; i < m_.hidden; i += LANES) {
@@ -155,37 +130,16 @@ class Decoder {
     f32x16 scale = splat(1.0f / std::sqrt(sum(squares) / m_.hidden + m_.eps));
     for (long i = 0; i < m_.hidden; i += LANES)
       store(to + i, weight ? load(x + i) * scale * load(weight + i) : load(x + i) * scale);
-    fill(to, m_.hidden);
   }
 
-  template <class T>
-  void fill(T* to, long count) const {
-    if constexpr (!std::is_same_v<T, float>)
-      for (long i = count; i < round_up(count, 32); i++) to[i] = T(0);
+  static long products_of(const Product& product) {
+    long sum = 0;
+    for (int p = 0; p < product.count; p++) sum += product.parts[p].n * product.parts[p].k;
+    return sum;
   }
 
-  void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo) {
-    team_.ranges(round_up(linear.n, BLOCK) / BLOCK,
-                 [&](long first, long last) { multiply(linear, x, ldx, rows, out, ldo, first, last); });
-  }
-
-  // The columns of some of a product's blocks, with their bias.
-  static void multiply(const Linear& linear, const X* x, long ldx, long rows, float* out, long ldo, long first,
-                       long last) {
-    long width = BLOCK;
-#if defined(__AMX_BF16__)
-    if constexpr (!std::is_same_v<W, float>)
-      linear_tiles(x, ldx, rows, (const bf16*)linear.weight, linear.k, out, ldo, 2 * first, 2 * last);
-    else
-#endif
-      linear_blocks(x, ldx, rows, (const W*)linear.weight, linear.k, out, ldo, first, last);
-    biased(linear, rows, out, ldo, first * width, last * width);
-  }
-
-  static void biased(const Linear& linear, long rows, float* out, long ldo, long first, long last) {
-    last = std::min(last, linear.n);
-    for (long r = 0; linear.bias && r < rows; r++)
-      for (long i = first; i < last; i++) out[r * ldo + i] += linear.bias[i];
+  void multiply(const Product& product, const float* x, long ldx, long rows, float* out, long ldo) {
+    multiplier_.run(team_, product, x, ldx, rows, out, ldo);
   }
 
   // Norms and turns the rows' queries and keys, and writes keys and values to their slots.
@@ -273,27 +227,23 @@ class Decoder {
       attention.run(cache, s, kv_head, group, queries, qkv_width_, begin, end, write);
     }
 #endif
-    if (kv_head == m_.kv_heads - 1)
-      for (long row = begin; row < end; row++) fill(a_ + (s.first_row + row) * inner_, m_.heads * m_.head_dim);
   }
 
   // silu(gate) * up.
-  void gated(const float* gate_up, X* to) const {
+  void gated(const float* gate_up, float* to) const {
     const float* up = gate_up + m_.intermediate;
     for (long i = 0; i < m_.intermediate; i += LANES) {
       f32x16 gate = load(gate_up + i);
       f32x16 bounded = max(gate, splat(-87.0f));
       store(to + i, gate / (1.0f + exp2(bounded * -1.44269504f)) * load(up + i));
     }
-    fill(to, m_.intermediate);
   }
 
   const Model m_;
   Team team_;
   long products_ = 0;  // of each row of a step
   long qkv_width_ = 0, hidden_width_ = 0, gate_width_ = 0, inner_ = 0;
-  float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr;
-  X* a_ = nullptr;
-  Buffer<float> stream_, qkv_buffer_, delta_buffer_, gate_buffer_, wide_;
-  Buffer<X> input_, narrow_;
+  float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr, *a_ = nullptr;
+  Buffer<float> stream_, qkv_buffer_, delta_buffer_, gate_buffer_, wide_, input_;
+  Multiplier multiplier_;
 };

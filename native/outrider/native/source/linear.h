@@ -28,7 +28,7 @@ static void pack_blocks(W* to, const W* from, long n, long k) {
     for (long i = 0; i < k; i++)
       for (long j = 0; j < STRIP; j++) {
         long row = strip * STRIP + j, at = (strip * k + i / TOGETHER * TOGETHER) * STRIP + j * TOGETHER + i % TOGETHER;
-        to[at] = row < n ? from[row * k + i] : W(0);
+        to[at] = row < n ? from[row * k + i] : W{};
       }
 }
 
@@ -76,9 +76,9 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 }
 #endif
 
-#if defined(__AVX512BF16__)
-constexpr long NEAR = 4096;  // bytes
+constexpr long NEAR = 4096;  // bytes between what is read and what is fetched ahead
 
+#if defined(__AVX512BF16__)
 // Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES lines of weights. Four
 // lines lie NEAR bytes ahead and go to the first cache: a line that goes to the second takes a fill buffer twice. Fewer
 // lines belong to the next block, lie at `ahead`, and go to the second cache, for all groups of rows.
@@ -103,24 +103,20 @@ static inline void block_rows(const bf16* x, long ldx, const bf16* w, long k, fl
 }
 #endif
 
-// Calls work(count), the count a compile-time constant of 1 to MOST_ROWS.
-template <class Work>
+// Calls work(count), the count a compile-time constant of 1 to MOST.
+template <int MOST, class Work>
 static inline void with_count(long count, const Work& work) {
-  switch (count) {
-    case 1: return work(std::integral_constant<int, 1>());
-    case 2: return work(std::integral_constant<int, 2>());
-    case 3: return work(std::integral_constant<int, 3>());
-    case 4: return work(std::integral_constant<int, 4>());
-    case 5: return work(std::integral_constant<int, 5>());
-    case 6: return work(std::integral_constant<int, 6>());
+  if constexpr (MOST > 0) {
+    if (count == MOST) return work(std::integral_constant<int, MOST>());
+    with_count<MOST - 1>(count, work);
   }
 }
 
-// work(first row, count, groups left) for groups of at most MOST_ROWS rows, as few and as equal as can be: each group reads
-// the weights of a block anew, which a group of one or two rows waits for.
-template <class Work>
+// work(first row, count, groups left) for groups of at most MOST rows, as few and as equal as can be: each group reads the
+// weights of a block anew, which a group of one or two rows waits for.
+template <int MOST, class Work>
 static inline void in_groups(long rows, const Work& work) {
-  long groups = (rows + MOST_ROWS - 1) / MOST_ROWS;
+  long groups = (rows + MOST - 1) / MOST;
   for (long r = 0; r < rows; groups--) {
     const long count = (rows - r + groups - 1) / groups;
     work(r, count, groups);
@@ -133,8 +129,8 @@ template <class X, class W>
 static void linear_blocks(const X* x, long ldx, long rows, const W* weight, long k, float* out, long ldo,
                           long first, long last) {
   for (long block = first; block < last; block++)
-    in_groups(rows, [&](long r, long number, long) {
-      with_count(number, [&](auto count) {
+    in_groups<MOST_ROWS>(rows, [&](long r, long number, long) {
+      with_count<MOST_ROWS>(number, [&](auto count) {
         block_rows<count>(x + r * ldx, ldx, weight + block * k * BLOCK, k, out + r * ldo + block * BLOCK, ldo);
       });
     });
@@ -160,9 +156,9 @@ static void linear_blocks(const bf16* x, long ldx, long rows, const bf16* weight
     const bf16* w = weight + block * k * BLOCK;
     const char* next = (const char*)(w + k * BLOCK);
     int left = 4;
-    in_groups(rows, [&](long r, long number, long groups) {
+    in_groups<MOST_ROWS>(rows, [&](long r, long number, long groups) {
       with_lines(left, groups, [&](auto lines) {
-        with_count(number, [&](auto count) {
+        with_count<MOST_ROWS>(number, [&](auto count) {
           block_rows<count, lines>(x + r * ldx, ldx, w, k, out + r * ldo + block * BLOCK, ldo, next);
         });
         left -= lines;

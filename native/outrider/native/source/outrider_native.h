@@ -6,16 +6,55 @@
 
 /* Products. */
 
+/* What codes stand for: scale * (code - zero) - minimum. See CodeFormat in quantized.py. */
+typedef struct outrider_code_format {
+  int32_t bits, group, zero, has_minima, has_units;
+} outrider_code_format;
+
+typedef enum outrider_weight_kind {
+  OUTRIDER_FLOAT32,
+  OUTRIDER_BFLOAT16,
+  OUTRIDER_FLOAT16,
+  OUTRIDER_CODES
+} outrider_weight_kind;
+
 typedef struct outrider_linear {
-  const void *weight; /* packed: see outrider_pack */
+  const void *weight; /* packed: see outrider_pack and outrider_pack_codes */
   const float *bias;  /* [n] or null */
   int64_t n, k;       /* output and input features */
+  int32_t kind;       /* outrider_weight_kind */
+  outrider_code_format format; /* of codes */
 } outrider_linear;
 
-/* Bytes of a packed weight. */
-int64_t outrider_packed_size(int64_t n, int64_t k, int32_t is_bf16);
-/* Packs a weight [n, k] of bfloat16 or float32. */
-void outrider_pack(void *to, const void *from, int64_t n, int64_t k, int32_t is_bf16);
+typedef enum outrider_product_limits { OUTRIDER_MOST_PARTS = 3 } outrider_product_limits;
+
+/* Products of the same rows, whose results stand side by side. */
+typedef struct outrider_product {
+  outrider_linear parts[3];
+  int32_t count;
+} outrider_product;
+
+/* Bytes of a packed weight that is not in codes. */
+int64_t outrider_packed_size(int64_t n, int64_t k, int32_t kind);
+/* Packs a weight [n, k] that is not in codes. */
+void outrider_pack(void *to, const void *from, int64_t n, int64_t k, int32_t kind);
+
+/* Codes of n output features: see Codes in quantized.py. */
+typedef struct outrider_codes {
+  const uint8_t *codes;                        /* [n, k] */
+  const float *scales, *minima;                /* [n, k / group] */
+  const float *scale_units, *minimum_units;    /* [n, k / 256] */
+  int64_t n, k;
+  outrider_code_format format;
+} outrider_codes;
+
+/* Output features of packed codes that lie together. */
+typedef enum outrider_code_limits { OUTRIDER_STRIP = 16 } outrider_code_limits;
+
+/* Bytes of a strip of packed codes; 0 where there is no product for such codes. */
+int64_t outrider_strip_size(int64_t k, const outrider_code_format *format);
+/* Packs codes; all calls for a weight but the last have whole strips. */
+void outrider_pack_codes(void *to, const outrider_codes *codes);
 
 /* Pages of keys and values. */
 
@@ -33,25 +72,26 @@ void outrider_move(const outrider_pool *pool, int64_t n, const int64_t *sources,
 
 typedef struct outrider_layer {
   const float *attention_norm; /* [hidden] or null */
-  outrider_linear qkv;
+  outrider_product qkv;
   const float *head_norm; /* [heads + kv_heads, head_dim] or null */
-  outrider_linear output;
+  outrider_product output;
   const float *feed_forward_norm; /* [hidden] or null */
-  outrider_linear gate_up, down;
+  outrider_product gate_up, down;
 } outrider_layer;
 
 typedef struct outrider_model {
-  int32_t hidden, heads, kv_heads, head_dim, intermediate, layers, is_bf16;
+  int32_t hidden, heads, kv_heads, head_dim, intermediate, layers;
+  int32_t is_bf16; /* keys and values may be kept in bfloat16 */
   int32_t threads; /* that run a step together */
   float eps;       /* of the norms */
   float query_scale;
   int64_t vocabulary, positions;
   int64_t shared;        /* products, rows times weights, from which on a step is shared among the threads */
-  const void *embedding; /* [vocabulary, hidden] */
+  outrider_linear embedding; /* [vocabulary, hidden]; not packed unless in codes */
   const float *turns;    /* [positions, head_dim / 2, 2]: cosine and sine */
   const float *norm;     /* [hidden] */
   const outrider_layer *layer; /* [layers] */
-  outrider_linear logits;
+  outrider_product logits;
 } outrider_model;
 
 typedef struct outrider_sequence {

@@ -5,9 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX512BF16__)
 #include <immintrin.h>
-#endif
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
@@ -26,6 +24,13 @@ typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias))
 
 constexpr long LANES = 16;
 typedef uint16_t bf16;
+struct f16 {  // IEEE 754's binary16
+  uint16_t bits;
+};
+
+struct Halves {
+  f32x8 low, high;
+};
 
 static inline f32x16 splat(float x) { return f32x16{} + x; }
 static inline f32x16 load(const float* p) { return *(const f32x16u*)p; }
@@ -34,6 +39,17 @@ static inline f32x16 load(const bf16* p) {
   return (f32x16)(__builtin_convertvector(*(const u16x16u*)p, u32x16) << 16);
 }
 
+static inline f32x8 load_eight(const f16* p) { return (f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+static inline f32x16 load(const f16* p) {
+#if defined(__AVX512F__)
+  return (f32x16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+#else
+  const Halves parts = {load_eight(p), load_eight(p + 8)};
+  f32x16 v;
+  std::memcpy(&v, &parts, sizeof v);
+  return v;
+#endif
+}
 static inline f32x8 load_eight(const float* p) { return *(const f32x8u*)p; }
 static inline f32x8 load_eight(const bf16* p) {
   return (f32x8)(__builtin_convertvector(*(const u16x8u*)p, u32x8) << 16);
@@ -75,9 +91,6 @@ static inline void interleave(bf16* to, const bf16* even, const bf16* odd) {
                                                  56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
 }
 
-struct Halves {
-  f32x8 low, high;
-};
 static inline Halves halves(f32x16 v) {
   Halves parts;
   std::memcpy(&parts, &v, sizeof v);

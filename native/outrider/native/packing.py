@@ -1,0 +1,132 @@
+"""Packs weights as the compiled decoder reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
+from typing import Any
+
+import torch
+from outrider.native.library import Library, data_pointer, ffi
+from outrider.native.quantized import CodeFormat, QuantizedWeight
+from outrider.native.weights import DENSE_BLOCK, MOST_PARTS, Part, Product
+from torch import Tensor
+
+_KINDS = {
+    torch.float32: "OUTRIDER_FLOAT32",
+    torch.bfloat16: "OUTRIDER_BFLOAT16",
+    torch.float16: "OUTRIDER_FLOAT16",
+}
+_NUMBERS: dict[str, int] = ffi.typeof("outrider_weight_kind").relements
+_STRIP: int = ffi.typeof("outrider_code_limits").relements["OUTRIDER_STRIP"]
+_CODES_AT_ONCE = 1 << 20
+"""Codes that a thread unpacks and packs at once, so that they stay in its cache."""
+
+
+def has_product(library: Library, weight: QuantizedWeight) -> bool:
+    """Whether there is compiled code for products with ``weight``."""
+    return bool(_strip_size(library, weight))
+
+
+def _strip_size(library: Library, weight: QuantizedWeight) -> int:
+    form = ffi.new("outrider_code_format *", _fields(weight.format))
+    size: int = library.functions.outrider_strip_size(weight.shape[1], form)
+    return size
+
+
+def _fields(form: CodeFormat) -> tuple[int, ...]:
+    return tuple(map(int, astuple(form)))
+
+
+class Packing:
+    """Makes the ``outrider_linear`` and ``outrider_product`` of weights, and keeps their memory.
+
+    Args:
+        library: the compiled library.
+        memory: allocates uint8 [size].
+        threads: that pack codes.
+    """
+
+    def __init__(self, library: Library, memory: Callable[[int], Tensor], threads: int) -> None:
+        self._library, self._functions = library, library.functions
+        self._memory, self._threads = memory, threads
+        self._kept: list[Tensor] = []
+        self._table: tuple[QuantizedWeight, dict[str, Any]] | None = None
+
+    def product(self, product: Product) -> dict[str, Any]:
+        """The fields of an ``outrider_product``.
+
+        Raises:
+            ValueError: there is no compiled code for a part, or a part would end inside a block.
+        """
+        *inner, _ = product.parts
+        if len(product.parts) > MOST_PARTS:
+            raise ValueError(f"a product of {len(product.parts)} parts; there may be up to {MOST_PARTS}")
+        for part in inner:
+            block = DENSE_BLOCK if isinstance(part.weight, Tensor) else _STRIP
+            if part.weight.shape[0] % block:
+                raise ValueError(f"a part of {part.weight.shape[0]} output features is no multiple of {block}")
+        return {"parts": [self._linear(part) for part in product.parts], "count": len(product.parts)}
+
+    def table(self, weight: Tensor | QuantizedWeight) -> dict[str, Any]:
+        """The fields of the ``outrider_linear`` of an embedding."""
+        if isinstance(weight, Tensor):
+            rows = self._keep(weight.contiguous())
+            return {"weight": rows, "kind": _kind(weight), "n": weight.shape[0], "k": weight.shape[1]}
+        fields = self._coded(weight)
+        self._table = weight, fields
+        return fields
+
+    def _linear(self, part: Part) -> dict[str, Any]:
+        bias = ffi.NULL if part.bias is None else self._keep(part.bias.float().contiguous())
+        if isinstance(part.weight, Tensor):
+            return self._dense(part.weight) | {"bias": bias}
+        if self._table is not None and self._table[0] is part.weight:
+            return self._table[1] | {"bias": bias}
+        return self._coded(part.weight) | {"bias": bias}
+
+    def _dense(self, weight: Tensor) -> dict[str, Any]:
+        n, k = weight.shape
+        kind, weight = _kind(weight), weight.contiguous()
+        packed = self._memory(self._functions.outrider_packed_size(n, k, kind))
+        self._functions.outrider_pack(data_pointer(packed), data_pointer(weight), n, k, kind)
+        return {"weight": self._keep(packed), "kind": kind, "n": n, "k": k}
+
+    def _coded(self, weight: QuantizedWeight) -> dict[str, Any]:
+        n, k = weight.shape
+        size = _strip_size(self._library, weight)
+        if not size:
+            raise ValueError(f"there is no compiled code for {weight.format} and {k} input features")
+        packed = self._memory(size * -(-n // _STRIP))
+        at_once = max(_CODES_AT_ONCE // k // _STRIP, 1) * _STRIP
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(lambda first: self._pack(packed, weight, first, at_once, size), range(0, n, at_once)))
+        form = _fields(weight.format)
+        return {"weight": self._keep(packed), "kind": _NUMBERS["OUTRIDER_CODES"], "n": n, "k": k, "format": form}
+
+    def _pack(self, packed: Tensor, weight: QuantizedWeight, first: int, count: int, size: int) -> None:
+        rows = torch.arange(first, min(first + count, weight.shape[0]))
+        codes = weight.codes(rows)
+        kept = [codes.codes, codes.scales, codes.minima, codes.scale_units, codes.minimum_units]
+        kept = [None if each is None else each.contiguous() for each in kept]
+        names = ("uint8_t *", *["float *"] * 4)
+        pointers = [_pointer(name, each) for name, each in zip(names, kept, strict=True)]
+        fields = (*pointers, len(rows), weight.shape[1], _fields(weight.format))
+        to = data_pointer(packed[first // _STRIP * size :])
+        self._functions.outrider_pack_codes(to, ffi.new("outrider_codes *", fields))
+
+    def _keep(self, tensor: Tensor) -> Any:
+        """A pointer to ``tensor``, which then lives as long as the packing."""
+        self._kept.append(tensor)
+        return data_pointer(tensor)
+
+
+def _kind(weight: Tensor) -> int:
+    if weight.dtype not in _KINDS:
+        raise ValueError(f"there is no compiled code for weights in {weight.dtype}")
+    return _NUMBERS[_KINDS[weight.dtype]]
+
+
+def _pointer(kind: str, tensor: Tensor | None) -> Any:
+    return ffi.NULL if tensor is None else ffi.cast(kind, tensor.data_ptr())

@@ -1,0 +1,148 @@
+"""Weights in codes: the compiled decoder's products, at every level of instructions."""
+
+from __future__ import annotations
+
+
+import pytest
+import torch
+from outrider.kernels.huge_pages import Arena
+from outrider.native import library as loading
+from outrider.native.decoder import NativeDecoder
+from outrider.native.levels import supported_levels
+from outrider.native.library import Library
+from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemory, Reordered, dequantized
+from outrider.native.weights import DecoderShape, LayerWeights, Part, Product
+from torch import Tensor
+
+
+_FORMS = {
+    "Q4_0": CodeFormat(4, 32, zero=8),
+    "Q5_0": CodeFormat(5, 32, zero=16),
+    "Q8_0": CodeFormat(8, 32, zero=128),
+    "Q4_K": CodeFormat(4, 32, has_minima=True, has_units=True),
+    "Q5_K": CodeFormat(5, 32, has_minima=True, has_units=True),
+    "Q6_K": CodeFormat(6, 16, zero=32, has_units=True),
+    "Q4_1": CodeFormat(4, 32, has_minima=True),
+    "Q5_1": CodeFormat(5, 32, has_minima=True),
+    "4 bits in groups of 128": CodeFormat(4, 128, has_minima=True),
+    "8 bits in groups of 64": CodeFormat(8, 64, has_minima=True),
+    "8 bits, a scale for each output": CodeFormat(8, 768, zero=128),
+}
+_INPUTS, _OUTPUTS = 768, 83
+_TRIED = [level for level in supported_levels() if level.name != "amx"]
+
+
+@pytest.fixture(scope="module", params=_TRIED, ids=lambda level: level.name)
+def library(request: pytest.FixtureRequest) -> Library:
+    """The library of each level."""
+    return loading.load(request.param)
+
+
+def _weight(form: CodeFormat, outputs: int = _OUTPUTS, inputs: int = _INPUTS) -> CodesInMemory:
+    """Random codes with scales that binary16 holds."""
+    random = torch.Generator().manual_seed(form.bits * 1000 + form.group)
+
+    def halves(columns: int, least: float) -> Tensor:
+        return (torch.rand(outputs, columns, generator=random) * least + least).half().float()
+
+    def multiples(units: Tensor, low: int, high: int) -> Tensor:
+        each = torch.randint(low, high, (outputs, inputs // form.group), generator=random)
+        return each * units.repeat_interleave(UNIT_GROUP // form.group, 1)
+
+    codes = torch.randint(1 << form.bits, (outputs, inputs), generator=random).byte()
+    if not form.has_units:
+        groups = inputs // form.group
+        return CodesInMemory(
+            form, Codes(codes, halves(groups, 0.01), halves(groups, 0.07) if form.has_minima else None)
+        )
+    units = halves(inputs // UNIT_GROUP, 1e-3)
+    if not form.has_minima:
+        return CodesInMemory(form, Codes(codes, multiples(units, -128, 128), None, units))
+    minima = halves(inputs // UNIT_GROUP, 1e-2)
+    return CodesInMemory(form, Codes(codes, multiples(units, 0, 64), multiples(minima, 0, 64), units, minima))
+
+
+def _decoder(library: Library, output: Product, embedding: Tensor | CodesInMemory) -> NativeDecoder:
+    """A decoder without layers over a product."""
+    shape = DecoderShape(_INPUTS, 2, 1, 16, 32, output.parts[0].weight.shape[0], 1e-6)
+    layers: list[LayerWeights] = []
+    norm, turns = torch.ones(_INPUTS), torch.ones(8, 8, dtype=torch.complex64)
+    return NativeDecoder(library, shape, torch.bfloat16, embedding, layers, norm, output, turns, 1, Arena().take)
+
+
+def _product(library: Library, weight: CodesInMemory, rows: Tensor) -> Tensor:
+    table = torch.zeros(len(weight.all.codes), _INPUTS)
+    return _decoder(library, Product((Part(weight),)), table).logits(rows)
+
+
+def _rows(count: int) -> Tensor:
+    return torch.randn(count, _INPUTS, generator=torch.Generator().manual_seed(count))
+
+
+@pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS.keys())
+def test_a_product_differs_from_that_of_the_numbers_by_the_rounding_of_its_rows(
+    library: Library, form: CodeFormat
+) -> None:
+    weight, rows = _weight(form), _rows(9)
+    expected = rows @ dequantized(weight, torch.float32).T
+    groups = rows.view(9, -1, 256)
+    scales = groups.abs().amax(2, keepdim=True) / 127
+    rounded = ((groups / scales).round() * scales).flatten(1)
+    exact = rounded @ dequantized(weight, torch.float32).T
+    product = _product(library, weight, rows)
+    torch.testing.assert_close(product, exact, rtol=1e-4, atol=1e-4 * float(expected.std()))
+    assert (product - expected).std() < 0.02 * expected.std()
+
+
+@pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS.keys())
+def test_a_row_has_the_same_bits_whatever_rows_stand_beside_it(library: Library, form: CodeFormat) -> None:
+    weight, rows = _weight(form), _rows(21)
+    alone = torch.cat([_product(library, weight, row[None]) for row in rows])
+    for count in (2, 3, 7, 8, 9, 16, 21):
+        assert torch.equal(_product(library, weight, rows[:count]), alone[:count])
+
+
+def test_infinite_and_missing_numbers_stay_visible(library: Library) -> None:
+    rows = _rows(3)
+    rows[0, 5], rows[1, 700] = float("inf"), float("nan")
+    product = _product(library, _weight(_FORMS["Q4_K"]), rows)
+    assert not product[:2].isfinite().any()
+    assert product[2].isfinite().all()
+
+
+def test_a_row_of_zeros_gives_zeros(library: Library) -> None:
+    assert not _product(library, _weight(_FORMS["Q8_0"]), torch.zeros(2, _INPUTS)).any()
+
+
+def test_parts_of_several_forms_stand_side_by_side(library: Library) -> None:
+    forms = [_FORMS["Q4_K"], _FORMS["Q6_K"], _FORMS["Q5_0"]]
+    weights = [_weight(form, outputs) for form, outputs in zip(forms, (32, 48, 19), strict=True)]
+    rows, biases = _rows(5), [None, torch.randn(48), torch.randn(19)]
+    parts = tuple(Part(weight, bias) for weight, bias in zip(weights, biases, strict=True))
+    shape = DecoderShape(_INPUTS, 2, 1, 16, 32, 99, 1e-6)
+    joined = NativeDecoder(
+        library, shape, torch.bfloat16, torch.zeros(99, _INPUTS), [], torch.ones(_INPUTS), Product(parts),
+        torch.ones(8, 8, dtype=torch.complex64), 1, Arena().take,
+    ).logits(rows)  # fmt: skip
+    single = [
+        _product(library, weight, rows) + (0 if bias is None else bias)
+        for weight, bias in zip(weights, biases, strict=True)
+    ]
+    assert torch.equal(joined, torch.cat(single, 1))
+
+
+def test_reordered_output_features_are_those_of_the_weight() -> None:
+    weight, order = _weight(_FORMS["Q4_K"]), torch.randperm(_OUTPUTS)
+    assert torch.equal(dequantized(Reordered(weight, order), torch.float32), dequantized(weight, torch.float32)[order])
+
+
+@pytest.mark.parametrize(
+    ("form", "inputs"),
+    [(CodeFormat(4, 32, zero=8), 48), (CodeFormat(3, 32), 64), (_FORMS["Q6_K"], 128), (CodeFormat(4, 48), 96)],
+)
+def test_a_form_without_compiled_products_is_an_error(library: Library, form: CodeFormat, inputs: int) -> None:
+    weight = CodesInMemory(
+        form, Codes(torch.zeros(16, inputs, dtype=torch.uint8), torch.ones(16, inputs // form.group))
+    )
+    with pytest.raises(ValueError, match="there is no compiled code for CodeFormat"):
+        _decoder(library, Product((Part(weight),)), torch.zeros(16, _INPUTS))
