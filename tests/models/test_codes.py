@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 import torch
 from outrider.kernels.huge_pages import Arena
@@ -13,7 +12,6 @@ from outrider.native.library import Library
 from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemory, Reordered, dequantized
 from outrider.native.weights import DecoderShape, LayerWeights, Part, Product
 from torch import Tensor
-
 
 _FORMS = {
     "Q4_0": CodeFormat(4, 32, zero=8),

@@ -11,6 +11,7 @@ from outrider.kernels.batch import SequenceRows
 from outrider.models.errors import ModelError
 from outrider.models.llama import LlamaModel
 
+from tests.kernels.choosing import kernels
 from tests.models.checkpoints import FAMILIES, SHAPE, save, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
@@ -62,15 +63,13 @@ def _save_wide(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
-def test_a_model_quantized_at_load_runs_compiled_and_near_its_numbers(
-    quantization: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_quantized_at_load_runs_compiled_and_near_its_numbers(quantization: Any, tmp_path: Path) -> None:
     _save_wide(tmp_path)
     ids = tokens(_LENGTH)
     ours = LlamaModel.load(tmp_path, quantization=quantization, determinism="strict")
     plain = LlamaModel.load(tmp_path)
-    monkeypatch.setenv("OUTRIDER_KERNELS", "torch")
-    eager = LlamaModel.load(tmp_path, quantization=quantization)
+    with kernels("torch"):
+        eager = LlamaModel.load(tmp_path, quantization=quantization)
     assert ours.compiled is not None
     assert eager.compiled is None
     expected = whole(eager, ids)
