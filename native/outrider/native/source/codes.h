@@ -316,6 +316,32 @@ struct Ahead {
   }
 };
 
+// Adds the products of a chunk for ROWS rows, whose sums are independent, so that none waits for another.
+template <int BITS, Scales KIND, int ROWS>
+static inline void add_chunk(const CodedRows& rows, long c, const Quads weight[8], const ScaleReader<KIND>& scale,
+                             Floats part[ROWS]) {
+  constexpr bool SIXTEENS = KIND == Scales::SIXTEENS, ZERO = SIXTEENS || KIND == Scales::PLAIN;
+  constexpr int SUMS = SIXTEENS ? 2 : 1;
+  Quads sum[ROWS][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+    for (int s = 0; s < SUMS; s++)
+      sum[r][s] = ZERO ? quad(rows.offsets + r * (rows.k / 16) + SUMS * c + s) : no_sum();
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++)
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+      Quads& to = sum[r][SIXTEENS ? i / 4 : 0];
+      to = add_quads<BITS>(to, weight[i], quad(rows.codes + r * rows.k + c * CHUNK + 4 * i));
+    }
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++) {
+    part[r] = plus(numbers(sum[r][0]), scale.scale, part[r]);
+    if constexpr (SIXTEENS) part[r] = plus(numbers(sum[r][1]), scale.minimum, part[r]);
+    else if constexpr (!ZERO) part[r] = minus(scale.minimum, all_lanes(rows.sums[r * (rows.k / 32) + c]), part[r]);
+  }
+}
+
 // WIDE output features of a strip for ROWS rows.
 template <int BITS, Scales KIND, int ROWS>
 static inline void strip_rows(const CodedRows& rows, const uint8_t* chunk, ScaleReader<KIND> scale, Ahead ahead, float* out,
@@ -330,26 +356,7 @@ static inline void strip_rows(const CodedRows& rows, const uint8_t* chunk, Scale
       Quads weight[8];
       read_chunk<BITS>(chunk, weight);
       scale.next();
-#pragma GCC unroll 8
-      for (int r = 0; r < ROWS; r++) {
-        const int8_t* codes = rows.codes + r * k + c * CHUNK;
-        if constexpr (KIND == Scales::SIXTEENS) {
-          const int32_t* offset = rows.offsets + r * (k / 16) + 2 * c;
-          Quads first = quad(offset), second = quad(offset + 1);
-          for (int i = 0; i < 4; i++) {
-            first = add_quads<BITS>(first, weight[i], quad(codes + 4 * i));
-            second = add_quads<BITS>(second, weight[i + 4], quad(codes + 4 * i + 16));
-          }
-          part[r] = plus(numbers(first), scale.scale, part[r]);
-          part[r] = plus(numbers(second), scale.minimum, part[r]);
-        } else {
-          Quads sum = KIND == Scales::PLAIN ? quad(rows.offsets + r * (k / 16) + c) : no_sum();
-          for (int i = 0; i < 8; i++) sum = add_quads<BITS>(sum, weight[i], quad(codes + 4 * i));
-          part[r] = plus(numbers(sum), scale.scale, part[r]);
-          if constexpr (KIND != Scales::PLAIN)
-            part[r] = minus(scale.minimum, all_lanes(rows.sums[r * (k / 32) + c]), part[r]);
-        }
-      }
+      add_chunk<BITS, KIND, ROWS>(rows, c, weight, scale, part);
     }
     for (int r = 0; r < ROWS; r++)
       put(out + r * ldo, plus(part[r], all_lanes(rows.scales[r * groups + group]), floats(out + r * ldo)));
