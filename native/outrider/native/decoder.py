@@ -115,6 +115,11 @@ class NativeDecoder:
         all_products = [*(product for each in products for product in each), self.model.logits]
         return [product.parts[index] for product in all_products for index in range(product.count)]
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that a step of one row reads."""
+        return self._packing.read
+
     def forward(self, ids: Tensor, batch: Batch, pool: DecoderPool) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 

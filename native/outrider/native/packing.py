@@ -42,6 +42,9 @@ def _fields(form: CodeFormat) -> tuple[int, ...]:
 class Packing:
     """Makes the ``outrider_linear`` and ``outrider_product`` of weights, and keeps their memory.
 
+    Attributes:
+        read: bytes of packed weights that all products read.
+
     Args:
         library: the compiled library.
         memory: allocates uint8 [size].
@@ -52,7 +55,8 @@ class Packing:
         self._library, self._functions = library, library.functions
         self._memory, self._threads = memory, threads
         self._kept: list[Tensor] = []
-        self._table: tuple[QuantizedWeight, dict[str, Any]] | None = None
+        self._table: tuple[QuantizedWeight, dict[str, Any], int] | None = None
+        self.read = 0
 
     def product(self, product: Product) -> dict[str, Any]:
         """The fields of an ``outrider_product``.
@@ -74,8 +78,10 @@ class Packing:
         if isinstance(weight, Tensor):
             rows = self._keep(weight.contiguous())
             return {"weight": rows, "kind": _kind(weight), "n": weight.shape[0], "k": weight.shape[1]}
+        before = self.read
         fields = self._coded(weight)
-        self._table = weight, fields
+        self._table = weight, fields, self.read - before
+        self.read = before
         return fields
 
     def _linear(self, part: Part) -> dict[str, Any]:
@@ -83,13 +89,14 @@ class Packing:
         if isinstance(part.weight, Tensor):
             return self._dense(part.weight) | {"bias": bias}
         if self._table is not None and self._table[0] is part.weight:
+            self.read += self._table[2]
             return self._table[1] | {"bias": bias}
         return self._coded(part.weight) | {"bias": bias}
 
     def _dense(self, weight: Tensor) -> dict[str, Any]:
         n, k = weight.shape
         kind, weight = _kind(weight), weight.contiguous()
-        packed = self._memory(self._functions.outrider_packed_size(n, k, kind))
+        packed = self._packed(self._functions.outrider_packed_size(n, k, kind))
         self._functions.outrider_pack(data_pointer(packed), data_pointer(weight), n, k, kind)
         return {"weight": self._keep(packed), "kind": kind, "n": n, "k": k}
 
@@ -98,12 +105,16 @@ class Packing:
         size = _strip_size(self._library, weight)
         if not size:
             raise ValueError(f"there is no compiled code for {weight.format} and {k} input features")
-        packed = self._memory(size * -(-n // _STRIP))
+        packed = self._packed(size * -(-n // _STRIP))
         at_once = max(_CODES_AT_ONCE // k // _STRIP, 1) * _STRIP
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(lambda first: self._pack(packed, weight, first, at_once, size), range(0, n, at_once)))
         form = _fields(weight.format)
         return {"weight": self._keep(packed), "kind": _NUMBERS["OUTRIDER_CODES"], "n": n, "k": k, "format": form}
+
+    def _packed(self, size: int) -> Tensor:
+        self.read += size
+        return self._memory(size)
 
     def _pack(self, packed: Tensor, weight: QuantizedWeight, first: int, count: int, size: int) -> None:
         rows = torch.arange(first, min(first + count, weight.shape[0]))
