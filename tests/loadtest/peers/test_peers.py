@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from outrider.loadtest.chats.supply import ChatSupply
 from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, ratios, real, ways
@@ -61,6 +62,21 @@ def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
     assert (options.workloads, options.concurrency, options.max_tokens) == (["edit", "code"], [2], None)
 
 
+def test_a_gguf_file_alone_is_the_model_of_both_engines(tmp_path) -> None:
+    (tmp_path / "m.gguf").touch()
+    options = compare.read(["--gguf", str(tmp_path / "m.gguf")])
+    assert options.workloads == ["edit", "code"]
+    bars = list(ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.rivals(options)))
+    assert [(bar.least, "llama.cpp" in str(bar)) for bar in bars] == [(1.5, True)]
+
+
+def test_requests_of_prefill_are_long_and_answered_by_one_token() -> None:
+    chats = ChatSupply(3).take("prefill", 4, 0.0)
+    assert {chat.max_tokens for chat in chats} == {1}
+    assert all(3000 < len(chat.text) < 8000 for chat in chats)
+    assert len({chat.text for chat in chats}) == 4
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -70,7 +86,7 @@ def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
         (["--model", "{}/m", "--gguf", "{}/f", "--draft-gguf", "{}"], "--draft-gguf {} is no file"),
         (["--model", "{}/m", "--draft-gguf", "{}/f"], "--draft-gguf needs --gguf FILE"),
         (["--model", "{}/m", "--peers", "openvino", "llama"], "--peers llama needs --gguf FILE"),
-        (["--gguf", "{}/f"], "need --model DIR"),
+        (["--draft", "{}/m"], "--draft needs --model DIR"),
         (["--peers", "vllm"], "invalid choice: 'vllm'"),
         (["--model", "{}/m", "--concurrency", "0"], "numbers must be at least 1"),
         (["--model", "{}/m", "--guesses", "5", "0"], "numbers must be at least 1"),

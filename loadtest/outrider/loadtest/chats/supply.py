@@ -19,6 +19,8 @@ TEMPERATURES = (0.0, 0.7, 1.0)
 """Temperatures of mixed requests."""
 CONTEXT = 2000, 6000
 """Tokens of the contexts of *rag*."""
+PREFILL = 1000, 1000
+"""Tokens of the contexts of *prefill*, which is answered by one token."""
 
 
 class ChatSupply:
@@ -38,6 +40,7 @@ class ChatSupply:
             "extract": forms.forms,
             "rag": lambda draw: passages.questions(draw, context),
             "story": everyday.stories,
+            "prefill": lambda draw: passages.questions(draw, PREFILL),
         }
         self._remaining = {kind: make(random.Random(f"{seed} {kind}")) for kind, make in makers.items()}
         self._draw, self._max_tokens, self._seeds = random.Random(seed), max_tokens, itertools.count()
@@ -53,7 +56,9 @@ class ChatSupply:
         requests = list(itertools.islice(self._remaining[workload], count))
         if len(requests) < count:
             raise PromptsError(f"there are too few requests of {workload}: give fewer --repeats, or fewer --requests")
-        return [self._finish(chat, chat.temperature if temperature is None else temperature) for chat in requests]
+        return [
+            self._finish(chat, workload, chat.temperature if temperature is None else temperature) for chat in requests
+        ]
 
     def _mix(self, count: int) -> list[ChatRequest]:
         """Equally many requests of each kind, as far as ``count`` allows."""
@@ -62,6 +67,7 @@ class ChatSupply:
         self._draw.shuffle(mixed)
         return mixed
 
-    def _finish(self, chat: ChatRequest, temperature: float) -> ChatRequest:
-        bound = min(chat.max_tokens, self._max_tokens or chat.max_tokens)
+    def _finish(self, chat: ChatRequest, workload: str, temperature: float) -> ChatRequest:
+        most = 1 if workload == "prefill" else chat.max_tokens
+        bound = min(most, self._max_tokens or most)
         return msgspec.structs.replace(chat, temperature=temperature, seed=next(self._seeds), max_tokens=bound)

@@ -1,8 +1,9 @@
 """Outrider beside OpenVINO GenAI and llama.cpp, in turns, in one run: `python -m outrider.loadtest.peers`.
 
 With ``--model DIR`` every engine answers the same chats in each of its ways, greedily and in turn. The model ends its
-answers, and a speed counts the tokens generated. Without ``--model`` the shipped target continues held-out code, beside
-OpenVINO GenAI only.
+answers, and a speed counts the tokens generated. With ``--gguf FILE`` alone, Outrider and llama.cpp run the same file.
+Without either, the shipped target continues held-out code, beside OpenVINO GenAI only. The answers of *prefill* have
+one token, behind prompts of about a thousand.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.peers import pocket, ratios, real
 from outrider.loadtest.peers.ways import measure
 
-PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code")
+PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code", "prefill")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"Left out: {reason}.", flush=True)
         turns = measure(subject.plan(options), engines.ways)
     settings = {key: value.name if isinstance(value, Path) else value for key, value in vars(options).items()}
-    ratios.publish(turns, subject.RIVALS, options.out, settings=settings, **engines.report_fields())
+    ratios.publish(turns, subject.rivals(options), options.out, settings=settings, **engines.report_fields())
     return 0
 
 
@@ -52,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.peers", description=__doc__)
     local_mesh.add_models(parser)
     parser.add_argument(
-        "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp; llama.cpp is left out without it"
+        "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp, and without --model for Outrider, too"
     )
     parser.add_argument("--draft-gguf", type=Path, metavar="FILE", help="the draft model for llama.cpp")
     parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; a peer that is missing is an error")
@@ -77,8 +78,8 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
     for flag, file in (("--gguf", options.gguf), ("--draft-gguf", options.draft_gguf)):
         if file and not file.is_file():
             yield f"{flag} {file} is no file"
-    if not options.model and (options.draft or options.gguf or options.draft_gguf):
-        yield "--draft, --gguf and --draft-gguf need --model DIR"
+    if options.draft and not options.model:
+        yield "--draft needs --model DIR"
     if options.draft_gguf and not options.gguf:
         yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
     if "llama" in (options.peers or ()) and not options.gguf:
@@ -91,4 +92,4 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _subject(options: argparse.Namespace) -> ModuleType:
-    return real if options.model else pocket
+    return real if options.model or options.gguf else pocket

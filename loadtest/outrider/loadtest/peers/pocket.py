@@ -23,6 +23,13 @@ from outrider.loadtest.peers.ways import OPENVINO, OUTRIDER, Engines, Plan, mode
 
 DEFAULTS: dict[str, Any] = {"workloads": ["code"], "concurrency": [1, 8], "guesses": [4], "max_tokens": 128}
 RIVALS = (Rivals(OUTRIDER, OPENVINO, {(None, 1): 1.2, (None, 8): 1.2}),)
+
+
+def rivals(options: argparse.Namespace) -> tuple[Rivals, ...]:
+    """Pairs to compare."""
+    return RIVALS
+
+
 """Least ratios of Outrider's best way to the peer's best way."""
 _OURS: dict[str, tuple[str, Any]] = {"strict": ("strict", {}), "fast": ("fast", {}), "fast, off": ("fast", "off")}
 """Outrider's ways: determinism and ``speculation``."""

@@ -1,4 +1,7 @@
-"""A given model in Outrider with its defaults, in llama.cpp and in OpenVINO GenAI, on the same chats."""
+"""A given model in Outrider with its defaults, in llama.cpp and in OpenVINO GenAI, on the same chats.
+
+Without ``--model``, Outrider runs llama.cpp's GGUF file, and OpenVINO GenAI, which reads none, is left out.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,19 @@ RIVALS = (
     Rivals(f"{OUTRIDER} control", f"{OUTRIDER} off"),
 )
 """Pairs to compare, with the least ratio of their speeds."""
+SAME_FILE = (
+    Rivals(f"{OUTRIDER} off", f"{LLAMA} plain", {("code", 1): 1.5, ("code", 8): 3.0, ("prefill", 1): 2.0}),
+    Rivals(f"{OUTRIDER} on", LLAMA, {("edit", 1): 4.0}),
+    Rivals(f"{OUTRIDER} on", f"{OUTRIDER} off"),
+    Rivals(f"{OUTRIDER} control", f"{OUTRIDER} off"),
+)
+"""The pairs where both engines run the same file."""
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
+
+
+def rivals(options: argparse.Namespace) -> tuple[Rivals, ...]:
+    """Pairs to compare."""
+    return RIVALS if options.model else SAME_FILE
 
 
 def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]:
@@ -39,8 +54,9 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]
         SystemExit: a peer that ``--peers`` names is missing.
     """
     engines: Engines[ChatRequest] = Engines()
+    ours = options if options.model else _same_file(options)
     for way in ("off", "control", "on"):
-        url = stack.enter_context(modes.running(options, way)).url
+        url = stack.enter_context(modes.running(ours, way)).url
         engines.ways[mode(OUTRIDER, way)] = partial(
             chat_turns.run_turn, url, mode(OUTRIDER, way), modes.MODES[way].speculation
         )
@@ -55,6 +71,10 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]
                 raise SystemExit(f"{peer}: {error}") from error
             engines.missing.append(f"{peer}: {error}")
     return engines
+
+
+def _same_file(options: argparse.Namespace) -> argparse.Namespace:
+    return argparse.Namespace(**vars(options) | {"model": options.gguf, "draft": options.draft_gguf})
 
 
 def plan(options: argparse.Namespace) -> Plan[ChatRequest]:
@@ -83,6 +103,8 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatR
 
 
 def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatRequest]) -> None:
+    if not options.model:
+        raise PeerMissing("it reads no GGUF file")
     models = [model for model in (options.model, options.draft) if model]
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
