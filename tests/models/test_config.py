@@ -123,7 +123,7 @@ def test_a_wrong_field_is_named_with_its_allowed_values(tmp_path: Path, changes:
 
 
 def test_a_missing_directory_and_a_missing_or_broken_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"/nowhere is not a directory"):
+    with pytest.raises(ModelError, match=r"/nowhere is neither a directory nor a GGUF file"):
         ModelConfig.load(Path("/nowhere"))
     with pytest.raises(ModelError, match=r"config.json cannot be read: No such file or directory"):
         ModelConfig.load(tmp_path)

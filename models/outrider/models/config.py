@@ -1,4 +1,4 @@
-"""The configuration of a model in a Hugging Face directory: ``config.json`` and ``generation_config.json``."""
+"""The configuration of a model: ``config.json`` and ``generation_config.json``, or a GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from outrider.models.errors import ModelError
 from outrider.models.fields import Fields
+from outrider.models.gguf.config import config_fields, generation_fields
+from outrider.models.gguf.header import GgufFile, is_gguf
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -70,17 +72,29 @@ class ModelConfig:
     eos_token_ids: tuple[int, ...]
 
     @classmethod
-    def load(cls, directory: Path) -> ModelConfig:
-        """The configuration in ``directory``.
+    def load(cls, path: Path) -> ModelConfig:
+        """The configuration of the model in ``path``, a Hugging Face directory or a GGUF file.
 
         Raises:
             ModelError: the directory or a file is missing, or a field is missing, wrong or not supported.
         """
-        if not directory.is_dir():
-            raise ModelError(f"{directory} is not a directory")
-        fields = Fields.read(directory / "config.json")
-        generation = directory / "generation_config.json"
-        return _model(fields, Fields.read(generation) if generation.exists() else Fields(str(generation), {}))
+        if is_gguf(path):
+            file = GgufFile.open(path)
+            return cls.of(Fields(str(path), config_fields(file)), Fields(str(path), generation_fields(file)))
+        if not path.is_dir():
+            raise ModelError(f"{path} is neither a directory nor a GGUF file")
+        fields = Fields.read(path / "config.json")
+        generation = path / "generation_config.json"
+        return cls.of(fields, Fields.read(generation) if generation.exists() else None)
+
+    @classmethod
+    def of(cls, fields: Fields, generation: Fields | None = None) -> ModelConfig:
+        """The configuration in the fields of a config.json, and of a generation_config.json if there is one.
+
+        Raises:
+            ModelError: a field is missing, wrong or not supported.
+        """
+        return _model(fields, Fields("generation_config.json", {}) if generation is None else generation)
 
 
 def _model(fields: Fields, generation: Fields) -> ModelConfig:

@@ -140,7 +140,7 @@ class Target:
             token_s=cost(settings.prefill_rows) / settings.prefill_rows,
             drafters=names,
             tokenizer=tokenizer,
-            grammars=Grammars(directory / "tokenizer.json", config.vocab_size, model_limits.eos_ids),
+            grammars=Grammars(tokenizer.definition, config.vocab_size, model_limits.eos_ids),
             model_limits=model_limits,
             pages=pages,
             runner=runner,

@@ -94,7 +94,7 @@ def model(directory: Path) -> LlamaModel:
 
 @pytest.fixture(scope="module")
 def grammars(directory: Path, model: LlamaModel) -> Grammars:
-    return Grammars(directory / "tokenizer.json", model.config.vocab_size, frozenset({EOS}))
+    return Grammars((directory / "tokenizer.json").read_bytes, model.config.vocab_size, frozenset({EOS}))
 
 
 Make = Callable[..., Engine]
@@ -261,20 +261,20 @@ def test_a_model_that_cannot_be_guided_refuses_a_grammar(
 ) -> None:
     grammar = GRAMMARS["choice"]
     with pytest.raises(InvalidRequest, match="end-of-text id"):
-        Grammars(directory / "tokenizer.json", 381, frozenset()).compile(grammar)
+        Grammars((directory / "tokenizer.json").read_bytes, 381, frozenset()).compile(grammar)
     write(tmp_path, word_piece())
     with pytest.raises(InvalidRequest, match="another kind of tokenizer"):
-        Grammars(tmp_path / "tokenizer.json", 200, frozenset({1})).compile(grammar)
+        Grammars((tmp_path / "tokenizer.json").read_bytes, 200, frozenset({1})).compile(grammar)
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(InvalidRequest, match="not installed"):
-        Grammars(directory / "tokenizer.json", 381, frozenset({EOS})).compile(grammar)
+        Grammars((directory / "tokenizer.json").read_bytes, 381, frozenset({EOS})).compile(grammar)
 
 
 def test_a_grammar_knows_the_spaces_and_bytes_of_sentencepiece(tmp_path: Path) -> None:
     made = byte_fallback()
     write(tmp_path, made)
     guide = (
-        Grammars(tmp_path / "tokenizer.json", made.get_vocab_size(), frozenset({2}))
+        Grammars((tmp_path / "tokenizer.json").read_bytes, made.get_vocab_size(), frozenset({2}))
         .compile(pb.Grammar(regex=" ?é!"))
         .guide([], 0, frozenset({2}))
     )
@@ -328,7 +328,7 @@ def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_the
 
 def test_guesses_are_as_many_as_there_is_time_for_their_masks(directory: Path) -> None:
     seconds = itertools.count(step=0.04)
-    slow = Grammars(directory / "tokenizer.json", 381, frozenset({EOS}), clock=lambda: next(seconds))
+    slow = Grammars((directory / "tokenizer.json").read_bytes, 381, frozenset({EOS}), clock=lambda: next(seconds))
     guide = slow.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
     tree, a = MergedTree(), Tokenizer.load(directory).encode("a")[0]
     for depth in range(1, 9):

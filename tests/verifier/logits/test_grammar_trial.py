@@ -52,13 +52,14 @@ def harm(tokenizer, kind, text):
     return right(tokenizer, kind, text)
 
 child._try, child.CPU_S = harm, 2.0
-child.main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))
+child.main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
 """
 GARBAGE = """
 import sys
 from multiprocessing.connection import Connection
 
 line = Connection(int(sys.argv[1]))
+line.recv_bytes()
 line.send_bytes(b"{}")
 while True:
     line.recv_bytes()
@@ -68,14 +69,14 @@ Make = Callable[..., Trial]
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
     path = tmp_path_factory.mktemp("tokenizer")
     write(path, byte_level())
-    return path / "tokenizer.json"
+    return (path / "tokenizer.json").read_bytes
 
 
 @pytest.fixture
-def make(tokenizer: Path, tmp_path: Path) -> Iterator[Make]:
+def make(tokenizer: Callable[[], bytes], tmp_path: Path) -> Iterator[Make]:
     """Builds trials that run the real program or one of the test."""
     made: list[Trial] = []
 
@@ -161,13 +162,13 @@ def test_a_process_that_does_not_start_is_no_fault_of_a_definition(make: Make, p
     assert refused.retry_after == 1.0
 
 
-def test_a_program_that_is_not_there_is_no_fault_of_a_definition(tokenizer: Path) -> None:
+def test_a_program_that_is_not_there_is_no_fault_of_a_definition(tokenizer: Callable[[], bytes]) -> None:
     assert isinstance(failed(Trial(tokenizer, 384, [0], ["/nothing/of/that/name"]), "a"), Unavailable)
 
 
 def test_a_tokenizer_that_cannot_be_guided_is_told(tmp_path: Path) -> None:
     write(tmp_path, word_piece())
-    trial = Trial(tmp_path / "tokenizer.json", 200, [1])
+    trial = Trial((tmp_path / "tokenizer.json").read_bytes, 200, [1])
     for _ in range(2):
         refused = failed(trial, "a")
         assert isinstance(refused, InvalidRequest)
@@ -204,7 +205,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_definitions_are_compiled(make: Make, tokenizer: Path, name: str) -> None:
+def test_large_definitions_are_compiled(make: Make, tokenizer: Callable[[], bytes], name: str) -> None:
     kind, text = LARGE[name]
     read = make().run(kind, text)
     message = pb.Grammar(choice=pb.Choices(texts=json.loads(text))) if kind == "choice" else pb.Grammar(**{kind: text})
@@ -233,7 +234,7 @@ def test_what_is_too_large_is_refused_in_a_sentence(make: Make, kind: str, text:
     assert trial.pid == pid
 
 
-async def test_what_was_compiled_or_refused_is_known_without_a_process(make: Make, tokenizer: Path) -> None:
+async def test_what_was_compiled_or_refused_is_known_without_a_process(make: Make, tokenizer: Callable[[], bytes]) -> None:
     trial = make(HARMFUL)
     compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), trial)
     right, wrong = pb.Grammar(regex="[ab]"), pb.Grammar(regex="segfault")
@@ -247,7 +248,7 @@ async def test_what_was_compiled_or_refused_is_known_without_a_process(make: Mak
     assert trial.pid is None
 
 
-async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one(make: Make, tokenizer: Path) -> None:
+async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one(make: Make, tokenizer: Callable[[], bytes]) -> None:
     compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), make())
     ended: list[str] = []
 
@@ -261,7 +262,7 @@ async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one
     assert ended.index("few") <= 1
 
 
-async def test_a_caller_that_leaves_leaves_the_process_to_others(make: Make, tokenizer: Path) -> None:
+async def test_a_caller_that_leaves_leaves_the_process_to_others(make: Make, tokenizer: Callable[[], bytes]) -> None:
     compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), make())
     same = [asyncio.create_task(compiler.compile(pb.Grammar(regex="same"), tenant)) for tenant in "abc"]
     await eventually(lambda: any(thread.name == "grammars" for thread in threading.enumerate()))

@@ -23,7 +23,7 @@ class ChatTemplate:
     def __init__(self, source: str, names: Mapping[str, str]) -> None:
         try:
             self._template = _environment().from_string(source, globals=dict(names))
-        except TemplateError as error:
+        except Exception as error:  # Jinja compiles to Python, which has errors of its own
             raise TextError(f"the chat template does not compile: {error}") from None
 
     def render(

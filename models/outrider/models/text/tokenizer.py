@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face model directory."""
+"""The tokenizer of a Hugging Face model directory or a GGUF file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
+from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
 from outrider.models.text.calls import call_format_of
 from outrider.models.text.chat import Chat, Part
 from outrider.models.text.errors import TextError
+from outrider.models.text.gguf_text import gguf_text
 
 
 class Tokenizer:
@@ -48,7 +50,9 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Tokenizer of the model in ``directory``; `TextError` if a file is missing or corrupt."""
+        """Tokenizer of a model, which is a directory or a GGUF file; `TextError` if a file is missing or corrupt."""
+        if is_gguf(directory):
+            return cls._of_gguf(directory)
         path = directory / "tokenizer.json"
         try:
             definition = path.read_bytes()
@@ -66,6 +70,24 @@ class Tokenizer:
             )
         except TextError as error:
             raise TextError(f"{directory}: {error}") from None
+
+    @classmethod
+    def _of_gguf(cls, path: Path) -> Self:
+        text = gguf_text(path)
+        try:
+            return cls(
+                text.definition,
+                names=text.names,
+                template=text.template,
+                eos_token_ids=text.eos_ids,
+                context_length=text.context_length,
+            )
+        except TextError as error:
+            raise TextError(f"{path}: {error}") from None
+
+    def definition(self) -> bytes:
+        """The contents of a ``tokenizer.json`` of this tokenizer."""
+        return str(self._parsing.to_str()).encode()
 
     @cached_property
     def vocabulary_size(self) -> int:

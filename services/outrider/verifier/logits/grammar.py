@@ -9,7 +9,6 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ class Grammars:
     """Compiles grammars for one vocabulary and caches the most recently used. Thread-safe.
 
     Args:
-        tokenizer: the model's ``tokenizer.json``.
+        tokenizer: gives the contents of the model's ``tokenizer.json``.
         vocabulary: width of the model's logits.
         eos_ids: the model's end-of-text ids, which end an answer.
         clock: CPU seconds of the thread, for the time that masks take.
@@ -48,14 +47,14 @@ class Grammars:
 
     def __init__(
         self,
-        tokenizer: Path,
+        tokenizer: Callable[[], bytes],
         vocabulary: int,
         eos_ids: frozenset[int],
         clock: Callable[[], float] = thread_time,
     ) -> None:
         self._clock = clock
-        self.path, self.vocabulary, self.eos_ids = tokenizer, vocabulary, sorted(eos_ids)
-        self._tokenizer: LLTokenizer | None = None
+        self.tokenizer, self.vocabulary, self.eos_ids = tokenizer, vocabulary, sorted(eos_ids)
+        self._trie: LLTokenizer | None = None
         self._compiled: OrderedDict[bytes, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -106,12 +105,12 @@ class Grammars:
         return Grammar(matcher, self._clock)
 
     def _load(self) -> LLTokenizer:
-        if self._tokenizer is None:
+        if self._trie is None:
             try:
-                self._tokenizer = load_tokenizer(self.path, self.vocabulary, self.eos_ids)
+                self._trie = load_tokenizer(self.tokenizer(), self.vocabulary, self.eos_ids)
             except ValueError as error:
                 raise refusal(f"needs another kind of tokenizer than this model's: {error}") from None
-        return self._tokenizer
+        return self._trie
 
 
 class Grammar:

@@ -26,7 +26,7 @@ class Compiler:
 
     def __init__(self, grammars: Grammars, trial: Trial | None = None) -> None:
         self._grammars = grammars
-        self._trial = trial or Trial(grammars.path, grammars.vocabulary, grammars.eos_ids)
+        self._trial = trial or Trial(grammars.tokenizer, grammars.vocabulary, grammars.eos_ids)
         self._refused: OrderedDict[bytes, InvalidRequest] = OrderedDict()
         self._turn = asyncio.Lock()
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -6,7 +6,6 @@ The process that tries definitions imports this module, so nothing here imports 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,11 +32,14 @@ _NO_DETAILS = "<non-verbose/>"
 _MOST_ERROR = 400
 
 
-def load_tokenizer(path: Path, vocabulary: int, eos_ids: Sequence[int]) -> LLTokenizer:
-    """The vocabulary as a trie; `ValueError` for a kind of tokenizer that llguidance does not support."""
+def load_tokenizer(tokenizer: bytes, vocabulary: int, eos_ids: Sequence[int]) -> LLTokenizer:
+    """The vocabulary as a trie, from the contents of a ``tokenizer.json``.
+
+    `ValueError` for a kind of tokenizer that llguidance does not support.
+    """
     from llguidance import LLTokenizer
 
-    return LLTokenizer(str(path), n_vocab=vocabulary, eos_token=list(eos_ids))
+    return LLTokenizer(tokenizer.decode(), n_vocab=vocabulary, eos_token=list(eos_ids))
 
 
 def definition(kind: str, text: str) -> str:

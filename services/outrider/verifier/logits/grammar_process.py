@@ -1,9 +1,10 @@
 """The process that tries definitions of grammars: a definition that kills the compiler kills only this process.
 
-    python -m outrider.verifier.logits.grammar_process FD TOKENIZER VOCABULARY EOS_IDS
+    python -m outrider.verifier.logits.grammar_process FD VOCABULARY EOS_IDS
 
-The process answers over a `multiprocessing` connection: first ``{}``, then to each ``{"kind", "text"}`` either
-``{"definition"}`` or ``{"refused"}`` with the reason. It ends when the connection closes.
+The process answers over a `multiprocessing` connection: to the contents of a ``tokenizer.json``, which come first,
+``{}``, then to each ``{"kind", "text"}`` either ``{"definition"}`` or ``{"refused"}`` with the reason. It ends when the
+connection closes.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ _NICE = 5
 _WALKS, _STEPS = 2, 16
 
 
-def main(fd: int, tokenizer: str, vocabulary: int, eos_ids: list[int]) -> None:
+def main(fd: int, vocabulary: int, eos_ids: list[int]) -> None:
     """Answers until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
     connection: Connection[bytes, bytes] = Connection(fd)
     try:
-        loaded = load_tokenizer(Path(tokenizer), vocabulary, eos_ids)
+        loaded = load_tokenizer(connection.recv_bytes(), vocabulary, eos_ids)
+    except EOFError:
+        return None
     except (ImportError, ValueError) as error:
         return _answer(connection, {"refused": str(error)})
     _limit_memory()
@@ -103,4 +106,4 @@ def _answer(connection: Connection[bytes, bytes], answer: dict[str, str]) -> Non
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))

@@ -6,11 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import msgspec
 from outrider.mesh.errors import InvalidRequest, Unavailable
@@ -50,13 +49,14 @@ class Trial:
 
     def __init__(
         self,
-        tokenizer: Path,
+        tokenizer: Callable[[], bytes],
         vocabulary: int,
         eos_ids: Sequence[int],
         program: Sequence[str] = PROGRAM,
         answer_s: float = _ANSWER_S,
     ) -> None:
-        self._command = [str(tokenizer), str(vocabulary), msgspec.json.encode(list(eos_ids)).decode()]
+        self._tokenizer = tokenizer
+        self._command = [str(vocabulary), msgspec.json.encode(list(eos_ids)).decode()]
         self._program, self._answer_s = program, answer_s
         self._child: subprocess.Popen[bytes] | None = None
         self._connection: Connection[bytes, bytes] | None = None
@@ -74,7 +74,7 @@ class Trial:
         answer in time or is killed from outside.
         """
         connection = self._connection or self._start()
-        answer = self._ask(connection, {"kind": kind, "text": text}, self._answer_s)
+        answer = self._ask(connection, msgspec.json.encode({"kind": kind, "text": text}), self._answer_s)
         if answer is None:
             raise self._death_error()
         if not answer.definition:
@@ -104,7 +104,7 @@ class Trial:
             with theirs:
                 command = [*self._program, str(theirs.fileno()), *self._command]
                 self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-            answer = self._ask(self._connection, None, _START_S)
+            answer = self._ask(self._connection, self._tokenizer(), _START_S)
         except OSError as error:
             _log.error("the process that tries grammars does not start", why=str(error))
             answer = None
@@ -118,16 +118,15 @@ class Trial:
         return self._connection
 
     def _ask(
-        self, connection: Connection[bytes, bytes], message: dict[str, str] | None, seconds: float
+        self, connection: Connection[bytes, bytes], message: bytes, seconds: float
     ) -> _Answer | None:
-        """The next answer; None if the process is gone, does not answer in time or sends a malformed answer."""
+        """The answer to a message; None if the process is gone, does not answer in time or sends a malformed answer."""
         child = self._child
         assert child is not None
         timeout = threading.Timer(seconds, child.kill)
         timeout.start()
         try:
-            if message is not None:
-                connection.send_bytes(msgspec.json.encode(message))
+            connection.send_bytes(message)
             return msgspec.json.decode(connection.recv_bytes(_MOST_ANSWER), type=_Answer)
         except (EOFError, OSError, msgspec.MsgspecError):
             return None

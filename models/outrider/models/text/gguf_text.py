@@ -1,0 +1,63 @@
+"""What a GGUF file says about text: its tokenizer, its chat template and its context length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.models.errors import ModelError
+from outrider.models.gguf.definition import tokenizer_definition
+from outrider.models.gguf.header import GgufFile
+from outrider.models.gguf.metadata import Metadata
+from outrider.models.gguf.vocabulary import Vocabulary
+from outrider.models.text.errors import TextError
+
+_TEMPLATE = "tokenizer.chat_template"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufText:
+    """A file's part for texts.
+
+    Attributes:
+        definition: the contents of a ``tokenizer.json``.
+        names: texts of the tokens with a role (``bos_token``, ...).
+        template: source of the chat template; None without one.
+        eos_ids: ids that end a text.
+        context_length: most tokens of a text; None if the file does not say.
+    """
+
+    definition: bytes
+    names: dict[str, str]
+    template: str | None
+    eos_ids: tuple[int, ...]
+    context_length: int | None
+
+
+def gguf_text(path: Path) -> GgufText:
+    """Reads a file's part for texts; `TextError` if it is damaged or of a kind that is not supported."""
+    try:
+        metadata = GgufFile.open(path).metadata
+        vocabulary = Vocabulary.read(metadata)
+        return GgufText(
+            tokenizer_definition(metadata, vocabulary),
+            vocabulary.names,
+            _template(metadata),
+            vocabulary.eos_ids,
+            _context_length(metadata),
+        )
+    except ModelError as error:
+        raise TextError(str(error)) from None
+
+
+def _template(metadata: Metadata) -> str | None:
+    """The template without a name, else the one named ``default``."""
+    for key in (_TEMPLATE, f"{_TEMPLATE}.default"):
+        if key in metadata:
+            return metadata.text(key)
+    return None
+
+
+def _context_length(metadata: Metadata) -> int | None:
+    key = f"{metadata.text('general.architecture')}.context_length"
+    return metadata.count(key) if key in metadata else None
