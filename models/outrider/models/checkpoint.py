@@ -19,7 +19,13 @@ _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 class WeightSource(Protocol):
-    """The tensors of a model by their Hugging Face names."""
+    """The tensors of a model by their Hugging Face names.
+
+    Attributes:
+        quantized: whether a tensor is in codes.
+    """
+
+    quantized: bool
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
         """A tensor of ``shape``; `ModelError` if there is none, or it has another shape or kind."""
@@ -39,6 +45,8 @@ class Checkpoint:
     Raises:
         ModelError: there are no safetensors, a shard is missing, or a file is damaged.
     """
+
+    quantized = False
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -15,10 +15,12 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
-from outrider.models.checkpoint import Checkpoint
+from outrider.models.checkpoint import Checkpoint, WeightSource
 from outrider.models.config import DTYPES, ModelConfig
 from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
+from outrider.models.gguf.checkpoint import GgufCheckpoint
+from outrider.models.gguf.header import GgufFile, is_gguf
 from outrider.models.native import native_forward, native_product, native_refusal
 from outrider.models.proof import prove_invariance
 from outrider.models.weights import Packer, WeightLoader
@@ -78,10 +80,10 @@ class LlamaModel:
         quantization: Quantization | None = None,
         graphs: bool = True,
     ) -> LlamaModel:
-        """Loads the model in a Hugging Face directory.
+        """Loads the model in a Hugging Face directory or a GGUF file.
 
         Args:
-            directory: directory with config.json and safetensors.
+            directory: directory with config.json and safetensors, or a ``.gguf`` file.
             dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's dtype. On a CPU, ``auto`` is
                 float32 if neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's dtype.
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, with the CPU's operators.
@@ -98,7 +100,7 @@ class LlamaModel:
         weight_dtype = _dtype(dtype, config, torch_device, quantization)
         strict = _is_strict(determinism, torch_device)
         try:
-            checkpoint = Checkpoint(directory)
+            checkpoint = _checkpoint(directory)
             model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 model._forward = _forward(checkpoint, model, strict, quantization, graphs)
@@ -171,15 +173,19 @@ class LlamaModel:
         return self._forward.logits(hidden)
 
 
+def _checkpoint(path: Path) -> WeightSource:
+    return GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else Checkpoint(path)
+
+
 def _forward(
-    checkpoint: Checkpoint, model: LlamaModel, strict: bool, quantization: Quantization | None, graphs: bool
+    checkpoint: WeightSource, model: LlamaModel, strict: bool, quantization: Quantization | None, graphs: bool
 ) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
         make = partial(native_product, quantization)
-        return native_forward(WeightLoader(*parts, make, quantized=quantization is not None))
+        return native_forward(WeightLoader(*parts, make, quantized=checkpoint.quantized or quantization is not None))
     packer = Packer(model.dtype, model.device, strict, quantization)
-    eager = EagerForward(WeightLoader(*parts, packer), strict)
+    eager = EagerForward(WeightLoader(*parts, packer, quantized=checkpoint.quantized), strict)
     if not graphs or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
     from outrider.models.graphs import CudaCapture, GraphForward

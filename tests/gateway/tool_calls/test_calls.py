@@ -64,7 +64,7 @@ def _allows(directory: Path, calling: CallRules, said: str | list[str], text: An
     tokenizer = Tokenizer.load(directory)
     asked = None if text is None else json_schema("response_format", text)
     grammar = call_structure(calling, _style(directory), asked).grammar
-    compiled = Grammars((directory / "tokenizer.json").read_bytes, tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
+    compiled = Grammars(tokenizer.definition, tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
     parts = [said] if isinstance(said, str) else said
     tokens = [EOS, *(token for part in parts for token in tokenizer.encode(part, parse_special=True))]
     batch = EditBatch(tokenizer.vocabulary_size)

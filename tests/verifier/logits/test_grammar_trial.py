@@ -234,7 +234,9 @@ def test_what_is_too_large_is_refused_in_a_sentence(make: Make, kind: str, text:
     assert trial.pid == pid
 
 
-async def test_what_was_compiled_or_refused_is_known_without_a_process(make: Make, tokenizer: Callable[[], bytes]) -> None:
+async def test_what_was_compiled_or_refused_is_known_without_a_process(
+    make: Make, tokenizer: Callable[[], bytes]
+) -> None:
     trial = make(HARMFUL)
     compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), trial)
     right, wrong = pb.Grammar(regex="[ab]"), pb.Grammar(regex="segfault")
@@ -248,7 +250,9 @@ async def test_what_was_compiled_or_refused_is_known_without_a_process(make: Mak
     assert trial.pid is None
 
 
-async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one(make: Make, tokenizer: Callable[[], bytes]) -> None:
+async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one(
+    make: Make, tokenizer: Callable[[], bytes]
+) -> None:
     compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), make())
     ended: list[str] = []
 

@@ -81,14 +81,14 @@ def _q4_k(blocks: Tensor) -> Codes:
 
 def _q5_k(blocks: Tensor) -> Codes:
     words = _k_nibbles(_words(blocks, 48, 176))
-    upper = _words(blocks, 16, 48).unflatten(2, (1, 1, 4)) >> torch.arange(8).view(4, 2, 1)
+    upper = _words(blocks, 16, 48).view(*blocks.shape[:2], 1, 1, 4) >> torch.arange(8).view(4, 2, 1)
     words |= upper.bitwise_and_(_BIT).bitwise_left_shift_(4)
     return _with_minima(blocks, words)
 
 
 def _k_nibbles(words: Tensor) -> Tensor:
     """Of each 64 elements, 32 bytes hold the first half below and the second above: [rows, blocks, 4, 2, words]."""
-    return _nibbles(words.unflatten(2, (4, 4)), 3)
+    return _nibbles(words.view(*words.shape[:2], 4, 4), 3)
 
 
 def _with_minima(blocks: Tensor, words: Tensor) -> Codes:
@@ -110,16 +110,16 @@ def _six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
     The first four of each are the lower six bits of bytes 0 to 3 and 4 to 7. The last four of scales are the lower
     halves of bytes 8 to 11 below the upper two bits of bytes 0 to 3; of minima, the upper halves and bytes 4 to 7.
     """
-    first, second, third = packed.unflatten(2, (3, 4)).unbind(2)
+    first, second, third = packed[:, :, :4], packed[:, :, 4:8], packed[:, :, 8:]
     scales = torch.cat([first & 63, third & 15 | first >> 6 << 4], 2)
     minima = torch.cat([second & 63, third >> 4 | second >> 6 << 4], 2)
     return scales, minima
 
 
 def _q6_k(blocks: Tensor) -> Codes:
-    """Each half of 128 elements has 64 bytes of lower bits, for 64 elements below and 64 above, and 32 of upper ones."""
-    words = _nibbles(_words(blocks, 0, 128).unflatten(2, (2, 2, 4)), 3)
-    upper = _words(blocks, 128, 192).unflatten(2, (2, 1, 1, 4)) >> torch.arange(0, 8, 2).view(2, 2, 1)
+    """Of each 128 elements, 64 bytes hold the lower bits, the first half below; 32 bytes hold the upper bits."""
+    words = _nibbles(_words(blocks, 0, 128).view(*blocks.shape[:2], 2, 2, 4), 3)
+    upper = _words(blocks, 128, 192).view(*blocks.shape[:2], 2, 1, 1, 4) >> torch.arange(0, 8, 2).view(2, 2, 1)
     words |= upper.bitwise_and_(3 * _BIT).bitwise_left_shift_(4)
     units, scales = _halves(blocks, 208), blocks[:, :, 192:208].view(torch.int8)
     return Codes(_bytes(words), (scales.float() * units.unsqueeze(2)).flatten(1), scale_units=units)

@@ -23,6 +23,9 @@ class GgufCheckpoint:
     Undoes what converters to GGUF change: in ``llama``, the order of the rows of queries and keys; in ``gemma3``, one
     is added to the weights of norms.
 
+    Attributes:
+        quantized: whether a tensor is in codes.
+
     Args:
         file: the file.
 
@@ -42,6 +45,7 @@ class GgufCheckpoint:
                 raise ModelError(
                     f"{file.path}: {name} has the type {place.type.name}; one of {', '.join(TYPES)} is allowed"
                 )
+        self.quantized = any(place.type.name not in PLAIN for place in file.tensors.values())
         self._taken: set[str] = set()
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:

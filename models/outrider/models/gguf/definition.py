@@ -99,7 +99,9 @@ def _sentence_piece(metadata: Metadata, vocabulary: Vocabulary, ids: Mapping[str
     space = {"type": "Replace", "pattern": {"String": _BAR}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spaced else []
     return {
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": _BAR}, bar]} if spaced else bar,
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": _BAR}, bar]}
+        if spaced
+        else bar,
         "pre_tokenizer": None,
         "post_processor": _around(metadata, vocabulary, True),
         "decoder": {"type": "Sequence", "decoders": [space, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
@@ -167,7 +169,9 @@ def _merges_by_score(metadata: Metadata, vocabulary: Vocabulary, ids: Mapping[st
         if kind == USER_DEFINED:  # which SentencePiece never cuts; converters give them a low score
             scores[number] = math.inf
     joins = sorted(ids.items(), key=lambda item: -scores[item[1]])
-    return [pair for text, _ in joins for pair in sorted(_halves(text, ids), key=lambda pair: (ids[pair[0]], ids[pair[1]]))]
+    return [
+        pair for text, _ in joins for pair in sorted(_halves(text, ids), key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+    ]
 
 
 def _halves(text: str, ids: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Tensors of a mapped GGUF file: plain ones as they lie in it, quantized ones as codes that are decoded when asked for."""
+"""Tensors of a mapped GGUF file: plain ones as they lie in it, quantized ones as codes, decoded when asked for."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class GgufWeight:
 
     def codes(self, rows: Tensor) -> Codes:
         """See `QuantizedWeight`."""
-        parts = [self.form.decode(self._blocks(part)) for part in rows.split(max(1, _ELEMENTS_AT_ONCE // self.shape[1]))]
+        at_once = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
+        parts = [self.form.decode(self._blocks(part)) for part in torch.split(rows, at_once)]
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _blocks(self, rows: Tensor) -> Tensor:
         """Blocks of some rows; of consecutive ones they need not be copied."""
         first, last = (int(rows[0]), int(rows[0]) + len(rows)) if len(rows) else (0, 0)
-        if 0 <= first and last <= self.shape[0] and torch.equal(rows, torch.arange(first, last)):
+        if first >= 0 and last <= self.shape[0] and torch.equal(rows, torch.arange(first, last)):
             return self.blocks[first:last]
         return self.blocks.flatten(1).index_select(0, rows).view(-1, *self.blocks.shape[1:])
 

@@ -117,9 +117,7 @@ class Trial:
             raise refusal(self._start_refusal)
         return self._connection
 
-    def _ask(
-        self, connection: Connection[bytes, bytes], message: bytes, seconds: float
-    ) -> _Answer | None:
+    def _ask(self, connection: Connection[bytes, bytes], message: bytes, seconds: float) -> _Answer | None:
         """The answer to a message; None if the process is gone, does not answer in time or sends a malformed answer."""
         child = self._child
         assert child is not None
