@@ -66,7 +66,9 @@ def load(path: Path) -> None:
     checkpoint = GgufCheckpoint(file)
     for own, place in file.tensors.items():
         name = hugging_face_name(file.metadata.text("general.architecture"), own)
-        taken = checkpoint.take(name or own, place.shape)
+        if name is None:
+            continue
+        taken = checkpoint.take(name, place.shape)
         if not isinstance(taken, torch.Tensor):
             taken.codes(torch.arange(min(taken.shape[0], 64)))
     checkpoint.finish()

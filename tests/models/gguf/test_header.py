@@ -90,6 +90,8 @@ _BAD = {
     "more keys than there are": (header([], count=9), "is cut off: its header has more"),
     "a long key": (header([number(_HUGE)], count=1), f"the name of a key has {_HUGE} bytes; at most 65535 are allowed"),
     "a key that is not UTF-8": (header([pair(b"\xff", UINT8, b"1")]), "the name of a key is not UTF-8"),
+    "a key of two lines": (header([pair("a\nb", UINT8, b"1")]), "the name of a key is empty or has characters that"),
+    "a tensor without a name": (header([], [info("", [1])]), "the name of a tensor is empty or has characters that"),
     "a key twice": (header([pair("a", UINT8, b"1")] * 2), "the key a stands in it twice"),
     "an unknown kind": (header([pair("a", 13, b"1")]), "a has a value of the unknown kind 13"),
     "a strange truth": (header([pair("a", BOOL, b"\x02")]), "a is neither true nor false"),

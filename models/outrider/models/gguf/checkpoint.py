@@ -14,8 +14,6 @@ from outrider.models.gguf.tensors import PLAIN, TYPES, release, tensor, weight
 from outrider.native.quantized import QuantizedWeight, Reordered
 from torch import Tensor
 
-_UNREAD = (FACTORS,)  # the configuration has taken it up
-
 
 class GgufCheckpoint:
     """The tensors of a file, read one at a time.
@@ -37,9 +35,9 @@ class GgufCheckpoint:
         self._file = file
         self._architecture = architecture_of(file)
         self._heads = _heads(file, self._architecture)
-        self._places = {
-            hugging_face_name(self._architecture, name) or name: (name, place) for name, place in file.tensors.items()
-        }
+        names = {name: hugging_face_name(self._architecture, name) for name in file.tensors}
+        self._places = {known: (name, file.tensors[name]) for name, known in names.items() if known is not None}
+        self._unknown = [name for name, known in names.items() if known is None and name != FACTORS]
         for name, place in file.tensors.items():
             if place.type.name not in TYPES:
                 raise ModelError(
@@ -80,12 +78,10 @@ class GgufCheckpoint:
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
         """Checks that every tensor was taken, except names that end in one of ``ignored``."""
-        endings = (*ignored, *_UNREAD)
-        for name in sorted(self._places.keys() - self._taken):
-            if not name.endswith(endings):
-                raise ModelError(
-                    f"{self._file.path} has a tensor {self._places[name][0]} that its metadata has no use for"
-                )
+        endings = tuple(ignored)
+        left = [self._places[name][0] for name in self._places.keys() - self._taken if not name.endswith(endings)]
+        for name in sorted([*left, *self._unknown])[:1]:
+            raise ModelError(f"{self._file.path} has a tensor {name} that its metadata has no use for")
 
     def _place(self, name: str) -> tuple[str, TensorPlace]:
         if name not in self._places:

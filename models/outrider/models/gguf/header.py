@@ -112,9 +112,12 @@ class _Reader:
             raise self.wrong(f"the name of a {what} has {length} bytes; at most {most} are allowed")
         start = self.skip(length)
         try:
-            return self.data[start : start + length].decode()
+            name = self.data[start : start + length].decode()
         except UnicodeDecodeError:
             raise self.wrong(f"the name of a {what} is not UTF-8") from None
+        if not name or not name.isprintable():
+            raise self.wrong(f"the name of a {what} is empty or has characters that cannot be printed")
+        return name
 
     def wrong(self, why: str) -> ModelError:
         """The error for a header that is wrong."""
