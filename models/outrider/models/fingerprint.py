@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from outrider.kernels.backend import choice
 from outrider.kernels.pool import KvPool
+from outrider.models.gguf.header import is_gguf
 from outrider.models.llama import LlamaModel
 
 _VERSION = 1
@@ -21,7 +22,7 @@ def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quanti
     the verifier itself would compute, so pages of other code have another fingerprint. Reads all weights.
 
     Args:
-        directory: directory of the checkpoint.
+        directory: directory of the checkpoint, or a GGUF file.
         model: the model loaded from it.
         pool: the model's pages.
         quantization: quantization of the weights.
@@ -46,6 +47,8 @@ def _code(model: LlamaModel) -> list[str]:
 
 
 def _files(directory: Path) -> list[Path]:
+    if is_gguf(directory):
+        return [directory]
     return [directory / "config.json", *sorted(directory.glob("*.safetensors"))]
 
 

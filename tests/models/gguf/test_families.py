@@ -10,6 +10,7 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
+from outrider.models.fingerprint import page_fingerprint
 from outrider.models.gguf.checkpoint import GgufCheckpoint
 from outrider.models.gguf.config import config_fields, generation_fields
 from outrider.models.gguf.header import GgufFile
@@ -249,3 +250,12 @@ def test_a_tensor_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
         ModelError, match=r"blk.0.extra.weight has the type Q2_K; one of F32, F16, BF16, Q4_0.* is allowed"
     ):
         GgufCheckpoint(spoilt(tmp_path, change))
+
+
+def test_pages_of_another_file_have_another_fingerprint(tmp_path: Path) -> None:
+    prints = set()
+    for kind in (Kind.Q8_0, Kind.Q5_0):
+        path = write_model(tmp_path / "model.gguf", make_wide("qwen 2"), kind)
+        model = LlamaModel.load(path)
+        prints.add(page_fingerprint(path, model, model.new_pool(2, 8), quantization="none", determinism="fast"))
+    assert len(prints) == 2

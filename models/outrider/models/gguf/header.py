@@ -14,6 +14,7 @@ from typing import NamedTuple
 from outrider.models.errors import ModelError
 from outrider.models.gguf.layout import TENSOR_TYPES, TensorType
 from outrider.models.gguf.metadata import BOOL, CODES, LENGTH, LIST, TEXT, Entry, Metadata
+from outrider.models.gguf.reader import Reader, mapped
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -24,7 +25,6 @@ _MOST_NAME_BYTES = 64
 _MOST_DIMENSIONS = 4
 _MOST_ELEMENTS = 1 << 48
 _MOST_ALIGNMENT = 1 << 16
-_NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE: changed pages, of which there are none, need no memory put aside
 
 
 class TensorPlace(NamedTuple):
@@ -65,8 +65,8 @@ class GgufFile(NamedTuple):
         Raises:
             ModelError: the file cannot be read, or is no whole and sound GGUF file.
         """
-        data = _mapped(path)
-        reader = _Reader(path, data)
+        data = mapped(path)
+        reader = Reader(path, data)
         tensor_count, key_count = _counts(reader)
         metadata = Metadata(path, data, _entries(reader, key_count))
         infos = _infos(reader, tensor_count)
@@ -84,60 +84,7 @@ class _Info(NamedTuple):
     offset: int
 
 
-class _Reader:
-    """Reads a file from its beginning; `ModelError` where the file ends too early."""
-
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
-        self.path, self.data, self.at = path, data, 0
-
-    def skip(self, count: int) -> int:
-        """Where the next ``count`` bytes begin."""
-        start = self.at
-        if count > len(self.data) - start:
-            raise ModelError(f"{self.path} is cut off: its header has more than the file's {len(self.data)} bytes")
-        self.at = start + count
-        return start
-
-    def number(self, code: str) -> int:
-        """A number of a code of `struct`."""
-        form = "<" + code
-        start = self.skip(struct.calcsize(form))
-        (number,) = struct.unpack_from(form, self.data, start)
-        return int(number)
-
-    def name(self, what: str, most: int) -> str:
-        """A string of at most ``most`` bytes."""
-        length = self.number("Q")
-        if length > most:
-            raise self.wrong(f"the name of a {what} has {length} bytes; at most {most} are allowed")
-        start = self.skip(length)
-        try:
-            name = self.data[start : start + length].decode()
-        except UnicodeDecodeError:
-            raise self.wrong(f"the name of a {what} is not UTF-8") from None
-        if not name or not name.isprintable():
-            raise self.wrong(f"the name of a {what} is empty or has characters that cannot be printed")
-        return name
-
-    def wrong(self, why: str) -> ModelError:
-        """The error for a header that is wrong."""
-        return ModelError(f"{self.path} is not a sound GGUF file: {why}")
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    if not path.is_file():
-        raise ModelError(f"{path} is not a file")
-    try:
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise ModelError(f"{path} is empty; it must be a GGUF file")
-            protection = mmap.PROT_READ | mmap.PROT_WRITE
-            return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=protection)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _counts(reader: _Reader) -> tuple[int, int]:
+def _counts(reader: Reader) -> tuple[int, int]:
     if reader.data[:4] != _MAGIC:
         raise ModelError(f"{reader.path} is not a GGUF file: it does not begin with GGUF")
     reader.skip(4)
@@ -153,7 +100,7 @@ def _counts(reader: _Reader) -> tuple[int, int]:
     return tensors, keys
 
 
-def _entries(reader: _Reader, count: int) -> dict[str, Entry]:
+def _entries(reader: Reader, count: int) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for _ in range(count):
         key = reader.name("key", _MOST_KEY_BYTES)
@@ -163,7 +110,7 @@ def _entries(reader: _Reader, count: int) -> dict[str, Entry]:
     return entries
 
 
-def _entry(reader: _Reader, key: str) -> Entry:
+def _entry(reader: Reader, key: str) -> Entry:
     kind = reader.number("I")
     if kind == LIST:
         return _list(reader, key)
@@ -180,14 +127,14 @@ def _entry(reader: _Reader, key: str) -> Entry:
     return Entry(kind, start, 1, False)
 
 
-def _check_text(reader: _Reader, key: str, start: int, length: int) -> None:
+def _check_text(reader: Reader, key: str, start: int, length: int) -> None:
     try:
         reader.data[start : start + length].decode()
     except UnicodeDecodeError:
         raise reader.wrong(f"{key} is not UTF-8") from None
 
 
-def _list(reader: _Reader, key: str) -> Entry:
+def _list(reader: Reader, key: str) -> Entry:
     kind, length = reader.number("I"), reader.number("Q")
     if kind == LIST:
         raise reader.wrong(f"{key} is a list of lists; lists of numbers, truth values or strings are allowed")
@@ -202,8 +149,8 @@ def _list(reader: _Reader, key: str) -> Entry:
     return Entry(kind, reader.skip(length * struct.calcsize("<" + CODES[kind])), length, True)
 
 
-def _skip_texts(reader: _Reader, count: int) -> None:
-    """Skips strings. Vocabularies have hundreds of thousands of them, so this goes without `_Reader.number`."""
+def _skip_texts(reader: Reader, count: int) -> None:
+    """Skips strings. Vocabularies have hundreds of thousands of them, so this goes without `Reader.number`."""
     data, at, end, size = reader.data, reader.at, len(reader.data), LENGTH.size
     unpack = LENGTH.unpack_from
     for _ in range(min(count, (end - at) // size + 1)):
@@ -213,7 +160,7 @@ def _skip_texts(reader: _Reader, count: int) -> None:
     reader.skip(at - reader.at)
 
 
-def _infos(reader: _Reader, count: int) -> dict[str, _Info]:
+def _infos(reader: Reader, count: int) -> dict[str, _Info]:
     infos: dict[str, _Info] = {}
     for _ in range(count):
         name = reader.name("tensor", _MOST_NAME_BYTES)
@@ -223,7 +170,7 @@ def _infos(reader: _Reader, count: int) -> dict[str, _Info]:
     return infos
 
 
-def _info(reader: _Reader, name: str) -> _Info:
+def _info(reader: Reader, name: str) -> _Info:
     dimensions = reader.number("I")
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
         raise reader.wrong(f"{name} has {dimensions} dimensions; 1 to {_MOST_DIMENSIONS} are allowed")
@@ -239,7 +186,7 @@ def _info(reader: _Reader, name: str) -> _Info:
     return _Info(kind, shape, reader.number("Q"))
 
 
-def _places(reader: _Reader, metadata: Metadata, infos: dict[str, _Info]) -> dict[str, TensorPlace]:
+def _places(reader: Reader, metadata: Metadata, infos: dict[str, _Info]) -> dict[str, TensorPlace]:
     alignment = metadata.count("general.alignment", 32)
     if alignment % 8 or alignment & (alignment - 1) or alignment > _MOST_ALIGNMENT:
         raise metadata.wrong("general.alignment", f"a power of two from 8 to {_MOST_ALIGNMENT}")
@@ -253,7 +200,7 @@ def _places(reader: _Reader, metadata: Metadata, infos: dict[str, _Info]) -> dic
     return places
 
 
-def _place(reader: _Reader, name: str, info: _Info, first: int, alignment: int) -> TensorPlace:
+def _place(reader: Reader, name: str, info: _Info, first: int, alignment: int) -> TensorPlace:
     size = math.prod(info.shape) // info.type.elements * info.type.size
     if info.offset % alignment:
         raise reader.wrong(f"{name} is at offset {info.offset}, which is no multiple of {alignment}")
