@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from outrider.models.errors import ModelError
 from outrider.models.fields import Fields
 from outrider.native.quantized import QuantizedWeight
@@ -15,7 +14,7 @@ from torch import Tensor
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = ("F32", "BF16", "F16")
 
 
 class WeightSource(Protocol):
@@ -56,18 +55,27 @@ class Checkpoint:
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of ``shape``, with a floating-point dtype of 16 or 32 bits; `ModelError` otherwise."""
-        path = self._places.get(name)
-        if path is None:
-            raise ModelError(f"{self._directory} has no tensor {name}, which its config.json asks for")
+        return self.take_stored(name, shape, _DTYPES)
+
+    def take_stored(self, name: str, shape: Sequence[int], dtypes: Collection[str]) -> Tensor:
+        """A tensor of ``shape`` as it is stored, in one of ``dtypes`` as safetensors names them; else `ModelError`."""
+        path = self._place(name)
         self._taken.add(name)
         slice_ = self._open(path).get_slice(name)
         if list(slice_.get_shape()) != list(shape):
             actual = slice_.get_shape()
             raise ModelError(f"{path}: {name} has shape {actual}; by config.json it must be {list(shape)}")
-        if slice_.get_dtype() not in _DTYPES:
-            allowed = ", ".join(_DTYPES)
-            raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {allowed} is allowed")
-        tensor: Tensor = self._open(path).get_tensor(name)
+        if slice_.get_dtype() not in dtypes:
+            raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {', '.join(dtypes)} is allowed")
+        return self.stored(name)
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return name in self._places
+
+    def stored(self, name: str) -> Tensor:
+        """A tensor as it is stored; it does not count as taken."""
+        tensor: Tensor = self._open(self._place(name)).get_tensor(name)
         return tensor
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
@@ -76,6 +84,12 @@ class Checkpoint:
         for name in sorted(self._places.keys() - self._taken):
             if not name.endswith(endings):
                 raise ModelError(f"{self._places[name]} has a tensor {name} that its config.json has no use for")
+
+    def _place(self, name: str) -> Path:
+        path = self._places.get(name)
+        if path is None:
+            raise ModelError(f"{self._directory} has no tensor {name}, which its config.json asks for")
+        return path
 
     def _single(self) -> dict[str, Path]:
         path = self._directory / _SINGLE

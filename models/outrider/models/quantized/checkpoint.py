@@ -1,0 +1,63 @@
+"""A quantized Hugging Face directory behind the same methods as a plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from outrider.models.checkpoint import Checkpoint
+from outrider.models.fields import Fields
+from outrider.models.quantized.awq import Awq
+from outrider.models.quantized.compressed_tensors import CompressedTensors
+from outrider.models.quantized.float8 import Float8
+from outrider.models.quantized.gptq import Gptq
+from outrider.models.quantized.method import Method, one_of
+from outrider.native.quantized import QuantizedWeight
+from torch import Tensor
+
+_METHODS: Mapping[str, Callable[[Fields], Method]] = {
+    "awq": Awq.parse,
+    "gptq": Gptq.parse,
+    "compressed-tensors": CompressedTensors.parse,
+    "fp8": Float8.parse,
+}
+
+
+class QuantizedCheckpoint:
+    """The tensors of a directory, some of them quantized.
+
+    A module is quantized where its file holds codes. Modules that the configuration excepts have none.
+
+    Args:
+        source: the directory's tensors.
+        quantization: ``quantization_config`` of its config.json.
+
+    Raises:
+        ModelError: the method, or a property of it, is not supported.
+    """
+
+    def __init__(self, source: Checkpoint, quantization: Fields) -> None:
+        self._source = source
+        self._method = _METHODS[one_of(quantization, "quant_method", tuple(_METHODS))](quantization)
+        self._modules: list[str] = []
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
+        """A tensor of ``shape``; codes where the file holds codes; `ModelError` if it is missing or does not fit.
+
+        Weights in eight-bit floats are float32 tensors, exactly the numbers that the codes and scales stand for.
+        """
+        module = name.removesuffix(".weight")
+        if module == name or len(shape) != 2 or not self._method.is_quantized(self._source, module):
+            return self._source.take(name, shape)
+        self._modules.append(module)
+        return self._method.weight(self._source, module, (shape[0], shape[1]))
+
+    def finish(self, ignored: Iterable[str] = ()) -> None:
+        """Checks that every tensor was taken, as `Checkpoint.finish` does; biases of nothing but zeros are no matter.
+
+        Some writers give every quantized module a bias.
+        """
+        biases = [f"{module}.bias" for module in self._modules if self._is_zero(f"{module}.bias")]
+        self._source.finish((*ignored, *biases))
+
+    def _is_zero(self, bias: str) -> bool:
+        return self._source.holds(bias) and not self._source.stored(bias).any()
