@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import torch
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.linear import cpu, gpu
 from outrider.kernels.linear.cpu import Linear
@@ -15,6 +16,7 @@ from outrider.kernels.linear.quantize import (
     quantize_int4,
     quantize_int8,
 )
+from outrider.native.quantized import QuantizedWeight
 from torch import Tensor
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Quantization",
     "ScaledWeight",
     "pack",
+    "pack_codes",
     "quantize_fp8",
     "quantize_int4",
     "quantize_int8",
@@ -58,3 +61,28 @@ def pack(
     if takes_triton(weight.device):
         return gpu.pack(weight, bias, quantization, strict=not few_rows)
     return cpu.pack(weight, bias, quantization, few_rows=few_rows)
+
+
+def pack_codes(
+    weight: QuantizedWeight,
+    bias: Tensor | None,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    few_rows: bool = False,
+) -> Linear:
+    """The quickest form of a weight whose codes are given, on ``device``.
+
+    With Triton, codes stay as they are, in words of four or eight bits each. Elsewhere the weight is what the codes
+    stand for, rounded to ``dtype``.
+
+    Args:
+        weight: codes of [out_features, in_features].
+        bias: [out_features] on ``device``, in ``dtype``.
+        dtype: of the rows and of the product: float32, bfloat16 or float16.
+        device: of the weight.
+        few_rows: as for `pack`.
+    """
+    if takes_triton(device):
+        return gpu.pack_codes(weight, bias, dtype, device, strict=not few_rows)
+    return cpu.pack_codes(weight, bias, dtype, device, few_rows=few_rows)

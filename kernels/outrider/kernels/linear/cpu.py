@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 from outrider.kernels.linear.quantize import GROUP, Quantization, quantize_int4, quantize_int8
+from outrider.native.quantized import QuantizedWeight, dequantized
 from torch import Tensor
 
 _PACKED_FOR_ROWS = 8
@@ -158,6 +159,13 @@ def pack(
     if few_rows and bias is None and weight.dtype == torch.float32 and weight.numel() <= _COPIED_BELOW:
         return FewRowsLinear(weight)
     return PackedLinear(weight, bias)
+
+
+def pack_codes(
+    weight: QuantizedWeight, bias: Tensor | None, dtype: torch.dtype, device: torch.device, *, few_rows: bool
+) -> Linear:
+    """See `outrider.kernels.linear.pack_codes`: the numbers that the codes stand for, in ``dtype``."""
+    return pack(dequantized(weight, dtype).to(device), bias, few_rows=few_rows)
 
 
 def _quantized(weight: Tensor, bias: Tensor | None, quantization: Quantization) -> Linear:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+from outrider.kernels.linear import codes
 from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
 from outrider.kernels.linear.quantize import Quantization
+from outrider.native.quantized import QuantizedWeight
 from torch import Tensor
 
 _FP8_FROM = (8, 9)
@@ -40,3 +42,10 @@ def pack(weight: Tensor, bias: Tensor | None, quantization: Quantization | None,
                 f'{capability[0]}.{capability[1]}: "int8" keeps as many bytes, with a smaller error'
             )
     return GpuLinear(pack_weight(weight, quantization), bias, strict=strict)
+
+
+def pack_codes(
+    weight: QuantizedWeight, bias: Tensor | None, dtype: torch.dtype, device: torch.device, *, strict: bool
+) -> GpuLinear:
+    """See `outrider.kernels.linear.pack_codes`."""
+    return GpuLinear(codes.pack_codes(weight, dtype, device), bias, strict=strict)

@@ -1,9 +1,10 @@
 """Weights in the layout that the Triton kernel reads.
 
-Codes of less than 16 bits are packed in 16-bit words. Two neighbouring words in one register thus hold two
+Codes of at most eight bits are packed in 16-bit words. Two neighbouring words in one register thus hold two
 neighbouring elements of a product's operand at each code's place, and unpacking needs no exchange between threads
-(Kim et al. 2022, "Who says elephants can't run", unpack so for another layout). Of a block of 128 input features, with
-``parts`` codes a word, word j holds features ``j``, ``j + 128 / parts``, and so on, the first in the lowest bits.
+(Kim et al. 2022, "Who says elephants can't run", unpack so for another layout). Of a block of ``parts * span`` input
+features, with ``parts`` codes a word, word j holds features ``j``, ``j + span``, and so on, the first in the lowest
+bits.
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ class PackedWeight:
 
     Attributes:
         words: [out_features, in_features] in ``dtype``, or float8_e4m3fn filled to a multiple of `FP8_COLUMNS`, or
-            int16 [out_features, blocks * 128 / parts].
+            int16 [out_features, blocks * span]. Eight bits have a sign, four bits have none.
         parts: codes a word.
         in_features: of the weight.
         dtype: of the rows that it multiplies and of the product.
-        scales: None, or float32 [out_features], or, for four bits, [blocks, out_features] in ``dtype``.
-        zeros: for four bits ``-(MAGIC + zero point)``: [blocks, out_features] in ``dtype``.
+        scales: None, or float32 [out_features], or [groups, out_features] in ``dtype``, float32, or 8-bit integers.
+        zeros: for four bits ``-(MAGIC + zero point)``: [groups, out_features] in ``dtype``, or one number.
+        span: input features that have the same place in the words of a block.
+        group: input features of a group, a multiple of ``span``; 0 where an output feature has one scale.
+        minima: what is subtracted from each element of a group, like ``scales``.
+        scale_units: float32 [units, out_features], what 8-bit scales count; None for other scales.
+        minimum_units: the same for minima.
     """
 
     words: Tensor
@@ -48,7 +54,12 @@ class PackedWeight:
     in_features: int
     dtype: torch.dtype
     scales: Tensor | None = None
-    zeros: Tensor | None = None
+    zeros: Tensor | float | None = None
+    span: int = 0
+    group: int = 0
+    minima: Tensor | None = None
+    scale_units: Tensor | None = None
+    minimum_units: Tensor | None = None
 
     @property
     def out_features(self) -> int:
@@ -78,19 +89,20 @@ def pack_int8(weight: ScaledWeight, dtype: torch.dtype) -> PackedWeight:
     """Two codes a word."""
     in_features = weight.codes.shape[1]
     codes = torch.nn.functional.pad(weight.codes.view(torch.uint8), (0, -in_features % GROUP))
-    return PackedWeight(_words(codes, 2), 2, in_features, dtype, weight.scales)
+    return PackedWeight(words_of(codes, 2, GROUP // 2), 2, in_features, dtype, weight.scales, span=GROUP // 2)
 
 
 def pack_int4(weight: GroupedWeight, dtype: torch.dtype) -> PackedWeight:
     """Four codes a word."""
     scales = weight.scales.T.to(dtype).contiguous()
     zeros = weight.zeros.T.float().add(MAGIC[dtype]).neg().to(dtype).contiguous()
-    return PackedWeight(_words(weight.codes, 4), 4, weight.in_features, dtype, scales, zeros)
+    words = words_of(weight.codes, 4, GROUP // 4)
+    return PackedWeight(words, 4, weight.in_features, dtype, scales, zeros, span=GROUP // 4, group=GROUP)
 
 
-def _words(codes: Tensor, parts: int) -> Tensor:
-    """Uint8 [n, blocks * GROUP] of 16 / parts bits each as int16 [n, blocks * GROUP / parts]."""
-    blocks = codes.view(len(codes), -1, parts, GROUP // parts)
+def words_of(codes: Tensor, parts: int, span: int) -> Tensor:
+    """Uint8 [n, blocks * parts * span] of 16 / parts bits each as int16 [n, blocks * span]."""
+    blocks = codes.view(len(codes), -1, parts, span)
     words = blocks[:, :, 0].to(torch.int32)
     for part in range(1, parts):
         words |= blocks[:, :, part].to(torch.int32) << part * (16 // parts)

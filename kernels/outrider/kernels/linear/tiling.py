@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from outrider.kernels.launch import Config
 from outrider.kernels.linear.packed_weight import PackedWeight
+from outrider.kernels.linear.quantize import GROUP
 
 FEW_ROWS = 16
 _PROGRAMS = 132
@@ -38,7 +39,8 @@ def tile_of(weight: PackedWeight, few: bool) -> Tile:
     """The tile for products with ``weight``; it depends on its shape and format alone, and on whether rows are few."""
     aligned = weight.in_features % 16 == 0 and weight.out_features % 16 == 0
     many_outputs = weight.out_features > 64 * _PROGRAMS
-    words = {1: 64, 2: 64, 4: 32}[weight.parts]
+    fine = weight.minima is not None or 0 < weight.group < GROUP
+    words = weight.span or 64
     if weight.dtype == torch.float32:
         words = 32 if weight.parts == 1 else words
         return Tile(16, 32, 1, words, _splits(weight, 32, words), Config(warps=4, stages=2))
@@ -47,13 +49,14 @@ def tile_of(weight: PackedWeight, few: bool) -> Tile:
     if few:
         return Tile(
             FEW_ROWS,
-            64 if many_outputs and weight.parts == 4 else 32,
+            64 if many_outputs and weight.parts == 4 and not fine else 32,
             4,
             words,
             1,
             Config(warps=4, stages=4 if aligned else 2),
         )
-    return Tile(64, 128, 1, words, _splits(weight, 128, words), Config(warps=4 if aligned else 8, stages=4))
+    warps = 4 if aligned and not fine else 8
+    return Tile(64, 128, 1, words, _splits(weight, 128, words), Config(warps=warps, stages=4))
 
 
 def _splits(weight: PackedWeight, columns: int, words: int) -> int:

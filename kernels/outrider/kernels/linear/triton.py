@@ -18,6 +18,7 @@ from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
 from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
 from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
+from outrider.native.quantized import UNIT_GROUP
 from torch import Tensor
 
 _MOST_ROWS = 1024
@@ -78,6 +79,32 @@ def _per_line(values, slices, lines, used, SLICES: tl.constexpr):
 
 
 @triton.jit
+def _group(turn, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr):
+    """The group of the input features at one place of the words of a block."""
+    STEP: tl.constexpr = WORDS * PARTS
+    if STEP % GROUP == 0:
+        group = turn * (STEP // GROUP) + PART * WORDS // GROUP
+    elif GROUP % STEP == 0:
+        group = turn // (GROUP // STEP)
+    else:
+        group = (turn * STEP + PART * WORDS) // GROUP
+    return group
+
+
+@triton.jit
+def _of_group(
+    values, units, turn, outer, line, used, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr,
+    GROUP: tl.constexpr, UNIT: tl.constexpr, SLICES: tl.constexpr,
+):  # fmt: skip
+    """The scale or the minimum of each line's group, in float32 where it counts units."""
+    value = _per_line(values, _group(turn, PART, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
+    if UNIT > 0:
+        unit = _per_line(units, _group(turn, PART, WORDS, PARTS, UNIT) * outer, line, used, SLICES)
+        value = value.to(tl.float32) * unit
+    return value
+
+
+@triton.jit
 def _codes(words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
     """The numbers at one place of each word, less their zero point."""
     if PARTS == 1:
@@ -111,8 +138,9 @@ def _scaled_and_biased(
 
 @triton.jit(do_not_specialize=["rows", "outer"])
 def _product(
-    x, words, scales, zeros, row_scales, bias, out, rows, outer,
-    K: tl.constexpr, PARTS: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
+    x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, bias, out, rows, outer,
+    K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
+    UNIT: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, ASM: tl.constexpr,
     MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
@@ -121,6 +149,7 @@ def _product(
     STEP: tl.constexpr = WORDS * PARTS
     BLOCKS: tl.constexpr = (K + STEP - 1) // STEP
     LINE: tl.constexpr = K if PARTS == 1 else BLOCKS * WORDS
+    TOGETHER: tl.constexpr = 1 if GROUP == 0 else PARTS if GROUP % STEP == 0 else 1 if STEP % GROUP else GROUP // WORDS
     SHARE: tl.constexpr = ((BLOCKS + SLICES - 1) // SLICES + SPLITS - 1) // SPLITS * SLICES
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
@@ -137,13 +166,20 @@ def _product(
             word = tl.load(words + at, _block(turn * WORDS, line * 0, place, SLICES) < K, other=0.0)
         else:
             word = tl.load(words + at, _block(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
-        if PARTS == 4:
-            zero = _per_line(zeros, turn * outer, line, turn < BLOCKS, SLICES)
-            part = tl.zeros_like(total)
-        else:
-            zero = word
-            part = total
+        used = turn < BLOCKS
         for i in tl.static_range(PARTS):
+            if GROUP == 0:
+                zero = word
+                part = total
+            elif i % TOGETHER == 0:
+                part = tl.zeros_like(total)
+                sums = tl.zeros([1, ROWS] if SLICES == 1 else [SLICES, 1, ROWS], tl.float32)
+                if PARTS == 2:
+                    zero = word
+                elif ZERO is None:
+                    zero = _per_line(zeros, _group(turn, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
+                else:
+                    zero = tl.full([1, 1] if SLICES == 1 else [1, 1, 1], ZERO, KIND)
             inside = _block(turn * 0, row, place * 0, SLICES) < rows
             if K % (STEP * SLICES) != 0:
                 inside &= _block(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
@@ -151,9 +187,20 @@ def _product(
             inputs = inputs.T if SLICES == 1 else tl.permute(inputs, (0, 2, 1))
             code = _codes(word, zero, inputs, i, PARTS, ASM, MAGIC)
             part = tl.dot(code, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
-        if PARTS == 4:
-            part = total + part * _per_line(scales, turn * outer, line, turn < BLOCKS, SLICES)
-        total = part
+            if MINIMA:
+                sums += tl.sum(inputs.to(tl.float32), 0 if SLICES == 1 else 1, keep_dims=True)
+            if GROUP == 0:
+                total = part
+            elif i % TOGETHER == TOGETHER - 1:
+                scale = _of_group(
+                    scales, scale_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
+                )  # fmt: skip
+                total = total + part * scale
+                if MINIMA:
+                    minimum = _of_group(
+                        minima, minimum_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
+                    )  # fmt: skip
+                    total -= sums * minimum
     if SLICES > 1:
         total = tl.sum(total, 0)
     inside = (row < rows)[None, :] & (column < outer)[:, None]
@@ -240,10 +287,11 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
         "rows": rows,
         "outer": outer,
     }
-    zeros = out if weight.zeros is None else weight.zeros
-    args: dict[str, Tensor | int] = {"x": inputs, "words": weight.words, "zeros": zeros, "out": shares, **finish}
+    of_groups = {name: getattr(weight, name) for name in ("zeros", "minima", "scale_units", "minimum_units")}
+    tensors = {name: value if isinstance(value, Tensor) else out for name, value in of_groups.items()}
+    args: dict[str, Tensor | int] = {"x": inputs, "words": weight.words, "out": shares, **tensors, **finish}
     grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), tile.splits)
-    scaled = 0 if weight.scales is None or weight.parts == 4 else 2 if weight.fp8 else 1
+    scaled = 0 if weight.scales is None or weight.group else 2 if weight.fp8 else 1
     constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
     launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
     if tile.splits > 1:
@@ -255,6 +303,10 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
     return {
         "K": weight.words.shape[1] if weight.parts == 1 else weight.in_features,
         "PARTS": weight.parts,
+        "GROUP": weight.group,
+        "ZERO": None if isinstance(weight.zeros, Tensor) else weight.zeros,
+        "MINIMA": weight.minima is not None,
+        "UNIT": 0 if weight.scale_units is None else UNIT_GROUP,
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
         "SLICES": tile.slices,
