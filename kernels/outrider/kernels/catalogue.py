@@ -10,8 +10,10 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, record_launches
+from outrider.kernels.linear import Quantization
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.packed_weight import pack_weight
+from outrider.kernels.linear.codes import pack_codes
+from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import triton as race_sample
@@ -21,6 +23,7 @@ from outrider.kernels.rope_kv_write import triton as rope_kv_write
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
 from outrider.kernels.tree_attention import triton as tree_attention
+from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemory
 from torch import Tensor
 
 _ROWS = 8
@@ -119,11 +122,23 @@ def _swiglu(shape: ModelShape) -> Variants:
 def _linear(shape: ModelShape) -> Variants:
     for name, (outputs, inputs) in shape.products.items():
         quantization = None if name == "logits" else shape.quantization
-        weight = pack_weight(_empty(outputs, inputs, dtype=shape.dtype), quantization)
+        codes = None if name == "logits" else shape.codes
+        weight = _weight(outputs, inputs, shape.dtype, quantization, codes)
+        form = _name(shape.dtype) if codes is None else f"{codes.bits} bits in groups of {codes.group}"
         x = _empty(_ROWS, inputs, dtype=shape.dtype)
         for strict in (True, False):
-            variant = f"{name} {outputs} x {inputs} {quantization or _name(shape.dtype)}{_STRICT[strict]}"
+            variant = f"{name} {outputs} x {inputs} {quantization or form}{_STRICT[strict]}"
             yield variant, partial(linear.linear, x, weight, strict=strict)
+
+
+def _weight(
+    outputs: int, inputs: int, dtype: torch.dtype, quantization: Quantization | None, form: CodeFormat | None
+) -> PackedWeight:
+    if form is None:
+        return pack_weight(_empty(outputs, inputs, dtype=dtype), quantization)
+    groups, units = _empty(outputs, inputs // form.group), _empty(outputs, inputs // UNIT_GROUP)
+    codes = Codes(_empty(outputs, inputs, dtype=torch.uint8), groups, groups, units, units)
+    return pack_codes(CodesInMemory(form, codes), dtype, torch.device("meta"))
 
 
 @_op

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.linear import Quantization
+from outrider.native.quantized import CodeFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class ModelShape:
         kv_dtype: of the pool.
         page_size: tokens of a page.
         head_norm: whether queries and keys are normed.
-        quantization: of the layers' weights; None keeps them in ``dtype``.
+        quantization: of the layers' weights at load; None keeps them in ``dtype``.
+        codes: format of the layers' weights in a quantized checkpoint, or None.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ModelShape:
     page_size: int = 16
     head_norm: bool = False
     quantization: Quantization | None = None
+    codes: CodeFormat | None = None
 
     @property
     def qkv(self) -> int:
@@ -80,6 +83,21 @@ _SHAPES = (
         quantization="fp8",
     ),
     ModelShape("danube-1.8b-int8", 2560, 32, 8, 80, 6912, 32000, 24, torch.float16, torch.float16, quantization="int8"),
+    ModelShape("llama-3.1-8b-awq", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(4, 128, has_minima=True)),
+    ModelShape("llama-3.1-8b-gptq8", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(8, 128, 128)),
+    ModelShape("llama-3.1-8b-q4-0", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(4, 32, 8)),
+    ModelShape(
+        "llama-3.1-8b-q4-k",
+        4096,
+        32,
+        8,
+        128,
+        14336,
+        128256,
+        32,
+        codes=CodeFormat(4, 32, has_minima=True, has_units=True),
+    ),
+    ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(6, 16, 32, has_units=True)),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
 )
 

@@ -137,8 +137,6 @@ def _architecture(fields: Fields) -> str:
 
 
 def _refuse_unsupported(fields: Fields) -> None:
-    if fields.values.get("quantization_config") is not None:
-        raise fields.wrong("quantization_config", "absent: quantized checkpoints are not supported")
     if fields.text("hidden_act", "silu") != "silu":
         raise fields.wrong("hidden_act", '"silu"')
 

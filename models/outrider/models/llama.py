@@ -15,7 +15,7 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
-from outrider.models.checkpoint import Checkpoint, WeightSource
+from outrider.models.checkpoint import WeightSource
 from outrider.models.config import DTYPES, ModelConfig
 from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
@@ -23,6 +23,7 @@ from outrider.models.gguf.checkpoint import GgufCheckpoint
 from outrider.models.gguf.header import GgufFile, is_gguf
 from outrider.models.native import native_forward, native_product, native_refusal
 from outrider.models.proof import prove_invariance
+from outrider.models.quantized import open_checkpoint
 from outrider.models.weights import Packer, WeightLoader
 from outrider.native.decoder import NativeDecoder
 from torch import Tensor
@@ -83,13 +84,14 @@ class LlamaModel:
         """Loads the model in a Hugging Face directory or a GGUF file.
 
         Args:
-            directory: directory with config.json and safetensors, or a ``.gguf`` file.
+            directory: directory with config.json and safetensors, quantized or not (`outrider.models.quantized`), or a
+                ``.gguf`` file.
             dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's dtype. On a CPU, ``auto`` is
                 float32 if neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's dtype.
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, with the CPU's operators.
             determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
             quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
-                embedding and the output layer.
+                embedding and the output layer; for checkpoints that are not quantized.
             graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
@@ -100,7 +102,7 @@ class LlamaModel:
         weight_dtype = _dtype(dtype, config, torch_device, quantization)
         strict = _is_strict(determinism, torch_device)
         try:
-            checkpoint = _checkpoint(directory)
+            checkpoint = _checkpoint(directory, quantization)
             model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 model._forward = _forward(checkpoint, model, strict, quantization, graphs)
@@ -173,8 +175,11 @@ class LlamaModel:
         return self._forward.logits(hidden)
 
 
-def _checkpoint(path: Path) -> WeightSource:
-    return GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else Checkpoint(path)
+def _checkpoint(path: Path, quantization: Quantization | None) -> WeightSource:
+    checkpoint = GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else open_checkpoint(path)
+    if quantization is not None and checkpoint.quantized:
+        raise ModelError(f"{path} is quantized already; quantization is {quantization!r}, which must be none here")
+    return checkpoint
 
 
 def _forward(

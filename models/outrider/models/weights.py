@@ -11,6 +11,7 @@ from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, Quantization, pack
 from outrider.models.checkpoint import WeightSource
+from outrider.models.coded_linear import coded_linear
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.rotary import interleave
@@ -172,7 +173,7 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 
 class Packer:
-    """Makes products for steps that run an operator at a time. Weights in codes become numbers in ``dtype``.
+    """Makes products for steps that run an operator at a time. On CPUs weights in codes become numbers.
 
     Attributes:
         quantization: quantization of the layers' products.
@@ -187,6 +188,8 @@ class Packer:
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
         """The fastest form of a product; in strict mode, among forms whose rows do not depend on each other."""
+        if takes_triton(self._device) and not all(isinstance(part.weight, Tensor) for part in parts):
+            return coded_linear(parts, self._dtype, self._device, few_rows=not self._strict)
         dense = [Part(_dense(part.weight, self._dtype).to(self._device), part.bias) for part in parts]
         (part,) = _joined(dense)
         assert isinstance(part.weight, Tensor)

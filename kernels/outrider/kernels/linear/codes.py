@@ -60,7 +60,10 @@ class _Layout:
 
 
 def pack_codes(weight: QuantizedWeight, dtype: torch.dtype, device: torch.device) -> PackedWeight:
-    """Packs a weight [out_features, in_features]; products have ``dtype``."""
+    """Packs a weight [out_features, in_features]; products have ``dtype``.
+
+    Codes of the ``meta`` device are taken to have whole zero points, and scales that ``dtype`` holds.
+    """
     (outer, inner), form = weight.shape, weight.format
     layout = _Layout.of(form, inner)
     words = torch.empty(outer, layout.columns // layout.parts, dtype=torch.int16, device=device)
@@ -102,7 +105,7 @@ def _zeros(
     if minima is None:
         return -(magic + layout.form.zero), None
     zeros = torch.where(scales == 0, 0, minima / scales).round()
-    if torch.equal(zeros * scales, minima) and zeros.min() >= 0 and zeros.max() <= _MOST_ZERO:
+    if scales.is_meta or (torch.equal(zeros * scales, minima) and zeros.min() >= 0 and zeros.max() <= _MOST_ZERO):
         return layout.by_group(-(zeros + magic), layout.group).to(dtype), None
     return -magic, minima
 
@@ -134,4 +137,4 @@ def _joined(parts: list[Codes], name: str) -> Tensor:
 def _exact(numbers: Tensor, dtype: torch.dtype) -> Tensor:
     """Numbers in ``dtype`` if it holds them all, else as they are."""
     narrow = numbers.to(dtype)
-    return narrow if torch.equal(narrow.float(), numbers) else numbers
+    return narrow if numbers.is_meta or torch.equal(narrow.float(), numbers) else numbers

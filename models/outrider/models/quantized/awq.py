@@ -58,6 +58,6 @@ class Awq:
 
         def read(rows: Tensor) -> Codes:
             codes, points = (codes_at(packed, rows, _BITS, _PLACES).T for packed in (words, zeros))
-            return with_zeros(codes.contiguous(), scales[:, rows].T, points)
+            return with_zeros(codes, scales[:, rows].T, points)
 
         return StoredCodes(CodeFormat(_BITS, group, has_minima=True), shape, read)

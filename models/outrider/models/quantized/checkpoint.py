@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.fields import Fields
@@ -27,6 +28,9 @@ class QuantizedCheckpoint:
 
     A module is quantized where its file holds codes. Modules that the configuration excepts have none.
 
+    Attributes:
+        quantized: whether a tensor is in codes.
+
     Args:
         source: the directory's tensors.
         quantization: ``quantization_config`` of its config.json.
@@ -34,6 +38,8 @@ class QuantizedCheckpoint:
     Raises:
         ModelError: the method, or a property of it, is not supported.
     """
+
+    quantized = True
 
     def __init__(self, source: Checkpoint, quantization: Fields) -> None:
         self._source = source
@@ -61,3 +67,10 @@ class QuantizedCheckpoint:
 
     def _is_zero(self, bias: str) -> bool:
         return self._source.holds(bias) and not self._source.stored(bias).any()
+
+
+def open_checkpoint(directory: Path) -> Checkpoint | QuantizedCheckpoint:
+    """The tensors of a Hugging Face directory; `ModelError` if it, or how it is quantized, is not supported."""
+    quantization = Fields.read(directory / "config.json").within("quantization_config")
+    source = Checkpoint(directory)
+    return source if quantization is None else QuantizedCheckpoint(source, quantization)

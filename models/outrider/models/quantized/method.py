@@ -89,5 +89,5 @@ def codes_at(words: Tensor, places: Tensor, bits: int, order: Sequence[int] | No
 
 def with_zeros(codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Codes:
     """Codes and the minima of zero points [rows, groups], like the scales; None where the format has one for all."""
-    scales = scales.float()
-    return Codes(codes, scales, None if zeros is None else scales * zeros.float())
+    scales = scales.float().contiguous()
+    return Codes(codes.contiguous(), scales, None if zeros is None else scales * zeros.float())
