@@ -24,7 +24,14 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("shape", "gpus", "interpret"), [("pocket", {"sm_80"}, "1"), ("llama-3.1-8b", {"sm_90"}, "0")])
+@pytest.mark.parametrize(
+    ("shape", "gpus", "interpret"),
+    [
+        ("pocket", {"sm_80"}, "1"),
+        ("llama-3.1-8b", {"sm_90"}, "0"),
+        ("llama-3.1-8b-awq,llama-3.1-8b-q4-k,llama-3.1-8b-q6-k", {"sm_90"}, "0"),
+    ],
+)
 def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
     shape: str, gpus: set[str], interpret: str, tmp_path: Path
 ) -> None:

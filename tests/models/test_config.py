@@ -108,7 +108,6 @@ def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
         ({"torch_dtype": "float64"}, 'torch_dtype is "float64"; it must be one of float32, bfloat16, float16'),
         ({"hidden_act": "gelu"}, 'hidden_act is "gelu"; it must be "silu"'),
         ({"tie_word_embeddings": "yes"}, 'tie_word_embeddings is "yes"; it must be true or false'),
-        ({"quantization_config": {"bits": 4}}, r'quantization_config is \{"bits": 4\}; it must be absent'),
         ({"rope_scaling": {"type": "yarn"}}, 'rope_scaling: type is "yarn"; it must be one of default, linear, llama3'),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 'rope_scaling: rope_type is "dynamic"'),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling: factor is missing; it must be a number above 0"),

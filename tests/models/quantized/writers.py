@@ -34,13 +34,8 @@ class Quantized:
     @property
     def numbers(self) -> Tensor:
         """Float32 [out, in]."""
-        out, inner = self.codes.shape
-        numbers = torch.empty(out, inner)
-        for n in range(out):
-            for k in range(inner):
-                g = k // self.group
-                numbers[n, k] = self.scales[n, g].float() * (int(self.codes[n, k]) - int(self.zeros[n, g]))
-        return numbers
+        zeros, scales = (each.float().repeat_interleave(self.group, 1) for each in (self.zeros, self.scales))
+        return (self.codes - zeros) * scales
 
 
 def quantize(
@@ -226,11 +221,11 @@ def rewrite(directory: Path, form: Format) -> dict[str, Tensor]:
     """Quantizes the layers' products of a checkpoint in place; what their codes stand for, by name of the weight."""
     tensors = load_file(directory / "model.safetensors")
     numbers = {}
-    for name in [name for name in tensors if name.endswith("_proj.weight")]:
-        module, weight = name.removesuffix(".weight"), tensors.pop(name)
+    for name in sorted(name for name in tensors if name.endswith("_proj.weight")):
+        module = name.removesuffix(".weight")
         if module in form.exceptions:
             continue
-        stored, numbers[name] = form.tensors(weight.float())
+        stored, numbers[name] = form.tensors(tensors.pop(name).float())
         tensors |= {f"{module}.{part}": tensor.contiguous() for part, tensor in stored.items()}
     save_file(tensors, directory / "model.safetensors")
     configure(directory, form.config)

@@ -22,6 +22,7 @@ from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
 
+_MEASURED = [name for name, shape in SHAPES.items() if shape.codes is None]
 _CPU_SHAPES = ["pocket"]
 _GPU_SHAPES = ["llama-3.1-8b", "llama-3.1-8b-int8", "llama-3.1-8b-int4", "qwen3-32b-fp8"]
 _CPU_ROWS = [1, 4, 8, 16, 32]
@@ -86,7 +87,7 @@ def _machine() -> dict[str, str]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.kernels.bench", description=__doc__)
     parser.add_argument("--cpu", action="store_true", help="measure this CPU")
-    parser.add_argument("--shapes", type=names(SHAPES), help=f"of {', '.join(SHAPES)}")
+    parser.add_argument("--shapes", type=names(_MEASURED), help=f"of {', '.join(_MEASURED)}")
     parser.add_argument("--steps", type=names(STEPS), default=list(STEPS), help=f"of {', '.join(STEPS)}")
     parser.add_argument("--device-model", choices=list(DEVICES), default="h200", help="whose least times to print")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
