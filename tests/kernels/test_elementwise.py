@@ -1,11 +1,13 @@
-"""rms_norm, swiglu and rope_kv_write against their definitions."""
+"""rms_norm, swiglu, geglu and rope_kv_write against their definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from outrider.kernels.geglu import geglu
+from outrider.kernels.geglu import reference as geglu_reference
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import reference as rms_norm_reference
 from outrider.kernels.rms_norm import rms_norm
@@ -48,11 +50,22 @@ def test_a_gate_passes_what_its_silu_passes(dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_gate_passes_what_its_gelu_passes(dtype: torch.dtype) -> None:
+    gate_up = (random(7, 58) * 3).to(dtype)
+    torch.testing.assert_close(
+        geglu(gate_up).float(), geglu_reference.geglu(gate_up), rtol=torch.finfo(dtype).eps * 4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("gated", [swiglu, geglu])
 @pytest.mark.parametrize("width", [52, 704, 40_001])
-def test_a_gates_bits_do_not_depend_on_the_other_rows(threads: int, width: int) -> None:
+def test_a_gates_bits_do_not_depend_on_the_other_rows(
+    threads: int, width: int, gated: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     gate_up = random(150_000 // width + 3, 2 * width)
-    together = swiglu(gate_up)
-    alone = torch.cat([swiglu(row[None]) for row in gate_up])
+    together = gated(gate_up)
+    alone = torch.cat([gated(row[None]) for row in gate_up])
     assert torch.equal(together, alone)
 
 

@@ -9,16 +9,22 @@ from typing import Any
 import torch
 from outrider.models.llama import LlamaModel
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     PretrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 VOCABULARY = 67
@@ -43,6 +49,24 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_GEMMA_ROPES = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+_GEMMA_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
+_QWEN_EXPERTS = {
+    "moe_intermediate_size": 32,
+    "num_experts": 6,
+    "num_experts_per_tok": 3,
+    "mlp_only_layers": [1],
+    "head_dim": 16,
+}
 _LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 
 FAMILIES: dict[str, tuple[type[PretrainedConfig], type[PreTrainedModel], dict[str, Any]]] = {
@@ -54,6 +78,26 @@ FAMILIES: dict[str, tuple[type[PretrainedConfig], type[PreTrainedModel], dict[st
     "mistral": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": None}),
     "qwen 2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
     "qwen 3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
+    "mistral with a window": (MistralConfig, MistralForCausalLM, {"head_dim": 16, "sliding_window": 40}),
+    "qwen 2 with yarn": (Qwen2Config, Qwen2ForCausalLM, {"rope_parameters": _YARN}),
+    "gemma 3": (
+        Gemma3TextConfig,
+        Gemma3ForCausalLM,
+        {
+            "head_dim": 16,
+            "query_pre_attn_scalar": 24,
+            "sliding_window": 24,
+            "layer_types": _GEMMA_LAYERS,
+            "rope_parameters": _GEMMA_ROPES,
+        },
+    ),
+    "mixtral": (MixtralConfig, MixtralForCausalLM, {"num_local_experts": 4}),
+    "qwen 3 with experts": (Qwen3MoeConfig, Qwen3MoeForCausalLM, _QWEN_EXPERTS),
+    "qwen 3 with experts whose shares sum to one": (
+        Qwen3MoeConfig,
+        Qwen3MoeForCausalLM,
+        _QWEN_EXPERTS | {"norm_topk_prob": True, "mlp_only_layers": []},
+    ),
 }
 
 

@@ -71,20 +71,6 @@ def test_a_model_without_end_of_text_ids_has_no_such_ids(tmp_path: Path) -> None
     assert load(tmp_path, {}, eos_token_id=None).eos_token_ids == ()
 
 
-@pytest.mark.parametrize(
-    ("changes", "length"),
-    [
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": 512}, 512),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, 2048),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, 2048),
-        ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 512}, 2048),
-        ({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 512, "use_sliding_window": True}, 512),
-    ],
-)
-def test_a_context_is_no_longer_than_the_sliding_window(tmp_path: Path, changes: dict[str, Any], length: int) -> None:
-    assert load(tmp_path, **changes).context_length == length
-
-
 def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
     second = load(tmp_path, architectures=["Qwen2ForCausalLM"])
     third = load(tmp_path, architectures=["Qwen3ForCausalLM"], head_dim=16)
@@ -108,11 +94,18 @@ def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
         ({"torch_dtype": "float64"}, 'torch_dtype is "float64"; it must be one of float32, bfloat16, float16'),
         ({"hidden_act": "gelu"}, 'hidden_act is "gelu"; it must be "silu"'),
         ({"tie_word_embeddings": "yes"}, 'tie_word_embeddings is "yes"; it must be true or false'),
-        ({"rope_scaling": {"type": "yarn"}}, 'rope_scaling: type is "yarn"; it must be one of default, linear, llama3'),
+        (
+            {"rope_scaling": {"type": "su"}},
+            'rope_scaling: type is "su"; it must be one of default, linear, llama3, yarn',
+        ),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 'rope_scaling: rope_type is "dynamic"'),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling: factor is missing; it must be a number above 0"),
         ({"rope_scaling": "linear"}, 'rope_scaling is "linear"; it must be an object'),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; it must be 1.0 or absent"),
+        (
+            {"partial_rotary_factor": 1.5},
+            "partial_rotary_factor is 1.5; it must be at most 1, and an even share of head_dim",
+        ),
+        ({"partial_rotary_factor": 0.4}, "an even share of head_dim, which is 8"),
         ({"eos_token_id": "</s>"}, 'eos_token_id is "</s>"; it must be a token id or a list of token ids'),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,16 +16,24 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import Tiling
 from outrider.models.llama import LlamaModel, ModelError
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.models.checkpoints import save, tokens
+from tests.models.checkpoints import FAMILIES, SHAPE, save, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
 
 _LENGTH = 290
 _POOL_PAGES = 120
-_SHAPES = {
-    "head of 64, group of 2": {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 704},
-    "head of 20, group of 1": {"hidden_size": 40, "num_attention_heads": 2, "intermediate_size": 52},
+_PLAIN = {"num_hidden_layers": 2, "num_key_value_heads": 2}
+_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "head of 64, group of 2": (
+        "llama 2",
+        _PLAIN | {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 704},
+    ),
+    "head of 20, group of 1": (
+        "llama 2",
+        _PLAIN | {"hidden_size": 40, "num_attention_heads": 2, "intermediate_size": 52},
+    ),
+    "windows": ("gemma 3", {"head_dim": 20, "sliding_window": 50}),
+    "experts": ("qwen 3 with experts", {"head_dim": 20, "num_hidden_layers": 2}),
 }
 _tries = settings(max_examples=15, deadline=None)
 
@@ -34,6 +43,10 @@ _CASES = [
     ("head of 64, group of 2", "bfloat16", 1),
     ("head of 20, group of 1", "float32", 1),
     ("head of 20, group of 1", "bfloat16", 1),
+    ("windows", "float32", 1),
+    ("windows", "bfloat16", 2),
+    ("experts", "float32", 1),
+    ("experts", "bfloat16", 2),
 ]
 
 
@@ -44,11 +57,10 @@ def strict(
     """A strict model, and the bits of a sequence of `_LENGTH` tokens as one chunk."""
     shape, dtype, threads = request.param
     directory = tmp_path_factory.mktemp("strict")
+    family, changes = _SHAPES[shape]
+    config_class, model_class, fields = FAMILIES[family]
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=67, num_hidden_layers=2, num_key_value_heads=2, max_position_embeddings=512, **_SHAPES[shape]
-    )
-    LlamaForCausalLM(config).save_pretrained(directory)
+    model_class(config_class(**SHAPE | fields | changes)).save_pretrained(directory)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     model = LlamaModel.load(directory, dtype=dtype, determinism="strict")

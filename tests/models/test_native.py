@@ -72,11 +72,13 @@ def _save(directory: Path, family: str = "llama 3", **changes: Any) -> Any:
 @pytest.fixture(scope="module")
 def load(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Loads a model of four heads of 64 over two on the compiled decoder."""
-    directory = tmp_path_factory.mktemp("wide")
-    _save(directory, **_WIDE)
+    directories: dict[str, Path] = {}
 
-    def make(dtype: str = "float32", threads: int = 1) -> LlamaModel:
-        before = torch.get_num_threads()
+    def make(dtype: str = "float32", threads: int = 1, family: str = "llama 3") -> LlamaModel:
+        if family not in directories:
+            directories[family] = tmp_path_factory.mktemp("wide")
+            _save(directories[family], family, **_WIDE)
+        directory, before = directories[family], torch.get_num_threads()
         torch.set_num_threads(threads)
         model = LlamaModel.load(directory, dtype=dtype, determinism="strict")
         torch.set_num_threads(before)
@@ -108,19 +110,21 @@ def test_auto_keeps_the_dtype_of_the_checkpoint(library: Library, stored: str, t
 
 
 @pytest.mark.parametrize(
-    "shape",
+    ("family", "shape"),
     [
-        _WIDE,
-        _WIDE | {"head_dim": 16},
-        _WIDE | {"head_dim": 96, "num_key_value_heads": 1},
-        {"num_key_value_heads": 6, "head_dim": 32},
+        ("llama 3", _WIDE),
+        ("llama 3", _WIDE | {"head_dim": 16}),
+        ("llama 3", _WIDE | {"head_dim": 96, "num_key_value_heads": 1}),
+        ("llama 3", {"num_key_value_heads": 6, "head_dim": 32}),
+        ("gemma 3", _WIDE),
+        ("mistral with a window", _WIDE),
     ],
-    ids=["64", "16", "96 of one", "32, no group"],
+    ids=["64", "16", "96 of one", "32, no group", "gemma", "a window"],
 )
 def test_bfloat16_is_as_near_as_an_operator_at_a_time(
-    library: Library, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: Library, family: str, shape: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = _save(tmp_path, **shape).to(torch.bfloat16).float()
+    theirs = _save(tmp_path, family, **shape).to(torch.bfloat16).float()
     ours = LlamaModel.load(tmp_path, dtype="bfloat16")
     assert isinstance(ours._forward, decoder.NativeDecoder)
     monkeypatch.setattr(native, "choice", lambda: "torch")
@@ -161,14 +165,25 @@ def _turns() -> dict[str, int]:
     return {each.name: int((each / "schedstat").read_text().split()[2]) for each in others}
 
 
-@pytest.mark.parametrize(("dtype", "threads"), [("float32", 1), ("bfloat16", 1), ("bfloat16", 3)])
+@pytest.mark.parametrize(
+    ("dtype", "threads", "family"),
+    [
+        ("float32", 1, "llama 3"),
+        ("bfloat16", 1, "llama 3"),
+        ("bfloat16", 3, "llama 3"),
+        ("float32", 1, "gemma 3"),
+        ("bfloat16", 2, "gemma 3"),
+        ("float32", 2, "mixtral"),
+        ("bfloat16", 1, "qwen 3 with experts"),
+    ],
+)
 def test_a_row_has_the_same_bits_however_it_comes(
-    load: Load, dtype: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    load: Load, dtype: str, threads: int, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = tokens(_LENGTH)
-    expected = whole(load(dtype), ids)
+    expected = whole(load(dtype, 1, family), ids)
     monkeypatch.setattr(decoder, "SHARED", 0)
-    model = load(dtype, threads)
+    model = load(dtype, threads, family)
 
     @_tries
     @given(st.randoms(use_true_random=False))

@@ -35,7 +35,7 @@ def load(directory: Path, determinism: str) -> LlamaModel:
     return LlamaModel.load(directory, dtype="float32", device=DEVICE.type, determinism=determinism)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1)])
+@pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1), ("gemma 3", 3), ("mixtral", 1)])
 def test_a_model_on_triton_agrees_with_plain_torch(
     family: str, layers: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.geglu import triton as geglu
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, record_launches
 from outrider.kernels.linear import Quantization
@@ -86,6 +87,13 @@ def _rms_norm(shape: ModelShape) -> Variants:
     x = _empty(_ROWS, shape.hidden)
     call = partial(rms_norm.rms_norm, x, weight, eps)
     yield f"{shape.hidden} float32 to {_name(shape.dtype)}", partial(call, dtype=shape.dtype)
+    if shape.norms_after:
+        result = _empty(_ROWS, shape.hidden, dtype=shape.dtype)
+        after = partial(rms_norm.rms_norm, result, weight, eps, dtype=torch.float32)
+        yield f"{shape.hidden} {_name(shape.dtype)} to float32", after
+        yield f"{shape.hidden} float32 + float32 to {_name(shape.dtype)}", partial(call, add=x, dtype=shape.dtype)
+        yield f"{shape.hidden} float32 + float32 to float32", partial(call, add=x, dtype=torch.float32)
+        return
     for dtype in (shape.dtype, torch.float32):
         added = f"{shape.hidden} float32 + {_name(shape.dtype)} to {_name(dtype)}"
         yield added, partial(call, add=add, dtype=dtype)
@@ -113,7 +121,16 @@ def _kv_compact(shape: ModelShape) -> Variants:
 
 
 @_op
+def _geglu(shape: ModelShape) -> Variants:
+    gate_up = _empty(_ROWS, 2 * shape.intermediate, dtype=shape.dtype)
+    if shape.gelu:
+        yield f"{shape.intermediate} {_name(shape.dtype)}", partial(geglu.geglu, gate_up)
+
+
+@_op
 def _swiglu(shape: ModelShape) -> Variants:
+    if shape.gelu:
+        return
     gate_up = _empty(_ROWS, 2 * shape.intermediate, dtype=shape.dtype)
     yield f"{shape.intermediate} {_name(shape.dtype)}", partial(swiglu.swiglu, gate_up)
 

@@ -22,6 +22,9 @@ _MOST_ROWS = (256, 64, 32, 16)
 _LEAST_ROWS = (1, 2, 4, 8, 16, 32)
 _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
 _ROUNDS = 2
+_CONTEXTS = (0, 9, 60, 121, 300)
+_WINDOW = 49
+"""A window whose first position passes the end of a block among the rows behind the longest of the contexts."""
 TILINGS = (Tiling(4, 16, 192, 128), Tiling(16, 16, 192, 128), Tiling(16, 32, 128, 64), Tiling(32, 64, 128, 64))
 """Tilings of attention that are tried, the cheapest first."""
 
@@ -109,14 +112,20 @@ def _same_bits(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
     return torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[order]), whole[order])
 
 
-def invariant_tiling(heads: int, kv_heads: int, head_dim: int, tilings: Sequence[Tiling] = TILINGS) -> Tiling:
+def invariant_tiling(
+    heads: int, kv_heads: int, head_dim: int, tilings: Sequence[Tiling] = TILINGS, *, windows: bool = False
+) -> Tiling:
     """The cheapest tiling under which attention of this shape has the same bits for a chunk, single rows and trees.
+
+    With ``windows``, also where rows see only the latest positions.
 
     Raises:
         NotInvariant: no tiling tried does that.
     """
+    shape = (heads, kv_heads, head_dim)
+    probes = [(context, window) for window in (None, _WINDOW)[: 1 + windows] for context in _CONTEXTS]
     for tiling in tilings:
-        if all(_is_invariant(tiling, heads, kv_heads, head_dim, context) for context in (0, 9, 60, 121, 300)):
+        if all(_is_invariant(tiling, *shape, *probe) for probe in probes):
             return tiling
     raise NotInvariant(
         f"attention of {heads} heads over {kv_heads} of {head_dim} elements depends on how rows are batched on this "
@@ -124,7 +133,7 @@ def invariant_tiling(heads: int, kv_heads: int, head_dim: int, tilings: Sequence
     )
 
 
-def _is_invariant(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: int) -> bool:
+def _is_invariant(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, context: int, window: int | None) -> bool:
     """Whether 12 tokens have the same bits as a chunk, one by one, and as the spine of a tree with side branches."""
     tokens, size, pages = 12, 16, range(40)
     generator = torch.Generator().manual_seed(context)
@@ -134,7 +143,7 @@ def _is_invariant(tiling: Tiling, heads: int, kv_heads: int, head_dim: int, cont
     pool.slots[0][: len(rows)] = rows
 
     def attend(sequence: SequenceRows, chosen: Tensor) -> Tensor:
-        plan = CpuPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling)
+        plan = CpuPlan(RaggedBatch.build([sequence], size), pool, heads, torch.float32, tiling, (window,))
         plan.queries.copy_(chosen.contiguous().view(torch.complex64).view(plan.queries.shape))
         return plan.attend(0).clone()
 

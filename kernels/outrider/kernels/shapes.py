@@ -28,6 +28,8 @@ class ModelShape:
         kv_dtype: of the pool.
         page_size: tokens of a page.
         head_norm: whether queries and keys are normed.
+        norms_after: whether the results of both blocks of a layer are normed.
+        gelu: whether the activation is gelu.
         quantization: of the layers' weights at load; None keeps them in ``dtype``.
         codes: format of the layers' weights in a quantized checkpoint, or None.
     """
@@ -44,6 +46,8 @@ class ModelShape:
     kv_dtype: torch.dtype = torch.bfloat16
     page_size: int = 16
     head_norm: bool = False
+    norms_after: bool = False
+    gelu: bool = False
     quantization: Quantization | None = None
     codes: CodeFormat | None = None
 
@@ -99,6 +103,7 @@ _SHAPES = (
     ),
     ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(6, 16, 32, has_units=True)),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
+    ModelShape("gemma-3-270m", 640, 4, 1, 256, 2048, 262144, 18, head_norm=True, norms_after=True, gelu=True),
 )
 
 SHAPES = {shape.name: shape for shape in _SHAPES}

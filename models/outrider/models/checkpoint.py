@@ -26,6 +26,10 @@ class WeightSource(Protocol):
 
     quantized: bool
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        ...
+
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
         """A tensor of ``shape``; `ModelError` if there is none, or it has another shape or kind."""
         ...
@@ -53,6 +57,10 @@ class Checkpoint:
         self._places = self._sharded() if (directory / _INDEX).is_file() else self._single()
         self._taken: set[str] = set()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return name in self._places
+
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of ``shape``, with a floating-point dtype of 16 or 32 bits; `ModelError` otherwise."""
         return self.take_stored(name, shape, _DTYPES)
@@ -68,10 +76,6 @@ class Checkpoint:
         if slice_.get_dtype() not in dtypes:
             raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {', '.join(dtypes)} is allowed")
         return self.stored(name)
-
-    def holds(self, name: str) -> bool:
-        """Whether there is a tensor of that name."""
-        return name in self._places
 
     def stored(self, name: str) -> Tensor:
         """A tensor as it is stored; it does not count as taken."""

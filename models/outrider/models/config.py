@@ -6,34 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.models.errors import ModelError
+from outrider.models.families.experts import Experts
+from outrider.models.families.family import FAMILIES, Activation, Family, activation, architecture
+from outrider.models.families.rope import RopeConfig, read_ropes
+from outrider.models.families.windows import Windows
 from outrider.models.fields import Fields
 from outrider.models.gguf.config import config_fields, generation_fields
 from outrider.models.gguf.header import GgufFile, is_gguf
 
-ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+__all__ = ["ARCHITECTURES", "DTYPES", "Experts", "ModelConfig", "RopeConfig"]
+
+ARCHITECTURES = tuple(FAMILIES)
 DTYPES = ("float32", "bfloat16", "float16")
-ROPE_TYPES = ("default", "linear", "llama3")
-
-
-@dataclass(frozen=True, slots=True)
-class RopeConfig:
-    """Rotary frequencies.
-
-    Attributes:
-        theta: base of the geometric series of wavelengths.
-        kind: ``default``, ``linear`` (positions divided by ``factor``) or ``llama3`` (long wavelengths divided by it).
-        factor: divisor of ``linear`` and ``llama3``.
-        low_frequency_factor: ``llama3`` divides wavelengths above original_length / this.
-        high_frequency_factor: ``llama3`` keeps wavelengths below original_length / this.
-        original_length: context length of the first training, for ``llama3``.
-    """
-
-    theta: float
-    kind: str = "default"
-    factor: float = 1.0
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 4.0
-    original_length: int = 8192
+_ABSENT = ("final_logit_softcapping", "attn_logit_softcapping", "use_bidirectional_attention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +27,23 @@ class ModelConfig:
 
     Attributes:
         architecture: one of `ARCHITECTURES`.
-        context_length: most positions of a sequence, at most the sliding window, since no kernel applies windows.
+        context_length: most positions of a sequence.
+        rope: rotary positions of layers that see everything.
+        local_rope: rotary positions of layers with a sliding window.
         dtype: dtype of the checkpoint, one of `DTYPES`.
-        query_key_norm: whether each head's queries and keys are normed (Qwen3).
+        query_key_norm: whether each head's queries and keys are normed (Qwen3, Gemma 3).
         attention_bias: whether queries, keys and values have a bias.
         output_bias: whether the attention's output has a bias.
         feed_forward_bias: whether the feed-forward block's products have a bias.
         eos_token_ids: ids that end a text, from generation_config.json, else from config.json.
         tie: whether the output layer is the embedding.
+        activation: of the feed-forward block's gate: ``silu`` or ``gelu_tanh``.
+        embedding_scale: factor of the embedding, to be rounded to the weights' dtype.
+        query_scale: factor of the scores of queries and keys.
+        norm_offset: number that is added to the weights of all norms.
+        norms_after: whether the results of both blocks are normed before they are added (Gemma 3).
+        windows: the sliding window of each layer, None where the layer sees everything.
+        experts: experts in place of the feed-forward block; None without.
     """
 
     architecture: str
@@ -63,6 +57,7 @@ class ModelConfig:
     context_length: int
     norm_eps: float
     rope: RopeConfig
+    local_rope: RopeConfig
     dtype: str
     tie: bool
     query_key_norm: bool
@@ -70,6 +65,13 @@ class ModelConfig:
     output_bias: bool
     feed_forward_bias: bool
     eos_token_ids: tuple[int, ...]
+    activation: Activation
+    embedding_scale: float
+    query_scale: float
+    norm_offset: float
+    norms_after: bool
+    windows: Windows
+    experts: Experts | None
 
     @classmethod
     def load(cls, path: Path) -> ModelConfig:
@@ -94,58 +96,74 @@ class ModelConfig:
         Raises:
             ModelError: a field is missing, wrong or not supported.
         """
-        return _model(fields, Fields("generation_config.json", {}) if generation is None else generation)
+        named = architecture(fields)
+        family = FAMILIES[named]
+        _refuse_unsupported(fields)
+        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+        kv_heads, layers = fields.count("num_key_value_heads", heads), fields.count("num_hidden_layers")
+        head_dim = _head_dim(fields, hidden, heads, kv_heads, family)
+        rope, local_rope = read_ropes(fields, head_dim, family.theta, family.local_theta)
+        biased = fields.flag("attention_bias", False)
+        return cls(
+            architecture=named,
+            vocab_size=fields.count("vocab_size"),
+            hidden_size=hidden,
+            layers=layers,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            intermediate_size=fields.count("intermediate_size"),
+            context_length=fields.count("max_position_embeddings"),
+            norm_eps=fields.positive("rms_norm_eps", family.norm_eps),
+            rope=rope,
+            local_rope=local_rope,
+            dtype=_dtype(fields),
+            tie=fields.flag("tie_word_embeddings", family.tie),
+            query_key_norm=family.query_key_norm,
+            attention_bias=biased or family.qkv_bias,
+            output_bias=biased and not family.qkv_bias,
+            feed_forward_bias=family.feed_forward_bias and fields.flag("mlp_bias", False),
+            eos_token_ids=(() if generation is None else generation.ids("eos_token_id")) or fields.ids("eos_token_id"),
+            activation=activation(fields, family),
+            embedding_scale=hidden**0.5 if family.gemma else 1.0,
+            query_scale=(fields.positive("query_pre_attn_scalar", 256) if family.gemma else head_dim) ** -0.5,
+            norm_offset=1.0 if family.gemma else 0.0,
+            norms_after=family.gemma,
+            windows=family.windows(fields, layers),
+            experts=family.experts(fields, layers),
+        )
 
+    def rope_of(self, layer: int) -> RopeConfig:
+        """The rotary positions of a layer."""
+        return self.rope if self.windows[layer] is None else self.local_rope
 
-def _model(fields: Fields, generation: Fields) -> ModelConfig:
-    architecture = _architecture(fields)
-    _refuse_unsupported(fields)
-    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-    kv_heads = fields.count("num_key_value_heads", heads)
-    head_dim = _head_dim(fields, hidden, heads, kv_heads, architecture)
-    window = _sliding_window(fields, architecture)
-    length = fields.count("max_position_embeddings")
-    biased = fields.flag("attention_bias", False)
-    eos = generation.ids("eos_token_id") or fields.ids("eos_token_id")
-    return ModelConfig(
-        architecture=architecture,
-        vocab_size=fields.count("vocab_size"),
-        hidden_size=hidden,
-        layers=fields.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        intermediate_size=fields.count("intermediate_size"),
-        context_length=length if window is None else min(length, window),
-        norm_eps=fields.positive("rms_norm_eps", 1e-6),
-        rope=_rope(fields),
-        dtype=_dtype(fields),
-        tie=fields.flag("tie_word_embeddings", False),
-        query_key_norm=architecture == "Qwen3ForCausalLM",
-        attention_bias=biased or architecture == "Qwen2ForCausalLM",
-        output_bias=biased and architecture != "Qwen2ForCausalLM",
-        feed_forward_bias=architecture == "LlamaForCausalLM" and fields.flag("mlp_bias", False),
-        eos_token_ids=eos,
-    )
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer has experts in place of the feed-forward block."""
+        return self.experts is not None and self.experts.layers[layer]
 
-
-def _architecture(fields: Fields) -> str:
-    named = fields.values.get("architectures")
-    if not isinstance(named, list) or len(named) != 1 or named[0] not in ARCHITECTURES:
-        raise fields.wrong("architectures", "a list of one of " + ", ".join(ARCHITECTURES))
-    return str(named[0])
+    @property
+    def layer_weights(self) -> float:
+        """Weights of a layer that multiply a row, on the average of the layers; norms, biases and routers left out."""
+        heads, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        experts = self.experts
+        width: float = self.intermediate_size
+        if experts is not None:
+            share = sum(experts.layers) / self.layers
+            width += share * (experts.active * experts.intermediate_size - self.intermediate_size)
+        return self.hidden_size * (2 * heads + 2 * shared + 3 * width)
 
 
 def _refuse_unsupported(fields: Fields) -> None:
-    if fields.text("hidden_act", "silu") != "silu":
-        raise fields.wrong("hidden_act", '"silu"')
+    for name in _ABSENT:
+        if fields.values.get(name):
+            raise fields.wrong(name, "absent: it is not supported")
 
 
-def _head_dim(fields: Fields, hidden: int, heads: int, kv_heads: int, architecture: str) -> int:
+def _head_dim(fields: Fields, hidden: int, heads: int, kv_heads: int, family: Family) -> int:
     if heads % kv_heads:
         raise fields.wrong("num_key_value_heads", f"a divisor of num_attention_heads, which is {heads}")
-    if fields.values.get("head_dim") is None and architecture == "Qwen3ForCausalLM":
-        return 128
+    if fields.values.get("head_dim") is None and family.head_dim is not None:
+        return family.head_dim
     if fields.values.get("head_dim") is None and hidden % heads:
         raise fields.wrong("hidden_size", f"a multiple of num_attention_heads, which is {heads}, or head_dim given")
     head_dim = fields.count("head_dim", hidden // heads)
@@ -154,45 +172,9 @@ def _head_dim(fields: Fields, hidden: int, heads: int, kv_heads: int, architectu
     return head_dim
 
 
-def _sliding_window(fields: Fields, architecture: str) -> int | None:
-    if architecture == "MistralForCausalLM":
-        absent = "sliding_window" in fields.values and fields.values["sliding_window"] is None
-        return None if absent else fields.count("sliding_window", 4096)
-    if architecture != "LlamaForCausalLM" and fields.flag("use_sliding_window", False):
-        return None if fields.values.get("sliding_window") is None else fields.count("sliding_window")
-    return None
-
-
 def _dtype(fields: Fields) -> str:
     name = "dtype" if fields.values.get("dtype") is not None else "torch_dtype"
     dtype = fields.text(name, "float32")
     if dtype not in DTYPES:
         raise fields.wrong(name, "one of " + ", ".join(DTYPES))
     return dtype
-
-
-def _rope(fields: Fields) -> RopeConfig:
-    """Reads the newer layout (``rope_parameters``) or the older (``rope_theta`` beside ``rope_scaling``)."""
-    scaling = fields.within("rope_parameters") or fields.within("rope_scaling")
-    for where in (fields, scaling):
-        if where is not None and where.positive("partial_rotary_factor", 1.0) != 1.0:
-            raise where.wrong("partial_rotary_factor", "1.0 or absent")
-    if scaling is None:
-        return RopeConfig(fields.positive("rope_theta", 10000.0))
-    theta = scaling.positive("rope_theta", fields.positive("rope_theta", 10000.0))
-    name = "rope_type" if scaling.values.get("rope_type") is not None else "type"
-    kind = scaling.text(name, "default")
-    if kind not in ROPE_TYPES:
-        raise scaling.wrong(name, "one of " + ", ".join(ROPE_TYPES))
-    if kind == "default":
-        return RopeConfig(theta)
-    if kind == "linear":
-        return RopeConfig(theta, kind, scaling.positive("factor"))
-    return RopeConfig(
-        theta,
-        kind,
-        scaling.positive("factor"),
-        scaling.positive("low_freq_factor"),
-        scaling.positive("high_freq_factor"),
-        scaling.count("original_max_position_embeddings"),
-    )

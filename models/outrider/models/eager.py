@@ -12,7 +12,7 @@ from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.tree_attention import AttentionPlan, plan_attention
 from outrider.models import rotary
 from outrider.models.layer import Layer, StepState
-from outrider.models.weights import WeightLoader
+from outrider.models.weights import WeightLoader, rounded
 from outrider.native.quantized import dequantized
 from torch import Tensor
 
@@ -26,14 +26,22 @@ class EagerForward:
         triton = takes_triton(loader.device)
         self.kv_dtype = loader.dtype if triton else torch.float32
         tiled = strict and not triton
-        self._tiling = invariant_tiling(config.heads, config.kv_heads, config.head_dim) if tiled else None
+        heads = (config.heads, config.kv_heads, config.head_dim)
+        self._tiling = invariant_tiling(*heads, windows=any(config.windows)) if tiled else None
         self._eps = torch.tensor(config.norm_eps, device=loader.device)
         embedding = loader.embedding()
         self._embedding = embedding if isinstance(embedding, Tensor) else dequantized(embedding, loader.dtype)
         self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
         self._norm = loader.norm("model.norm.weight")
         self._output = loader.output(self._embedding)
-        self._turns = rotary.turns(config.rope, config.head_dim, config.context_length).to(loader.device)
+        self._scale = rounded(config.embedding_scale, loader.dtype)
+        ropes = [config.rope_of(index) for index in range(config.layers)]
+        self._turns = {
+            rope: rotary.turns(rope, config.head_dim, config.context_length).to(loader.device) for rope in set(ropes)
+        }
+        self._ropes = ropes
+        own = config.head_dim**-0.5
+        self._query_factor = 1.0 if config.query_scale == own else config.query_scale / own
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
@@ -42,18 +50,29 @@ class EagerForward:
 
     def plan(self, batch: RaggedBatch, pool: KvPool) -> AttentionPlan:
         """The attention plan of a step."""
-        heads = self._config.heads
-        return plan_attention(batch, pool, heads, self._dtype, strict=self._strict, tiling=self._tiling)
+        config = self._config
+        return plan_attention(
+            batch,
+            pool,
+            config.heads,
+            self._dtype,
+            strict=self._strict,
+            tiling=self._tiling,
+            windows=config.windows if any(config.windows) else (),
+        )
 
     @torch.inference_mode()
     def run(self, ids: Tensor, positions: Tensor, slots: Tensor, plan: AttentionPlan, pool: KvPool) -> Tensor:
         """Runs a step with int64 ``positions`` and ``slots`` of rows, without work on the host."""
-        turns = self._turns.index_select(0, positions)
-        step = StepState(plan, pool, slots, turns, turns * plan.scale)
+        scale = plan.scale * self._query_factor
+        turns = {rope: table.index_select(0, positions) for rope, table in self._turns.items()}
+        steps = {rope: StepState(plan, pool, slots, rows, rows * scale) for rope, rows in turns.items()}
         x = self._embedding.index_select(0, ids).float()
+        if self._scale != 1:
+            x.mul_(self._scale)
         delta: Tensor | None = None
-        for index, layer in enumerate(self._layers):
-            delta = layer(x, delta, step, index)
+        for index, (layer, rope) in enumerate(zip(self._layers, self._ropes, strict=True)):
+            delta = layer(x, delta, steps[rope], index)
         return rms_norm(x, self._norm, self._eps, add=delta)
 
     @torch.inference_mode()

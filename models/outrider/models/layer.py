@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from outrider.kernels.linear import Linear
 from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.rope_kv_write import rope_kv_write
-from outrider.kernels.swiglu import swiglu
 from outrider.kernels.tree_attention import AttentionPlan
+from outrider.models.feed_forward import FeedForward, load_feed_forward
 from outrider.models.weights import WeightLoader
 from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """Inputs that all layers of a step share.
+    """Inputs that all layers of a step with the same rotary positions share.
 
     Attributes:
         plan: attention plan.
@@ -35,29 +36,33 @@ class StepState:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of a layer; a norm that is folded into the next product is None."""
+    """Weights of a layer; a norm that is folded into the next product, or that the family does not have, is None."""
 
     attention_norm: Tensor | None
     qkv: Linear
     head_norm: Tensor | None
     output: Linear
+    after_attention: Tensor | None
     feed_forward_norm: Tensor | None
-    gate_up: Linear
-    down: Linear
+    feed_forward: FeedForward
+    after_feed_forward: Tensor | None
     eps: Tensor
 
     @classmethod
     def load(cls, loader: WeightLoader[Linear], index: int, eps: Tensor) -> Layer:
         """The weights of layer ``index``."""
         name = f"model.layers.{index}"
+        after_attention, after_feed_forward = loader.norms_after(name)
+        feed_forward_norm, feed_forward = load_feed_forward(loader, index)
         return cls(
-            loader.layer_norm(f"{name}.input_layernorm.weight"),
+            loader.attention_norm(name),
             loader.qkv(name),
             loader.head_norm(name),
             loader.attention_output(name),
-            loader.layer_norm(f"{name}.post_attention_layernorm.weight"),
-            loader.gate_up(name),
-            loader.down(name),
+            after_attention,
+            feed_forward_norm,
+            feed_forward,
+            after_feed_forward,
             eps,
         )
 
@@ -85,6 +90,10 @@ class Layer:
             head_norm=self.head_norm,
             eps=self.eps,
         )
-        attended = self.output(step.plan.attend(index))
-        normed = rms_norm(x, self.feed_forward_norm, self.eps, add=attended, dtype=self.gate_up.dtype)
-        return self.down(swiglu(self.gate_up(normed)))
+        attended = self._after(self.output(step.plan.attend(index)), self.after_attention)
+        normed = rms_norm(x, self.feed_forward_norm, self.eps, add=attended, dtype=self.feed_forward.dtype)
+        return self._after(self.feed_forward(normed), self.after_feed_forward)
+
+    def _after(self, result: Tensor, norm: Tensor | None) -> Tensor:
+        """A block's result, normed in families that do."""
+        return result if norm is None else rms_norm(result, norm, self.eps, dtype=torch.float32)

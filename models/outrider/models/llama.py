@@ -144,13 +144,15 @@ class LlamaModel:
             heads=config.heads,
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,
-            intermediate=config.intermediate_size,
+            intermediate=config.intermediate_size if config.experts is None else config.experts.intermediate_size,
             vocabulary=config.vocab_size,
             layers=config.layers,
             dtype=self.dtype,
             kv_dtype=self.dtype,
             page_size=page_size,
             head_norm=config.query_key_norm,
+            norms_after=config.norms_after,
+            gelu=config.activation == "gelu_tanh",
             quantization=self._quantization,
         )
 
@@ -191,7 +193,8 @@ def _forward(
         return native_forward(WeightLoader(*parts, make, quantized=checkpoint.quantized or quantization is not None))
     packer = Packer(model.dtype, model.device, strict, quantization)
     eager = EagerForward(WeightLoader(*parts, packer, quantized=checkpoint.quantized), strict)
-    if not graphs or model.device.type != "cuda" or not takes_triton(model.device):
+    captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
+    if not captured or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
     from outrider.models.graphs import CudaCapture, GraphForward
 

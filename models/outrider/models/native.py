@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from outrider.kernels.backend import choice
@@ -10,8 +12,9 @@ from outrider.kernels.huge_pages import Arena
 from outrider.models import rotary
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
+from outrider.models.families.rope import RopeConfig
 from outrider.models.quantization import AT_LOAD, codes_at_load
-from outrider.models.weights import WeightLoader
+from outrider.models.weights import WeightLoader, rounded
 from outrider.native.decoder import NativeDecoder
 from outrider.native.library import NativeUnavailable, library
 from outrider.native.packing import has_product
@@ -42,7 +45,7 @@ def _refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quan
         return f"the model is on {device}"
     if quantization is not None and (refusal := _quantization_refusal(config, quantization)) is not None:
         return refusal
-    if (refusal := _shape(config).refusal(dtype)) is not None:
+    if (refusal := _shape(config, dtype).refusal(dtype)) is not None:
         return refusal
     try:
         library()
@@ -54,19 +57,22 @@ def _refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quan
 def native_forward(loader: WeightLoader[Product]) -> NativeDecoder:
     """The compiled decoder with the weights of a checkpoint."""
     config = loader.config
-    turns = rotary.turns(config.rope, config.head_dim, config.context_length).squeeze(1)
+    ropes = {config.rope_of(index) for index in range(config.layers)}
+    turns = {rope: rotary.turns(rope, config.head_dim, config.context_length).squeeze(1) for rope in ropes}
     embedding = _compiled(loader.embedding(), None)
-    layers, norm = _layers(loader), loader.norm("model.norm.weight")
+    layers, norm = _layers(loader, turns), loader.norm("model.norm.weight")
     output, threads = loader.output(embedding), torch.get_num_threads()
+    shape, first = _shape(config, loader.dtype), turns[config.rope_of(0)]
     return NativeDecoder(
-        library(), _shape(config), loader.dtype, embedding, layers, norm, output, turns, threads, Arena().take
+        library(), shape, loader.dtype, embedding, layers, norm, output, first, threads, Arena().take
     )  # fmt: skip
 
 
 def _quantization_refusal(config: ModelConfig, quantization: str) -> str | None:
     if quantization not in AT_LOAD:
         return f"its weights are to be {quantization}; only {' and '.join(AT_LOAD)} are compiled"
-    for size in (config.hidden_size, config.heads * config.head_dim, config.intermediate_size):
+    width = config.intermediate_size if config.experts is None else config.experts.intermediate_size
+    for size in (config.hidden_size, config.heads * config.head_dim, config.intermediate_size, width):
         if size % AT_LOAD[quantization]:
             return f"{size} input features in {quantization}; they must be a multiple of {AT_LOAD[quantization]}"
     return None
@@ -91,22 +97,35 @@ def _compiled(weight: Tensor | QuantizedWeight, quantization: str | None) -> Ten
     return weight if has_product(library(), weight) else dequantized(weight, torch.bfloat16)
 
 
-def _layers(loader: WeightLoader[Product]) -> Iterator[LayerWeights]:
-    for index in range(loader.config.layers):
+def _layers(loader: WeightLoader[Product], turns: Mapping[RopeConfig, Tensor]) -> Iterator[LayerWeights]:
+    config = loader.config
+    for index in range(config.layers):
         name = f"model.layers.{index}"
+        after_attention, after_feed_forward = loader.norms_after(name)
+        shared: dict[str, Any] = {
+            "attention_norm": loader.attention_norm(name),
+            "qkv": loader.qkv(name),
+            "head_norm": loader.head_norm(name),
+            "output": loader.attention_output(name),
+            "after_attention": after_attention,
+            "after_feed_forward": after_feed_forward,
+            "window": config.windows[index],
+            "turns": turns[config.rope_of(index)],
+        }
+        if config.experts is None or not config.has_experts(index):
+            norm = loader.feed_forward_norm(name)
+            yield LayerWeights(**shared, feed_forward_norm=norm, gate_up=loader.gate_up(name), down=loader.down(name))
+            continue
+        names, norm = loader.expert_names(name), loader.feed_forward_norm(name, folds=False)
+        router, experts = loader.router(names, config.experts), loader.experts(names, config.experts)
         yield LayerWeights(
-            loader.layer_norm(f"{name}.input_layernorm.weight"),
-            loader.qkv(name),
-            loader.head_norm(name),
-            loader.attention_output(name),
-            loader.layer_norm(f"{name}.post_attention_layernorm.weight"),
-            loader.gate_up(name),
-            loader.down(name),
-        )
+            **shared, feed_forward_norm=norm, gate_up=None, down=None, router=router, experts=experts
+        )  # fmt: skip
 
 
-def _shape(config: ModelConfig) -> DecoderShape:
-    return DecoderShape(
+def _shape(config: ModelConfig, dtype: torch.dtype) -> DecoderShape:
+    experts = config.experts
+    shape = DecoderShape(
         config.hidden_size,
         config.heads,
         config.kv_heads,
@@ -114,4 +133,16 @@ def _shape(config: ModelConfig) -> DecoderShape:
         config.intermediate_size,
         config.vocab_size,
         config.norm_eps,
+        query_scale=config.query_scale,
+        embedding_scale=rounded(config.embedding_scale, dtype),
+        gelu=config.activation == "gelu_tanh",
+    )
+    if experts is None:
+        return shape
+    return replace(
+        shape,
+        experts=experts.count,
+        active=experts.active,
+        expert_intermediate=experts.intermediate_size,
+        normed=experts.normed,
     )

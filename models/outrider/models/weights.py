@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -14,6 +14,8 @@ from outrider.models.checkpoint import WeightSource
 from outrider.models.coded_linear import coded_linear
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
+from outrider.models.expert_weights import ExpertNames, expert_weights
+from outrider.models.families.experts import Experts
 from outrider.models.rotary import interleave
 from outrider.native.quantized import QuantizedWeight, Reordered, dequantized
 from outrider.native.weights import Part
@@ -69,12 +71,23 @@ class WeightLoader(Generic[P]):
         return table.to(self.device, self.dtype, copy=True) if isinstance(table, Tensor) else table
 
     def norm(self, name: str) -> Tensor:
-        """The weight of a norm, float32 [hidden_size]."""
-        return self._vector(name, self.config.hidden_size).to(self.device, torch.float32)
+        """The weight of a norm, with the family's offset: float32 [hidden_size]."""
+        return self._norm(name, self.config.hidden_size).to(self.device)
 
-    def layer_norm(self, name: str) -> Tensor | None:
-        """The weight of a norm inside a layer, float32 [hidden_size]; None if folded into the next product."""
-        return None if self._folds else self.norm(name)
+    def attention_norm(self, layer: str) -> Tensor | None:
+        """The weight of the norm before attention, float32 [hidden_size]; None if folded into the next product."""
+        return None if self._folds else self.norm(_attention_norm(layer))
+
+    def feed_forward_norm(self, layer: str, *, folds: bool = True) -> Tensor | None:
+        """The weight of the norm before the feed-forward block; None if ``folds`` and it is folded into `gate_up`."""
+        return None if self._folds and folds else self.norm(self._feed_forward_norm(layer))
+
+    def norms_after(self, layer: str) -> tuple[Tensor | None, Tensor | None]:
+        """The weights of the norms behind attention and the feed-forward block; None in families without."""
+        if not self.config.norms_after:
+            return None, None
+        attention, feed_forward = (f"{layer}.post_{block}_layernorm.weight" for block in ("attention", "feedforward"))
+        return self.norm(attention), self.norm(feed_forward)
 
     def qkv(self, layer: str) -> P:
         """The product of queries, keys and values of all heads."""
@@ -88,7 +101,7 @@ class WeightLoader(Generic[P]):
             rows = heads * config.head_dim
             part = self._part(f"{layer}.self_attn.{name}_proj", rows, config.hidden_size, bias=config.attention_bias)
             parts.append(self._turned(part) if turned else part)
-        return self._product(parts, f"{layer}.input_layernorm.weight")
+        return self._product(parts, _attention_norm(layer))
 
     def head_norm(self, layer: str) -> Tensor | None:
         """Norm weights of queries and keys, float32 [heads + kv_heads, head_dim]; None without such norms."""
@@ -96,9 +109,7 @@ class WeightLoader(Generic[P]):
         if not config.query_key_norm:
             return None
         rows = [
-            interleave(self._vector(f"{layer}.self_attn.{part}_norm.weight", config.head_dim), config.head_dim)
-            .expand(heads, -1)
-            .float()
+            self._interleaved(self._norm(f"{layer}.self_attn.{part}_norm.weight", config.head_dim)).expand(heads, -1)
             for part, heads in (("q", config.heads), ("k", config.kv_heads))
         ]
         return torch.cat(rows).to(self.device)
@@ -114,13 +125,27 @@ class WeightLoader(Generic[P]):
         config = self.config
         shape, biased = (config.intermediate_size, config.hidden_size), config.feed_forward_bias
         parts = [self._part(f"{layer}.mlp.{name}_proj", *shape, bias=biased) for name in ("gate", "up")]
-        return self._product(parts, f"{layer}.post_attention_layernorm.weight")
+        return self._product(parts, self._feed_forward_norm(layer))
 
     def down(self, layer: str) -> P:
         """The product from the feed-forward block to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.intermediate_size)
         return self._product([self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias)])
+
+    def router(self, names: ExpertNames, experts: Experts) -> P:
+        """The product from the hidden size to the experts' scores, in float32."""
+        weight = self._take(names.router, experts.count, self.config.hidden_size)
+        return self._make([Part(_dense(weight).to(self.device, torch.float32))], False)
+
+    def experts(self, names: ExpertNames, experts: Experts) -> Iterator[tuple[P, P]]:
+        """The joined gate and up product of each expert, and its down product."""
+        for gate, up, down in expert_weights(names, self._checkpoint, experts, self.config.hidden_size):
+            yield self._product([Part(gate), Part(up)]), self._product([Part(down)])
+
+    def expert_names(self, layer: str) -> ExpertNames:
+        """The names of the tensors of a layer's experts."""
+        return ExpertNames.of(layer, self._checkpoint)
 
     def output(self, embedding: Tensor | QuantizedWeight) -> P:
         """The product from the hidden size to the vocabulary; tied models use the embedding as its weight."""
@@ -130,6 +155,16 @@ class WeightLoader(Generic[P]):
 
     def _take(self, name: str, *shape: int) -> Tensor | QuantizedWeight:
         return self._checkpoint.take(name, shape)
+
+    def _norm(self, name: str, size: int) -> Tensor:
+        return self._vector(name, size).float() + self.config.norm_offset
+
+    def _feed_forward_norm(self, layer: str) -> str:
+        before = "pre_feedforward" if self.config.norms_after else "post_attention"
+        return f"{layer}.{before}_layernorm.weight"
+
+    def _interleaved(self, rows: Tensor) -> Tensor:
+        return interleave(rows, self.config.head_dim, self.config.rope.turned(self.config.head_dim))
 
     def _vector(self, name: str, size: int) -> Tensor:
         vector = self._take(name, size)
@@ -142,13 +177,13 @@ class WeightLoader(Generic[P]):
 
     def _turned(self, part: Part) -> Part:
         """The part with its output features in the order that rotations need."""
-        order = interleave(torch.arange(part.weight.shape[0]), self.config.head_dim)
+        order = self._interleaved(torch.arange(part.weight.shape[0]))
         weight = part.weight[order] if isinstance(part.weight, Tensor) else Reordered(part.weight, order)
         return Part(weight, None if part.bias is None else part.bias[order])
 
     def _product(self, parts: list[Part], norm: str | None = None) -> P:
         if norm is not None and self._folds:
-            by = self._vector(norm, self.config.hidden_size).float()
+            by = self._norm(norm, self.config.hidden_size)
             parts = [Part(_dense(part.weight).float() * by, part.bias) for part in parts]
         return self._make(_joined([self._placed(part) for part in parts]), True)
 
@@ -172,6 +207,15 @@ def _joined(parts: list[Part]) -> list[Part]:
     return [Part(torch.cat(weights), torch.cat(biases) if biases else None)]
 
 
+def rounded(number: float, dtype: torch.dtype) -> float:
+    """The nearest number in ``dtype``."""
+    return float(torch.tensor(number, dtype=dtype))
+
+
+def _attention_norm(layer: str) -> str:
+    return f"{layer}.input_layernorm.weight"
+
+
 class Packer:
     """Makes products for steps that run an operator at a time. On CPUs weights in codes become numbers.
 
@@ -184,7 +228,7 @@ class Packer:
     ) -> None:
         self.quantization = quantization
         self._dtype, self._device, self._strict = dtype, device, strict
-        self._row_ranges: dict[tuple[int, int, Quantization | None], RowRange] = {}
+        self._row_ranges: dict[tuple[int, int, torch.dtype, Quantization | None], RowRange] = {}
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
         """The fastest form of a product; in strict mode, among forms whose rows do not depend on each other."""
@@ -204,7 +248,7 @@ class Packer:
         return self._invariant(linear, weight.dtype, quantization)
 
     def _invariant(self, linear: Linear, dtype: torch.dtype, quantization: Quantization | None) -> Linear:
-        shape = (linear.in_features, linear.out_features, quantization)
+        shape = (linear.in_features, linear.out_features, dtype, quantization)
         if shape not in self._row_ranges:
-            self._row_ranges[shape] = row_range(*shape[:2], dtype, partial(pack, quantization=quantization))
+            self._row_ranges[shape] = row_range(*shape[:3], partial(pack, quantization=quantization))
         return InvariantLinear(linear, self._row_ranges[shape])

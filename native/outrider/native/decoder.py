@@ -54,7 +54,7 @@ class NativeDecoder:
         layers: read one by one, so that at most one is in memory beside its packed form.
         norm: float32 [hidden], before the output.
         output: the product to the vocabulary; a weight in codes that is also the embedding is packed once.
-        turns: complex64 [positions, head_dim / 2], rotary.
+        turns: complex64 [positions, head_dim / 2], rotary; of layers that have none of their own.
         threads: that run a step together; a step too short for several runs on one.
         memory: allocates uint8 [size] for weights, called in the order in which a step reads them.
 
@@ -80,16 +80,15 @@ class NativeDecoder:
         self.library, self._functions, self._shape = library, library.functions, shape
         self._kept: list[Any] = []
         self._packing = Packing(library, memory, threads)
-        layer_array = ffi.new("outrider_layer[]", [self._layer(layer) for layer in layers])
+        layer_array = ffi.new("outrider_layer[]", [self._layer(layer, turns) for layer in layers])
         fields = asdict(shape) | {
             "layers": len(layer_array),
             "layer": self._retain(layer_array),
             "is_bf16": dtype == torch.bfloat16,
-            "query_scale": shape.head_dim**-0.5 * float(np.log2(np.e)),
+            "query_scale": (shape.query_scale or shape.head_dim**-0.5) * float(np.log2(np.e)),
             "positions": turns.shape[0],
             "shared": SHARED,
             "embedding": self._packing.table(embedding),
-            "turns": self._keep(torch.view_as_real(turns)),
             "norm": self._keep(norm),
             "logits": self._packing.product(output),
         }
@@ -111,8 +110,7 @@ class NativeDecoder:
     def weights(self) -> list[Any]:
         """The ``outrider_linear`` of all products of a row, in their order."""
         layers = [self.model.layer[index] for index in range(self.model.layers)]
-        products = [(layer.qkv, layer.output, layer.gate_up, layer.down) for layer in layers]
-        all_products = [*(product for each in products for product in each), self.model.logits]
+        all_products = [*(product for layer in layers for product in self._products(layer)), self.model.logits]
         return [product.parts[index] for product in all_products for index in range(product.count)]
 
     @property
@@ -168,16 +166,29 @@ class NativeDecoder:
         self._functions.outrider_decoder_logits(self.handle, data_pointer(hidden), hidden.shape[0], data_pointer(out))
         return out
 
-    def _layer(self, layer: LayerWeights) -> dict[str, Any]:
-        return {
+    def _layer(self, layer: LayerWeights, turns: Tensor) -> dict[str, Any]:
+        fields = {
             "attention_norm": self._keep(layer.attention_norm),
             "qkv": self._packing.product(layer.qkv),
             "head_norm": self._keep(layer.head_norm),
+            "turns": self._keep(torch.view_as_real(turns if layer.turns is None else layer.turns)),
+            "window": layer.window or 0,
             "output": self._packing.product(layer.output),
+            "after_attention": self._keep(layer.after_attention),
             "feed_forward_norm": self._keep(layer.feed_forward_norm),
-            "gate_up": self._packing.product(layer.gate_up),
-            "down": self._packing.product(layer.down),
+            "after_feed_forward": self._keep(layer.after_feed_forward),
         }
+        products = {"gate_up": layer.gate_up, "down": layer.down, "router": layer.router}
+        fields |= {name: self._packing.product(each) for name, each in products.items() if each is not None}
+        experts = [tuple(map(self._packing.product, pair)) for pair in layer.experts]
+        return fields | ({"experts": self._retain(ffi.new("outrider_expert[]", experts))} if experts else {})
+
+    def _products(self, layer: Any) -> list[Any]:
+        """The ``outrider_product`` of a layer, in their order."""
+        if not layer.experts:
+            return [layer.qkv, layer.output, layer.gate_up, layer.down]
+        experts = [layer.experts[index] for index in range(self.model.experts)]
+        return [layer.qkv, layer.output, layer.router, *(p for each in experts for p in (each.gate_up, each.down))]
 
     def _keep(self, tensor: Tensor | None) -> Any:
         return ffi.NULL if tensor is None else data_pointer(self._retain(tensor.contiguous()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -36,10 +37,18 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Weights of one layer; norms are float32, None where they are folded into the next product.
+    """Weights of one layer; norms are float32, None where they are folded into the next product or there are none.
 
     Queries and keys are in the interleaved rotary order of `outrider.kernels.rope_kv_write`; ``qkv`` and ``gate_up``
     are joined products, ``head_norm`` is [heads + kv_heads, head_dim].
+
+    Attributes:
+        after_attention: norm of the attention's result.
+        after_feed_forward: norm of the feed-forward block's result.
+        window: latest positions that a row sees, its own included; None is all.
+        turns: complex64 [positions, head_dim / 2], rotary; None is the decoder's.
+        router: in a layer with experts, scores of the experts, in place of ``gate_up`` and ``down``.
+        experts: joined gate and up product and down product of each, read one by one.
     """
 
     attention_norm: Tensor | None
@@ -47,13 +56,30 @@ class LayerWeights:
     head_norm: Tensor | None
     output: Product
     feed_forward_norm: Tensor | None
-    gate_up: Product
-    down: Product
+    gate_up: Product | None
+    down: Product | None
+    after_attention: Tensor | None = None
+    after_feed_forward: Tensor | None = None
+    window: int | None = None
+    turns: Tensor | None = None
+    router: Product | None = None
+    experts: Iterable[tuple[Product, Product]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderShape:
-    """Sizes of a decoder; ``eps`` belongs to its norms."""
+    """Sizes of a decoder.
+
+    Attributes:
+        eps: of the norms.
+        query_scale: factor of scores; None is 1 / sqrt(head_dim).
+        embedding_scale: factor of the embedding.
+        gelu: whether the gate's activation is gelu; else silu.
+        experts: of a layer that has any.
+        active: experts that each row goes through.
+        expert_intermediate: width between the two halves of an expert.
+        normed: whether the shares of a row's experts are divided by their sum.
+    """
 
     hidden: int
     heads: int
@@ -62,6 +88,13 @@ class DecoderShape:
     intermediate: int
     vocabulary: int
     eps: float
+    query_scale: float | None = None
+    embedding_scale: float = 1.0
+    gelu: bool = False
+    experts: int = 0
+    active: int = 0
+    expert_intermediate: int = 0
+    normed: bool = False
 
     def refusal(self, dtype: torch.dtype) -> str | None:
         """Why there is no compiled code for this shape; None where there is."""
@@ -69,6 +102,7 @@ class DecoderShape:
             return f"weights in {dtype}; only {', '.join(map(str, DTYPES))} are compiled"
         if self.head_dim not in HEAD_DIMS:
             return f"heads of {self.head_dim}; only {', '.join(map(str, HEAD_DIMS))} are compiled"
-        if self.hidden % 16 or self.intermediate % 16:
-            return f"{self.hidden} hidden and {self.intermediate} intermediate features; both must be multiples of 16"
+        for width in (self.intermediate, self.expert_intermediate):
+            if self.hidden % 16 or width % 16:
+                return f"{self.hidden} hidden and {width} intermediate features; both must be multiples of 16"
         return None

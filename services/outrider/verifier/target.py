@@ -192,7 +192,5 @@ def _page_cost(config: ModelConfig, page_size: int) -> Callable[[int], float]:
     Attention adds to that, and grows with the tokens before the page: two multiplications for each token and each
     dimension of each head.
     """
-    queries, others = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    weights = config.hidden_size * (2 * queries + 2 * others + 3 * config.intermediate_size)
-    attention = 2 * queries * page_size / weights
+    attention = 2 * config.heads * config.head_dim * page_size / config.layer_weights
     return lambda place: 1.0 + attention * (place + 0.5)

@@ -44,8 +44,10 @@ def filled_pool(kv_heads: int, head_dim: int, batch: RaggedBatch) -> KvPool:
     return pool
 
 
-def attend(queries: Tensor, batch: RaggedBatch, pool: KvPool, tiling: Tiling | None) -> Tensor:
-    plan = CpuPlan(batch, pool, queries.shape[1], torch.float32, tiling)
+def attend(
+    queries: Tensor, batch: RaggedBatch, pool: KvPool, tiling: Tiling | None, window: int | None = None
+) -> Tensor:
+    plan = CpuPlan(batch, pool, queries.shape[1], torch.float32, tiling, (None, window))
     plan.queries.copy_((queries * plan.scale).view(torch.complex64).view(plan.queries.shape))
     return plan.attend(1).view(queries.shape)
 
@@ -61,6 +63,29 @@ def test_every_row_attends_to_its_context_and_path_alone(
     pool = filled_pool(kv_heads, head_dim, batch)
     expected = reference.tree_attention(queries, pool, 1, batch, head_dim**-0.5)
     torch.testing.assert_close(attend(queries, batch, pool, tiling).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tiling", _TILINGS)
+@pytest.mark.parametrize("window", [1, 5, 64, 100])
+@settings(max_examples=8, deadline=None)
+@given(batch=steps())
+def test_a_row_with_a_window_attends_to_its_latest_positions_alone(
+    window: int, tiling: Tiling | None, batch: RaggedBatch
+) -> None:
+    queries = torch.randn(batch.rows, 4, 8, generator=torch.Generator().manual_seed(2)) * 2
+    pool = filled_pool(2, 8, batch)
+    expected = reference.tree_attention(queries, pool, 1, batch, 8**-0.5, window)
+    torch.testing.assert_close(attend(queries, batch, pool, tiling, window).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_layers_with_and_without_a_window_share_a_plan() -> None:
+    batch = RaggedBatch.build([SequenceRows(3, 140, range(20))], _PAGE_SIZE)
+    queries, pool = torch.randn(3, 2, 8, generator=torch.Generator().manual_seed(2)), filled_pool(1, 8, batch)
+    plan = CpuPlan(batch, pool, 2, torch.float32, None, (None, 7))
+    plan.queries.copy_((queries * plan.scale).view(torch.complex64).view(plan.queries.shape))
+    for layer, window in ((0, None), (1, 7), (0, None)):
+        expected = reference.tree_attention(queries, pool, layer, batch, 8**-0.5, window)
+        torch.testing.assert_close(plan.attend(layer).view(queries.shape).double(), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("tiling", _TILINGS)

@@ -47,18 +47,23 @@ def filled_pool(
     return pool
 
 
-def attend(queries: Tensor, batch: RaggedBatch, pool: KvPool, *, strict: bool = True, **options: float) -> Tensor:
+def attend(
+    queries: Tensor, batch: RaggedBatch, pool: KvPool, *, strict: bool = True, window: int | None = None
+) -> Tensor:
     poison()
-    plan = TritonPlan(batch, pool, queries.shape[1], pool.data.dtype, strict=strict, **options)  # type: ignore[arg-type]
+    windows = () if window is None else (None, window)
+    plan = TritonPlan(batch, pool, queries.shape[1], pool.data.dtype, strict=strict, windows=windows)
     plan.queries.copy_(queries * plan.scale)
     return plan.attend(1).view(queries.shape)
 
 
-def check(batch: RaggedBatch, *, heads: int = 2, kv_heads: int = 1, head_dim: int = 64, **options: float) -> None:
+def check(
+    batch: RaggedBatch, *, heads: int = 2, kv_heads: int = 1, head_dim: int = 64, window: int | None = None
+) -> None:
     queries, pool = noise(batch.rows, heads, head_dim, seed=9) * 2, filled_pool(batch, kv_heads, head_dim)
-    expected = reference.tree_attention(queries, pool, 1, batch, head_dim**-0.5, **options)  # type: ignore[arg-type]
+    expected = reference.tree_attention(queries, pool, 1, batch, head_dim**-0.5, window)
     for strict in (True, False):
-        out = attend(queries, batch, pool, strict=strict, **options)
+        out = attend(queries, batch, pool, strict=strict, window=window)
         torch.testing.assert_close(out.double(), expected, atol=5e-6, rtol=5e-6)
 
 
@@ -110,6 +115,26 @@ def test_a_chunk_whose_rows_fold_their_spans_themselves() -> None:
     check(build(sequence(150, 500, 32), size=32), heads=2, kv_heads=1)
 
 
+@pytest.mark.parametrize("window", [3, 64, 200, 300])
+def test_a_row_with_a_window_attends_to_its_latest_positions_alone(window: int) -> None:
+    chunk, tree = sequence(20, 250), sequence(10, 400, parents=BUSHY, offset=1)
+    check(build(chunk, tree), window=window)
+
+
+def test_a_chunk_with_a_window_whose_rows_fold_their_spans_themselves() -> None:
+    check(build(sequence(140, 450, 32), size=32), window=150)
+
+
+@pytest.mark.parametrize("window", [5, 70, 300])
+def test_a_window_leaves_a_tokens_bits_the_same_in_a_chunk_and_alone(window: int) -> None:
+    whole = sequence(140, 390)
+    pool, queries = filled_pool(build(whole)), noise(140, 2, 64, seed=3)
+    chunk = attend(queries, build(whole), pool, window=window)
+    for row in (0, 1, 63, 139):
+        alone = build(SequenceRows(1, 390 + row, whole.pages))
+        assert torch.equal(attend(queries[row : row + 1], alone, pool, window=window), chunk[row : row + 1])
+
+
 @pytest.mark.parametrize("head_dim", [96, 128, 256])
 def test_heads_of_every_size(head_dim: int) -> None:
     check(build(sequence(4, 70, parents=[-1, 0, 0, 2])), head_dim=head_dim)
@@ -150,16 +175,17 @@ def test_scores_too_large_for_an_exponential_are_no_trouble() -> None:
     assert attend(noise(3, 4, 64) * 1e4, batch, filled_pool(batch)).isfinite().all()
 
 
-@pytest.mark.parametrize("context", [57, 120, 505])
-def test_a_tokens_bits_are_the_same_in_a_chunk_alone_and_on_any_path(context: int) -> None:
+@pytest.mark.parametrize(("context", "window"), [(57, None), (120, None), (505, None), (120, 3), (505, 90), (505, 300)])
+def test_a_tokens_bits_are_the_same_in_a_chunk_alone_and_on_any_path(context: int, window: int | None) -> None:
     """Eight tokens, over the ends of units and spans: as a chunk, one by one, and as the spine of a bushy tree."""
     tokens, heads = 8, 2
     queries = noise(tokens, heads, 64, seed=3)
     whole = sequence(tokens, context)
     pool = filled_pool(build(whole))
-    chunk = attend(queries, build(whole), pool)
+    chunk = attend(queries, build(whole), pool, window=window)
     singles = [
-        attend(queries[i : i + 1], build(SequenceRows(1, context + i, whole.pages)), pool) for i in range(tokens)
+        attend(queries[i : i + 1], build(SequenceRows(1, context + i, whole.pages)), pool, window=window)
+        for i in range(tokens)
     ]
     assert torch.equal(torch.cat(singles), chunk)
 
@@ -171,7 +197,7 @@ def test_a_tokens_bits_are_the_same_in_a_chunk_alone_and_on_any_path(context: in
     own, theirs = (slots(s, context + 4 * tokens) for s in (SequenceRows(1, context, tree.pages), whole))
     bushy_pool.data[:, own[:context]] = pool.data[:, theirs[:context]]
     bushy_pool.data[:, [own[context + node] for node in spine]] = pool.data[:, theirs[context : context + tokens]]
-    assert torch.equal(attend(bushy, build(tree), bushy_pool)[spine], chunk)
+    assert torch.equal(attend(bushy, build(tree), bushy_pool, window=window)[spine], chunk)
 
 
 def slots(s: SequenceRows, tokens: int) -> list[int]:

@@ -9,6 +9,7 @@ sees: sums run over fixed ranges of absolute positions, in their order, whatever
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -47,7 +48,14 @@ class AttentionPlan(Protocol):
 
 
 def plan_attention(
-    batch: RaggedBatch, pool: KvPool, heads: int, dtype: torch.dtype, *, strict: bool, tiling: Tiling | None = None
+    batch: RaggedBatch,
+    pool: KvPool,
+    heads: int,
+    dtype: torch.dtype,
+    *,
+    strict: bool,
+    tiling: Tiling | None = None,
+    windows: Sequence[int | None] = (),
 ) -> AttentionPlan:
     """The plan of a step.
 
@@ -58,6 +66,8 @@ def plan_attention(
         dtype: of the result.
         strict: whether a row's bits must depend on nothing but the tokens that the row sees.
         tiling: on CPU, in strict mode, the tiling that ensures it (`outrider.kernels.invariance`).
+        windows: of each layer, the latest positions that a row sees, its own included, or None for all; empty where
+            rows see all in every layer (Beltagy et al. 2020, "Longformer").
 
     Raises:
         ValueError: there is no kernel for the shape or dtype.
@@ -65,8 +75,8 @@ def plan_attention(
     if takes_triton(pool.data.device):
         from outrider.kernels.tree_attention.triton import TritonPlan
 
-        return TritonPlan(batch, pool, heads, dtype, strict=strict)
-    return CpuPlan(batch, pool, heads, dtype, tiling if strict else None)
+        return TritonPlan(batch, pool, heads, dtype, strict=strict, windows=windows)
+    return CpuPlan(batch, pool, heads, dtype, tiling if strict else None, windows)
 
 
 def check_attention(pool: KvPool, heads: int, dtype: torch.dtype) -> None:

@@ -44,6 +44,9 @@ class _PieceViews:
         self._scores = scratch[: kv_heads * row_count * piece.columns].view(kv_heads, row_count, piece.columns)
         self._masked = self._scores[:, : self._used_rows, piece.masked_from :]
         self._mask = piece.mask
+        self._edge = piece.edge
+        if piece.edge is not None:
+            self._partly = self._scores[:, : self._used_rows, : piece.edge.shape[1]]
         self._pool = pool
         self._gathered = piece.gathered
         if piece.gathered is None:
@@ -53,6 +56,8 @@ class _PieceViews:
         torch.bmm(self._queries, keys, out=self._scores)
         if self._mask is not None:
             self._masked.add_(self._mask)
+        if self._edge is not None:
+            self._partly.add_(self._edge)
 
 
 class SoftmaxPass(_PieceViews):

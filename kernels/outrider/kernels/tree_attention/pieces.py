@@ -48,6 +48,8 @@ class Piece:
         gathered: int64 [columns] slots, where they are not consecutive.
         mask: float32 [rows * group, columns - masked_from] to add to the last columns' scores; None masks nothing.
         masked_from: first column under the mask.
+        edge: float32 [rows * group, n] to add to the scores of the first n columns, which the windows of some rows
+            leave out; None masks nothing.
         blocks: ranges of columns that are summed one after the other.
     """
 
@@ -58,13 +60,17 @@ class Piece:
     gathered: Tensor | None
     mask: Tensor | None
     masked_from: int
+    edge: Tensor | None
     blocks: Sequence[tuple[int, int]]
 
 
-def cut_pieces(batch: RaggedBatch, group: int, tiling: Tiling | None) -> Iterator[Piece]:
-    """The pieces of a step of ``group`` heads a key head; without a tiling each piece is one block."""
+def cut_pieces(batch: RaggedBatch, group: int, tiling: Tiling | None, window: int | None = None) -> Iterator[Piece]:
+    """The pieces of a step of ``group`` heads a key head; without a tiling each piece is one block.
+
+    With a ``window``, a row sees no more than so many of the latest positions, its own included.
+    """
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
-        builder = _PieceBuilder(sequence, batch.page_size, batch.slots.device, group, tiling)
+        builder = _PieceBuilder(sequence, batch, group, tiling, window)
         if tree is None:
             yield from builder.chunk(start)
         elif builder.fits(tree):
@@ -77,13 +83,14 @@ class _PieceBuilder:
     """Makes the pieces of one sequence's rows."""
 
     def __init__(
-        self, sequence: SequenceRows, page_size: int, device: torch.device, group: int, tiling: Tiling | None
+        self, sequence: SequenceRows, batch: RaggedBatch, group: int, tiling: Tiling | None, window: int | None
     ) -> None:
         self._sequence = sequence
-        self._page_size = page_size
-        self._device = device
+        self._page_size = batch.page_size
+        self._device = batch.slots.device
         self._group = group
         self._tiling = tiling
+        self._window = window
 
     def fits(self, tree: Tree) -> bool:
         """Whether the tree's nodes fit into the block in which the tree begins."""
@@ -117,33 +124,57 @@ class _PieceBuilder:
     def _piece(self, row: int, rows: int, first: int, nodes: Indices, depths: Indices, visible: Flags | None) -> Piece:
         """The piece of rows that see all tokens before ``first``, and of ``first + nodes`` the ``visible`` ones.
 
-        The latter have the positions ``first + depths``.
+        The latter have the positions ``first + depths``; those of the rows are the last of these.
         """
-        columns = first + len(nodes)
-        whole = 0 if self._tiling is None else first - first % self._tiling.block
-        if self._tiling is None or _in_one_block(first - whole, nodes, depths, self._tiling):
+        begin, edge, visible = self._within_window(first, depths, rows, visible)
+        columns = first + len(nodes) - begin
+        whole = 0 if self._tiling is None else first - first % self._tiling.block - begin
+        if self._tiling is None or _in_one_block(first - begin - whole, nodes, depths, self._tiling):
             blocks = [(0, columns)] if self._tiling is None else _ranges(whole, [columns - whole], self._tiling.block)
-            start, gathered = self._locate(columns, None)
-            return Piece(row, rows, columns, start, gathered, self._mask(visible), first, blocks)
-        order, lengths = _order_by_block(first - whole, depths, self._tiling)
-        tokens = np.concatenate([np.arange(whole, first), first + nodes])[order]
+            start, gathered = self._locate(begin, columns, None)
+            mask, masked_from = self._mask(visible), first - begin
+            return Piece(row, rows, columns, start, gathered, mask, masked_from, self._mask(edge), blocks)
+        shared = first - begin - whole
+        order, lengths = _order_by_block(shared, depths, self._tiling)
+        tokens = np.concatenate([np.arange(begin + whole, first), first + nodes])[order]
         tokens[order < 0] = 0
         columns = whole + len(tokens)
-        start, gathered = self._locate(columns, tokens)
-        mask = self._mask(_reorder(visible, rows, first - whole, order))
-        return Piece(row, rows, columns, start, gathered, mask, whole, _ranges(whole, lengths, self._tiling.block))
+        start, gathered = self._locate(begin, columns, tokens)
+        mask = self._mask(_reorder(visible, rows, shared, order))
+        blocks = _ranges(whole, lengths, self._tiling.block)
+        return Piece(row, rows, columns, start, gathered, mask, whole, self._mask(edge), blocks)
 
-    def _locate(self, columns: int, tail: Indices | None) -> tuple[int, Tensor | None]:
-        """The first column's slot if slots are consecutive, else all slots; the last columns are tokens ``tail``."""
+    def _within_window(
+        self, first: int, depths: Indices, rows: int, visible: Flags | None
+    ) -> tuple[int, Flags | None, Flags | None]:
+        """The first column's token, which of the first columns each row sees, and ``visible`` without what it does not.
+
+        The first token is a multiple of the tiling's block, so that a row's blocks are the same in every piece.
+        """
+        if self._window is None or first + int(depths.max()) < self._window:
+            return 0, None, visible
+        lows = (first + depths[-rows:] - self._window + 1)[:, None]
+        begin, most = min(max(int(lows.min()), 0), first), int(lows.max())
+        begin -= 0 if self._tiling is None else begin % self._tiling.block
+        partly = np.arange(begin, min(most, first))
+        if most > first:
+            visible = (first + depths >= lows) & (True if visible is None else visible)
+        return begin, partly >= lows if len(partly) else None, visible
+
+    def _locate(self, begin: int, columns: int, tail: Indices | None) -> tuple[int, Tensor | None]:
+        """The first column's slot if slots are consecutive, else all slots; the last columns are tokens ``tail``.
+
+        The columns before those are tokens from ``begin`` on.
+        """
         sequence, size = self._sequence, self._page_size
-        in_order = tail is None or bool((tail == np.arange(columns - len(tail), columns)).all())
-        pages = sequence.pages[: (columns + size - 1) // size]
+        in_order = tail is None or bool((tail == np.arange(begin + columns - len(tail), begin + columns)).all())
+        pages = sequence.pages[begin // size : (begin + columns + size - 1) // size]
         if in_order and list(pages) == list(range(pages[0], pages[0] + len(pages))):
-            return pages[0] * size, None
+            return pages[0] * size + begin % size, None
         slots = row_slots(sequence, size, 0, sequence.context + sequence.nodes)
         if tail is None:
-            return -1, torch.from_numpy(slots[:columns]).to(self._device)
-        chosen = np.concatenate([slots[: columns - len(tail)], slots[tail]])
+            return -1, torch.from_numpy(slots[begin : begin + columns]).to(self._device)
+        chosen = np.concatenate([slots[begin : begin + columns - len(tail)], slots[tail]])
         return -1, torch.from_numpy(chosen).to(self._device)
 
     def _mask(self, visible: Flags | None) -> Tensor | None:

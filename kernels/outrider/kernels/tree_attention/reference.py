@@ -14,6 +14,7 @@ def tree_attention(
     layer: int,
     batch: RaggedBatch,
     scale: float,
+    window: int | None = None,
 ) -> Tensor:
     """Attention of [rows, heads, head_dim] queries over the tokens that each row sees: float64 [rows, heads, head_dim].
 
@@ -23,6 +24,7 @@ def tree_attention(
         layer: index of the layer.
         batch: the step.
         scale: of the scores.
+        window: the latest positions that a row sees, its own included; None is all.
     """
     out = torch.empty(queries.shape, dtype=torch.float64, device=queries.device)
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
@@ -32,7 +34,8 @@ def tree_attention(
             path = (1 << node + 1) - 1 if tree is None else tree.paths[node]
             visible_slots = slots[: sequence.context]
             visible_slots += [slots[sequence.context + j] for j in range(sequence.nodes) if path >> j & 1]
-            out[start + row] = _attend(queries[start + row], pool, layer, visible_slots, scale)
+            latest = visible_slots if window is None else visible_slots[-window:]
+            out[start + row] = _attend(queries[start + row], pool, layer, latest, scale)
     return out
 
 

@@ -10,8 +10,11 @@ nondeterminism in LLM inference", do it for batches).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
+from outrider.kernels.batch import RaggedBatch
 
 UNIT = 64
 """Spans and near positions begin at multiples of it."""
@@ -24,6 +27,12 @@ MOST_SPANS = 32
 """Most far spans of a row."""
 
 Indices = npt.NDArray[np.int64]
+
+
+def effective_windows(windows: Sequence[int | None], batch: RaggedBatch) -> tuple[int | None, ...]:
+    """The window of each layer, None where it leaves out no position of the step."""
+    last = int(batch.host_positions.max())
+    return tuple(window if window is not None and window <= last else None for window in windows)
 
 
 def far_end(positions: Indices) -> Indices:

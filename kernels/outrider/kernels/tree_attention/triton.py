@@ -9,6 +9,7 @@ The spans of a row, and the order in which partial results are joined, are a fun
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ from outrider.kernels.tree_attention.tables import ITEM, Capacity, Layout, Table
 from torch import Tensor
 
 FAR, PATH, BITS = (tl.constexpr(kind) for kind in (tables.FAR, tables.PATH, tables.BITS))
+
+_NO_WINDOW = 2**30
+"""A window that is longer than any sequence."""
 
 _PRODUCT = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
@@ -60,7 +64,8 @@ def _span(
     total = tl.zeros([GROUP_ROWS], tl.float32)
     sums = tl.zeros([GROUP_ROWS, BLOCK_D], tl.float32)
     element = tl.arange(0, BLOCK_D)
-    for tile in range(begin, end, TILE):
+    first = begin + tl.maximum(tl.min(visible_from) - begin, 0) // TILE * TILE
+    for tile in range(first, end, TILE):
         position = tile + tl.arange(0, TILE)
         inside = position < end
         depth = position - context
@@ -93,10 +98,10 @@ def _span(
     return top, total, sums
 
 
-@triton.jit(do_not_specialize=["most_pages", "page_count", "row_count"])
+@triton.jit(do_not_specialize=["most_pages", "page_count", "row_count", "window"])
 def _attend(
     queries, kv, scales, items, positions, spans, starts, counts, ancestors, paths, contexts, pages,
-    sums_out, stats_out, most_pages, page_count, row_count,
+    sums_out, stats_out, most_pages, page_count, row_count, window,
     GROUP_ROWS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
     KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr,
     FOLDS: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
@@ -117,7 +122,7 @@ def _attend(
     row = tl.minimum(first + lane // GROUP, row_count - 1)
     position = tl.load(positions + row).to(tl.int32)
     far_end = tl.maximum(position - (MOST_NODES - 1), 0) // UNIT * UNIT
-    visible_from = tl.where(kind == FAR, begin, far_end)
+    visible_from = tl.maximum(tl.where(kind == FAR, begin, far_end), position - window + 1)
     visible_to = tl.where(kind == FAR, tl.minimum(end, far_end) - 1, position)
     bits = tl.load(ancestors + row)
     element = tl.arange(0, BLOCK_D)
@@ -197,6 +202,7 @@ class TritonPlan:
         heads: of the queries.
         dtype: of queries, products and result.
         strict: whether a tree's shape must not change its rows' bits.
+        windows: the sliding window of each layer, None where rows see everything; empty where all layers do.
 
     Raises:
         ValueError: a shape or dtype has no kernel.
@@ -210,11 +216,14 @@ class TritonPlan:
         dtype: torch.dtype,
         *,
         strict: bool = True,
+        windows: Sequence[int | None] = (),
     ) -> None:
         check_attention(pool, heads, dtype)
         dim, group = pool.head_dim, heads // pool.kv_heads
         shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
-        self._tables = Tables.build(batch, Layout(shape.rows // group, strict), pool.pages)
+        self._windows = [_NO_WINDOW if window is None else window for window in windows]
+        by_path = strict or min(self._windows, default=_NO_WINDOW) < MOST_NODES
+        self._tables = Tables.build(batch, Layout(shape.rows // group, by_path), pool.pages)
         self.scale = dim**-0.5 * LOG2_E
         self._positions, self._pool, self._group = batch.positions, pool, group
         self._allocate(batch.rows, heads, dtype)
@@ -295,5 +304,6 @@ class TritonPlan:
             "most_pages": t.pages.shape[1],
             "page_count": pool.pages,
             "row_count": len(self.out),
+            "window": self._windows[layer] if self._windows else _NO_WINDOW,
         }
         launch(_attend, (len(items), pool.kv_heads), args, {**self._constants, "FOLDS": folds}, self._config)

@@ -14,9 +14,7 @@ _READ, _SIDE, _TRIES = 1 << 28, 2048, 5
 
 def weights(config: ModelConfig) -> int:
     """Number of weights that multiply every row of a step: those of the layers and the output layer."""
-    heads, shared = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    layer = config.hidden_size * (2 * heads + 2 * shared + 3 * config.intermediate_size)
-    return config.layers * layer + config.vocab_size * config.hidden_size
+    return round(config.layers * config.layer_weights) + config.vocab_size * config.hidden_size
 
 
 @dataclass(frozen=True, slots=True)

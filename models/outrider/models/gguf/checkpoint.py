@@ -46,6 +46,10 @@ class GgufCheckpoint:
         self.quantized = any(place.type.name not in PLAIN for place in file.tensors.values())
         self._taken: set[str] = set()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that Hugging Face name."""
+        return name in self._places
+
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
         """A tensor of ``shape``: float32, float16 or bfloat16, or codes; `ModelError` without such a tensor.
 

@@ -41,7 +41,7 @@ class Awq:
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """See `Method`."""
-        return source.holds(f"{module}.qweight")
+        return source.has(f"{module}.qweight")
 
     def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredCodes:
         """See `Method`."""

@@ -46,6 +46,11 @@ class QuantizedCheckpoint:
         self._method = _METHODS[one_of(quantization, "quant_method", tuple(_METHODS))](quantization)
         self._modules: list[str] = []
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name, or a module in codes whose weight it names."""
+        module = name.removesuffix(".weight")
+        return self._source.has(name) or (module != name and self._method.is_quantized(self._source, module))
+
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
         """A tensor of ``shape``; codes where the file holds codes; `ModelError` if it is missing or does not fit.
 
@@ -66,7 +71,7 @@ class QuantizedCheckpoint:
         self._source.finish((*ignored, *biases))
 
     def _is_zero(self, bias: str) -> bool:
-        return self._source.holds(bias) and not self._source.stored(bias).any()
+        return self._source.has(bias) and not self._source.stored(bias).any()
 
 
 def open_checkpoint(directory: Path) -> Checkpoint | QuantizedCheckpoint:

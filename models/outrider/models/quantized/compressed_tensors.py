@@ -102,7 +102,7 @@ class Group:
         if self.form == "int-quantized":
             signed = source.take_stored(f"{module}.weight", shape, ("I8",))
             return lambda rows: signed[rows].view(torch.uint8) ^ 128
-        if source.holds(f"{module}.weight_shape"):
+        if source.has(f"{module}.weight_shape"):
             _check_shape(source, module, shape)
         words = source.take_stored(f"{module}.weight_packed", (out, inner * self.bits // WORD_BITS), ("I32",))
         places = torch.arange(inner)
@@ -155,7 +155,7 @@ class CompressedTensors:
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """See `Method`."""
-        return source.holds(f"{module}.weight_scale")
+        return source.has(f"{module}.weight_scale")
 
     def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor | QuantizedWeight:
         """See `Method`."""

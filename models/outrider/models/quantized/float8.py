@@ -35,7 +35,7 @@ class Float8:
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """See `Method`."""
-        return source.holds(f"{module}.weight_scale_inv")
+        return source.has(f"{module}.weight_scale_inv")
 
     def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor:
         """See `Method`."""

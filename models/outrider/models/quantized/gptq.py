@@ -53,7 +53,7 @@ class Gptq:
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """See `Method`."""
-        return source.holds(f"{module}.qweight")
+        return source.has(f"{module}.qweight")
 
     def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredCodes:
         """See `Method`."""
@@ -82,7 +82,7 @@ class Gptq:
 
     def _check_order(self, source: Checkpoint, module: str, inner: int, group: int) -> None:
         name = f"{module}.g_idx"
-        if not self.reordered and not source.holds(name):
+        if not self.reordered and not source.has(name):
             return
         order = source.take_stored(name, (inner,), ("I32",))
         if not torch.equal(order.long(), torch.arange(inner) // group):

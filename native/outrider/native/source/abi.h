@@ -8,6 +8,7 @@ extern "C" {
 
 using Linear = outrider_linear;
 using Product = outrider_product;
+using Expert = outrider_expert;
 using Layer = outrider_layer;
 using Model = outrider_model;
 using Pool = outrider_pool;

@@ -10,6 +10,24 @@
 
 constexpr int SPAN = 32;  // positions of a block
 
+// The first position that a row at `position` sees through a window of so many positions; 0 is no window.
+static inline long first_seen(long position, int window) { return window ? std::max(position - window + 1, 0L) : 0; }
+
+// Of each of a sequence's rows [begin, end), the first position that it sees; and the least of them.
+static inline long first_seen(const Sequence& s, int window, long begin, long end, std::vector<long>& each) {
+  each.assign(end - begin, 0);
+  if (!window) return 0;
+  for (long row = begin; row < end; row++) {
+    long position = s.context + row;
+    if (s.parents) {
+      position = s.context - 1;
+      for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) position++;
+    }
+    each[row - begin] = first_seen(position, window);
+  }
+  return *std::min_element(each.begin(), each.end());
+}
+
 struct Span {  // keys of up to 32 positions; values lie `values` floats behind
   const float* keys[SPAN];
   long values;
@@ -59,11 +77,12 @@ static inline void scores(const float* query, const Span& span, int count, float
 #endif
 }
 
-// Takes `count` positions of a span into the running softmax of a query.
+// Takes the positions [from, count) of a span into the running softmax of a query.
 template <int C>
-static inline void attend(Running<C>& run, const float* query, const Span& span, int count) {
+static inline void attend(Running<C>& run, const float* query, const Span& span, int from, int count) {
   alignas(64) float weight[SPAN];
   scores<C>(query, span, count, weight);
+  if (from) std::fill_n(weight, from, -INFINITY);
   const f32x16 most = max(load(weight), load(weight + 16));
   float peak = largest(most);
   peak = peak > run.most ? peak : run.most;
@@ -75,7 +94,7 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
   run.most = peak;
 #if defined(__AVX512F__)
   for (int c = 0; c < C; c++) run.out[c] *= fade;
-  for (int j = 0; j < count; j++) {
+  for (int j = from; j < count; j++) {
     const float* value = span.keys[j] + span.values;
     f32x16 w = splat(weight[j]);
     for (int c = 0; c < C; c++) run.out[c] += w * load(value + c * LANES);
@@ -87,7 +106,7 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
     const int some = 2 * C - first < MOST ? 2 * C - first : MOST;
     std::memcpy(out, &run.out[first / 2], some * sizeof(f32x8));
     for (int c = 0; c < some; c++) out[c] *= fade;
-    for (int j = 0; j < count; j++) {
+    for (int j = from; j < count; j++) {
       const float* value = span.keys[j] + span.values + first * 8;
       f32x8 w = f32x8{} + weight[j];
       for (int c = 0; c < some; c++) out[c] += w * load_eight(value + c * 8);
@@ -99,34 +118,39 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
 
 // One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.
 template <int C, class Write>
-static void attend_rows(const PlainPages& cache, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
-                        long begin, long end, std::vector<Running<C>>& running, const Write& write) {
+static void attend_rows(const PlainPages& cache, const Sequence& s, int window, int kv_head, int group,
+                        const float* queries, long ldq, long begin, long end, std::vector<Running<C>>& running,
+                        const Write& write) {
+  thread_local std::vector<long> lows;
+  const long least = first_seen(s, window, begin, end, lows);
   running.assign((end - begin) * group, Running<C>());
   Span span;
   span.values = (long)cache.kv_heads * cache.head_dim;
   long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions with one slot for all rows
-  for (long base = 0; base < shared; base += SPAN) {
+  for (long base = least / SPAN * SPAN; base < shared; base += SPAN) {
     long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : s.rows) - base);
     cache.keys(s, base, known, kv_head, span.keys);
     std::fill(span.keys + known, span.keys + SPAN, span.keys[known - 1]);
     for (long row = begin; row < end; row++) {
       long seen = s.parents ? SPAN : std::min<long>(SPAN, s.context + row + 1 - base);
-      for (int g = 0; g < group && seen > 0; g++)
-        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, seen);
+      long from = std::max(lows[row - begin] - base, 0L);
+      for (int g = 0; g < group && seen > from; g++)
+        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, from, seen);
     }
   }
   for (long row = begin; s.parents && row < end; row++) {
     int32_t path[4096], depth = 0;
     for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) path[depth++] = node;
-    for (long base = shared; base < s.context + depth; base += SPAN) {
-      long seen = std::min<long>(SPAN, s.context + depth - base);
+    const long low = lows[row - begin];
+    for (long base = std::max(shared, low / SPAN * SPAN); base < s.context + depth; base += SPAN) {
+      long seen = std::min<long>(SPAN, s.context + depth - base), from = std::max(low - base, 0L);
       for (int j = 0; j < SPAN; j++) {
         long place = base + std::min<long>(j, seen - 1);
         if (place >= s.context) place = s.context + path[depth - 1 - (place - s.context)];
         span.keys[j] = cache.key(s, place, kv_head);
       }
       for (int g = 0; g < group; g++)
-        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, seen);
+        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, from, seen);
     }
   }
   for (long row = begin; row < end; row++)

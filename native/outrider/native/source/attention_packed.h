@@ -57,27 +57,31 @@ template <int D>
 class PackedAttention {
  public:
   template <class Write>
-  void run(const PackedPages& pages, const Sequence& s, int kv_head, int group, const float* queries, long ldq,
+  void run(const PackedPages& pages, const Sequence& s, int window, int kv_head, int group, const float* queries, long ldq,
            long begin, long end, const Write& write) {
 #if defined(__AMX_BF16__)
     configure_attention_tiles();
 #endif
     start((end - begin) * group);
+    const long least = first_seen(s, window, begin, end, lows_);
     const int many = (end - begin) * group;
     for (int i = 0; i < many; i++) {
       const float* query = queries + (begin + i / group) * ldq + i % group * D;
       for (int d = 0; d < D; d += LANES) store(queries_[i].of + d, load(query + d));
     }
     const long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // with one slot for all rows
-    for (long base = 0; base < shared; base += SPAN) {
+    for (long base = least / SPAN * SPAN; base < shared; base += SPAN) {
       find(pages, s, kv_head, base, std::min<long>(SPAN, s.context + (s.parents ? s.nodes : end) - base));
       for (int first = 0; first < many; first += 16) {
         const int count = std::min(16, many - first);
+        bool any = false;
         for (int i = 0; i < count; i++) {
           const long row = begin + (first + i) / group;
           seen_[i] = s.parents ? SPAN : std::clamp<long>(s.context + row + 1 - base, 0, SPAN);
+          from_[i] = std::clamp<long>(lows_[row - begin] - base, 0, SPAN);
+          any |= from_[i] < seen_[i];
         }
-        if (seen_[count - 1]) take(first, count);
+        if (any) take(first, count);
       }
     }
     if (s.parents) tails(pages, s, kv_head, group, begin, end, shared);
@@ -131,7 +135,8 @@ class PackedAttention {
       path_.clear();
       for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) path_.push_back(node);
       const long last = s.context + (long)path_.size();
-      for (long base = shared; base < last; base += SPAN) {
+      const long low = lows_[row - begin];
+      for (long base = std::max(shared, low / SPAN * SPAN); base < last; base += SPAN) {
         const int count = std::min<long>(SPAN, last - base);
         Half<D>* halves = base == shared ? paths_ : copied_;
         for (int half = 0; half < 2; half++) {
@@ -145,6 +150,7 @@ class PackedAttention {
           show(half, halves[half]);
         }
         std::fill_n(seen_, group, count);
+        std::fill_n(from_, group, std::max(low - base, 0L));
         take((row - begin) * group, group);
       }
     }
@@ -257,8 +263,8 @@ class PackedAttention {
     const i32x16 place = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     f32x16 each[16] = {};
     for (int i = 0; i < count; i++) {
-      f32x16 low = place < seen_[i] ? load(scores_[i]) : splat(-INFINITY);
-      f32x16 high = place + 16 < seen_[i] ? load(scores_[i] + LANES) : splat(-INFINITY);
+      f32x16 low = (place >= from_[i]) & (place < seen_[i]) ? load(scores_[i]) : splat(-INFINITY);
+      f32x16 high = (place + 16 >= from_[i]) & (place + 16 < seen_[i]) ? load(scores_[i] + LANES) : splat(-INFINITY);
       store(scores_[i], low);
       store(scores_[i] + LANES, high);
       each[i] = max(low, high);
@@ -283,7 +289,8 @@ class PackedAttention {
   std::vector<Query> queries_;
   std::vector<float> most_, total_;
   std::vector<int32_t> path_;
-  int32_t seen_[16];
+  std::vector<long> lows_;       // the first position that each row sees
+  int32_t from_[16], seen_[16];  // of the block, what each query sees
   alignas(64) float scores_[16][SPAN] = {}, fades_[16], sums_[16][2 * LANES];
   alignas(64) bf16 weights_[16][SPAN] = {};
 };

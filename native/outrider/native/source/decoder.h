@@ -5,6 +5,8 @@
 #include "attention.h"
 #include "attention_packed.h"
 #include "buffer.h"
+#include "experts.h"
+#include "gate.h"
 #include "product.h"
 #include "team.h"
 #include "vector.h"
@@ -16,9 +18,12 @@ class Decoder {
 
  public:
   explicit Decoder(const Model& model) : m_(model), team_(model.threads) {
-    for (int i = 0; i < m_.layers; i++)
-      for (const Product* each : {&m_.layer[i].qkv, &m_.layer[i].output, &m_.layer[i].gate_up, &m_.layer[i].down})
-        products_ += products_of(*each);
+    for (const Layer* layer = m_.layer; layer < m_.layer + m_.layers; layer++) {
+      products_ += products_of(layer->qkv) + products_of(layer->output) + products_of(layer->gate_up);
+      products_ += products_of(layer->down) + products_of(layer->router);
+      for (int i = 0; layer->experts && i < m_.active; i++)
+        products_ += products_of(layer->experts[i].gate_up) + products_of(layer->experts[i].down);
+    }
   }
 
   Fault forward(const Step& step) {
@@ -66,30 +71,33 @@ class Decoder {
 
   void run(const Step& step) {
     team_.ranges(step.rows, [&](long first, long last) {
-      for (long r = first; r < last; r++) embed(step.ids[r], x_ + r * m_.hidden);
+      for (long r = first; r < last; r++) scaled_embedding(step.ids[r], x_ + r * m_.hidden);
     });
-    const float* delta = nullptr;
+    const float *delta = nullptr, *after = nullptr;  // what is to be added to the stream, and its norm
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
       const Kept cache{{(K*)step.pool.data + i * step.pool.layer_stride, step.pool.page_size, m_.kv_heads, m_.head_dim}};
-      norm(step.rows, delta, layer.attention_norm);
+      norm(step.rows, delta, after, layer.attention_norm);
       multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
       team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, cache, first, last); });
-      attend(step, cache);
+      attend(step, layer, cache);
       multiply(layer.output, a_, inner_, step.rows, delta_, hidden_width_);
-      norm(step.rows, delta_, layer.feed_forward_norm);
-      for (long panel = 0; panel < step.rows; panel += PANEL)
+      norm(step.rows, delta_, layer.after_attention, layer.feed_forward_norm);
+      if (layer.experts)
+        experts_.run(team_, multiplier_, m_, layer, a_, inner_, step.rows, delta_, hidden_width_);
+      for (long panel = 0; !layer.experts && panel < step.rows; panel += PANEL)
         feed_forward(layer, panel, std::min<long>(PANEL, step.rows - panel));
       delta = delta_;
+      after = layer.after_feed_forward;
     }
     team_.ranges(step.rows, [&](long first, long last) {
-      for (long r = first; r < last; r++) normed(r, delta, m_.norm, step.hidden + r * m_.hidden);
+      for (long r = first; r < last; r++) normed(r, delta, after, m_.norm, step.hidden + r * m_.hidden);
     });
   }
 
-  void norm(long rows, const float* delta, const float* weight) {
+  void norm(long rows, const float* delta, const float* after, const float* weight) {
     team_.ranges(rows, [&](long first, long last) {
-      for (long r = first; r < last; r++) normed(r, delta, weight, a_ + r * inner_);
+      for (long r = first; r < last; r++) normed(r, delta, after, weight, a_ + r * inner_);
     });
   }
 
@@ -98,9 +106,15 @@ class Decoder {
     float* a = a_ + panel * inner_;
     multiply(layer.gate_up, a, inner_, rows, gate_, gate_width_);
     team_.ranges(rows, [&](long first, long last) {
-      for (long r = first; r < last; r++) gated(gate_ + r * gate_width_, a + r * inner_);
+      for (long r = first; r < last; r++) gate_row(gate_ + r * gate_width_, m_.intermediate, m_.gelu, a + r * inner_);
     });
     multiply(layer.down, a, inner_, rows, delta_ + panel * hidden_width_, hidden_width_);
+  }
+
+  void scaled_embedding(int64_t id, float* to) const {
+    embed(id, to);
+    if (m_.embedding_scale == 1) return;
+    for (long i = 0; i < m_.hidden; i += LANES) store(to + i, load(to + i) * m_.embedding_scale);
   }
 
   void embed(int64_t id, float* to) const {
@@ -118,18 +132,26 @@ class Decoder {
     for (long i = 0; i < m_.hidden; i += LANES) store(to + i, load(from + i));
   }
 
-  // Adds delta to the stream's row, and writes its norm.
-  void normed(long row, const float* delta, const float* weight, float* to) const {
+  // The factor of a vector's norm.
+  f32x16 scale_of(f32x16 squares, long count) const { return splat(1.0f / std::sqrt(sum(squares) / count + m_.eps)); }
+
+  // Adds delta, normed by `after` if that is given, to the stream's row, and writes the norm of the sum.
+  void normed(long row, const float* delta, const float* after, const float* weight, float* to) const {
     float* x = x_ + row * m_.hidden;
+    if (delta) add(delta + row * hidden_width_, after, x);
     f32x16 squares{};
-    for (long i = 0; i < m_.hidden; i += LANES) {
-      f32x16 v = load(x + i);
-      if (delta) store(x + i, v = v + load(delta + row * hidden_width_ + i));
-      squares += v * v;
-    }
-    f32x16 scale = splat(1.0f / std::sqrt(sum(squares) / m_.hidden + m_.eps));
+    for (long i = 0; i < m_.hidden; i += LANES) squares += load(x + i) * load(x + i);
+    const f32x16 scale = scale_of(squares, m_.hidden);
     for (long i = 0; i < m_.hidden; i += LANES)
       store(to + i, weight ? load(x + i) * scale * load(weight + i) : load(x + i) * scale);
+  }
+
+  void add(const float* delta, const float* after, float* x) const {
+    f32x16 squares{};
+    for (long i = 0; after && i < m_.hidden; i += LANES) squares += load(delta + i) * load(delta + i);
+    const f32x16 scale = scale_of(squares, m_.hidden);
+    for (long i = 0; i < m_.hidden; i += LANES)
+      store(x + i, load(x + i) + (after ? load(delta + i) * scale * load(after + i) : load(delta + i)));
   }
 
   static long products_of(const Product& product) {
@@ -149,7 +171,7 @@ class Decoder {
       long begin = std::max<long>(first, s.first_row), end = std::min<long>(last, s.first_row + s.rows);
       for (long r = begin; r < end; r++) {
         float* row = qkv_ + r * qkv_width_;
-        const float* angle = m_.turns + step.positions[r] * m_.head_dim;
+        const float* angle = layer.turns + step.positions[r] * m_.head_dim;
         for (int h = 0; h < m_.heads + m_.kv_heads; h++)
           turn_head(row + h * m_.head_dim, angle, layer.head_norm ? layer.head_norm + h * m_.head_dim : nullptr,
                     h < m_.heads ? m_.query_scale : 1.0f);
@@ -169,7 +191,7 @@ class Decoder {
     if (weight) {
       f32x16 squares{};
       for (long i = 0; i < m_.head_dim; i += LANES) squares += load(head + i) * load(head + i);
-      f32x16 by = splat(1.0f / std::sqrt(sum(squares) / m_.head_dim + m_.eps));
+      const f32x16 by = scale_of(squares, m_.head_dim);
       for (long i = 0; i < m_.head_dim; i += LANES) store(head + i, load(head + i) * by * load(weight + i));
     }
     const f32x16 signs = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
@@ -183,7 +205,7 @@ class Decoder {
   }
 
   // A piece is a key head of some rows of a sequence.
-  void attend(const Step& step, const Kept& cache) {
+  void attend(const Step& step, const Layer& layer, const Kept& cache) {
     long items = 0;
     for (long i = 0; i < step.count; i++) items += pieces(step.sequences[i]) * m_.kv_heads;
     team_.each(items, [&](long item) {
@@ -191,27 +213,27 @@ class Decoder {
       for (; item >= pieces(step.sequences[i]) * m_.kv_heads; i++) item -= pieces(step.sequences[i]) * m_.kv_heads;
       const Sequence& s = step.sequences[i];
       long begin = item / m_.kv_heads * PIECE;
-      attend_piece(cache, s, item % m_.kv_heads, begin, std::min<long>(begin + PIECE, s.rows));
+      attend_piece(cache, s, layer.window, item % m_.kv_heads, begin, std::min<long>(begin + PIECE, s.rows));
     });
   }
 
   static constexpr long PIECE = 64, PANEL = 64;
   static long pieces(const Sequence& s) { return (s.rows + PIECE - 1) / PIECE; }
 
-  void attend_piece(const Kept& cache, const Sequence& s, int kv_head, long begin, long end) {
+  void attend_piece(const Kept& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
     switch (m_.head_dim / LANES) {
-      case 1: return attend_piece<1>(cache, s, kv_head, begin, end);
-      case 2: return attend_piece<2>(cache, s, kv_head, begin, end);
-      case 4: return attend_piece<4>(cache, s, kv_head, begin, end);
-      case 5: return attend_piece<5>(cache, s, kv_head, begin, end);
-      case 6: return attend_piece<6>(cache, s, kv_head, begin, end);
-      case 8: return attend_piece<8>(cache, s, kv_head, begin, end);
-      case 16: return attend_piece<16>(cache, s, kv_head, begin, end);
+      case 1: return attend_piece<1>(cache, s, window, kv_head, begin, end);
+      case 2: return attend_piece<2>(cache, s, window, kv_head, begin, end);
+      case 4: return attend_piece<4>(cache, s, window, kv_head, begin, end);
+      case 5: return attend_piece<5>(cache, s, window, kv_head, begin, end);
+      case 6: return attend_piece<6>(cache, s, window, kv_head, begin, end);
+      case 8: return attend_piece<8>(cache, s, window, kv_head, begin, end);
+      case 16: return attend_piece<16>(cache, s, window, kv_head, begin, end);
     }
   }
 
   template <int C>
-  void attend_piece(const Kept& cache, const Sequence& s, int kv_head, long begin, long end) {
+  void attend_piece(const Kept& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
     int group = m_.heads / m_.kv_heads;
     const float* queries = qkv_ + s.first_row * qkv_width_ + kv_head * group * m_.head_dim;
     auto write = [&](long row, int head, int c, f32x16 v) {
@@ -219,24 +241,14 @@ class Decoder {
     };
     if constexpr (std::is_same_v<K, float>) {
       thread_local std::vector<Running<C>> running;
-      attend_rows<C>(cache, s, kv_head, group, queries, qkv_width_, begin, end, running, write);
+      attend_rows<C>(cache, s, window, kv_head, group, queries, qkv_width_, begin, end, running, write);
     }
 #if defined(__AVX512BF16__)
     if constexpr (!std::is_same_v<K, float> && C % 2 == 0) {
       thread_local PackedAttention<C * 16> attention;
-      attention.run(cache, s, kv_head, group, queries, qkv_width_, begin, end, write);
+      attention.run(cache, s, window, kv_head, group, queries, qkv_width_, begin, end, write);
     }
 #endif
-  }
-
-  // silu(gate) * up.
-  void gated(const float* gate_up, float* to) const {
-    const float* up = gate_up + m_.intermediate;
-    for (long i = 0; i < m_.intermediate; i += LANES) {
-      f32x16 gate = load(gate_up + i);
-      f32x16 bounded = max(gate, splat(-87.0f));
-      store(to + i, gate / (1.0f + exp2(bounded * -1.44269504f)) * load(up + i));
-    }
   }
 
   const Model m_;
@@ -246,4 +258,5 @@ class Decoder {
   float *x_ = nullptr, *qkv_ = nullptr, *delta_ = nullptr, *gate_ = nullptr, *a_ = nullptr;
   Buffer<float> stream_, qkv_buffer_, delta_buffer_, gate_buffer_, wide_, input_;
   Multiplier multiplier_;
+  ExpertBlock experts_;
 };

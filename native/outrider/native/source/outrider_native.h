@@ -70,25 +70,37 @@ void outrider_move(const outrider_pool *pool, int64_t n, const int64_t *sources,
 
 /* The decoder. */
 
+typedef struct outrider_expert {
+  outrider_product gate_up, down;
+} outrider_expert;
+
 typedef struct outrider_layer {
   const float *attention_norm; /* [hidden] or null */
   outrider_product qkv;
   const float *head_norm; /* [heads + kv_heads, head_dim] or null */
+  const float *turns;     /* [positions, head_dim / 2, 2]: cosine and sine */
+  int32_t window;         /* latest positions that a row sees, its own included; 0 is all */
   outrider_product output;
+  const float *after_attention;   /* [hidden], norm of the attention's result, or null */
   const float *feed_forward_norm; /* [hidden] or null */
-  outrider_product gate_up, down;
+  outrider_product gate_up, down; /* where there are no experts */
+  outrider_product router;
+  const outrider_expert *experts;    /* [experts] or null */
+  const float *after_feed_forward;   /* [hidden], norm of the block's result, or null */
 } outrider_layer;
 
 typedef struct outrider_model {
   int32_t hidden, heads, kv_heads, head_dim, intermediate, layers;
   int32_t is_bf16; /* keys and values may be kept in bfloat16 */
   int32_t threads; /* that run a step together */
+  int32_t gelu;    /* whether the gate's activation is gelu; else silu */
+  int32_t experts, active, expert_intermediate; /* of a layer, of a row, and the width of an expert */
+  int32_t normed;  /* whether the shares of a row's experts are divided by their sum */
   float eps;       /* of the norms */
-  float query_scale;
+  float query_scale, embedding_scale;
   int64_t vocabulary, positions;
   int64_t shared;        /* products, rows times weights, from which on a step is shared among the threads */
   outrider_linear embedding; /* [vocabulary, hidden]; not packed unless in codes */
-  const float *turns;    /* [positions, head_dim / 2, 2]: cosine and sine */
   const float *norm;     /* [hidden] */
   const outrider_layer *layer; /* [layers] */
   outrider_product logits;

@@ -1,0 +1,16 @@
+"""geglu in two torch operators."""
+
+from __future__ import annotations
+
+import torch
+from outrider.kernels.swiglu.cpu import in_pieces
+from torch import Tensor
+
+
+def geglu(gate_up: Tensor) -> Tensor:
+    """``gelu(gate) * up`` of [n, 2 * width], the gate first: [n, width]. A row's bits do not depend on the others."""
+    return in_pieces(_geglu, gate_up)
+
+
+def _geglu(gate_up: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.gelu(gate_up[:, :width], approximate="tanh").mul_(gate_up[:, width:])

@@ -1,0 +1,1 @@
+"""What sets one family of decoders apart from another, read from the fields of its configuration."""
