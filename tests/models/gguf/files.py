@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 F32 = GGMLQuantizationType.F32
 Change = Callable[[GGUFWriter], None]
-_ARCHITECTURES = {
+ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
     "Qwen2ForCausalLM": "qwen2",
@@ -43,7 +43,7 @@ def write_model(
     more: Change | None = None,
 ) -> Path:
     """A file of a model of transformers, whose matrices are of a ``kind``."""
-    architecture = _ARCHITECTURES[type(model).__name__]
+    architecture = ARCHITECTURES[type(model).__name__]
 
     def fill(writer: GGUFWriter) -> None:
         add_sizes(writer, architecture, model.config)
@@ -72,8 +72,21 @@ def add_sizes(writer: GGUFWriter, architecture: str, config: Any) -> None:
     if wide["rope_type"] == "linear":
         writer.add_string(f"{architecture}.rope.scaling.type", "linear")
         writer.add_rope_scaling_factor(wide["factor"])
-    if architecture == "gemma3":
+    if wide["rope_type"] == "yarn":
+        _add_yarn(writer, architecture, wide)
+    if getattr(config, "sliding_window", None) is not None:
         writer.add_sliding_window(config.sliding_window)
+    if architecture == "gemma3":
+        writer.add_float32("gemma3.attention.scale", config.query_pre_attn_scalar**-0.5)
+        slides = [kind == "sliding_attention" for kind in config.layer_types]
+        if slides != [(layer + 1) % 6 > 0 for layer in range(len(slides))]:
+            writer.add_sliding_window_pattern(slides)
+
+
+def _add_yarn(writer: GGUFWriter, architecture: str, rope: Mapping[str, Any]) -> None:
+    writer.add_string(f"{architecture}.rope.scaling.type", "yarn")
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
 def add_words(writer: GGUFWriter, count: int = 67) -> None:

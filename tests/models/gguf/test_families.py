@@ -20,6 +20,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedModel
 
 from tests.models.checkpoints import FAMILIES, SHAPE, save, tokens
 from tests.models.gguf.files import (
+    ARCHITECTURES,
     F32,
     add_sizes,
     add_tensor,
@@ -34,15 +35,14 @@ from tests.models.runs import whole
 Kind = GGMLQuantizationType
 _WIDE: dict[str, Any] = {"hidden_size": 96, "intermediate_size": 160, "num_attention_heads": 6}
 _KINDS = [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q5_0, Kind.Q5_1, Kind.Q4_0, Kind.Q4_1]
-_DENSE = [family for family in FAMILIES if FAMILIES[family][1].__name__ in
-          ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")]  # fmt: skip
+_FAMILIES = [family for family in FAMILIES if FAMILIES[family][1].__name__ in ARCHITECTURES]
 
 
 def gemma(layers: int = 7) -> PreTrainedModel:
     """A small Gemma 3 with layers of both kinds."""
     sizes = SHAPE | {"num_hidden_layers": layers, "head_dim": 16, "sliding_window": 8}
     torch.manual_seed(3)
-    return Gemma3ForCausalLM(Gemma3TextConfig(**sizes)).eval()
+    return Gemma3ForCausalLM(Gemma3TextConfig(**sizes, query_pre_attn_scalar=16)).eval()
 
 
 def logits_of(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
@@ -58,7 +58,7 @@ def make_wide(family: str) -> PreTrainedModel:
     return model(config(**SHAPE | _WIDE | fields)).eval()
 
 
-@pytest.mark.parametrize("family", _DENSE)
+@pytest.mark.parametrize("family", _FAMILIES)
 def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     theirs = save(family, tmp_path)
     ours = LlamaModel.load(write_model(tmp_path / "model.gguf", theirs), dtype="float32")
@@ -66,7 +66,14 @@ def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     torch.testing.assert_close(whole(ours, ids), logits_of(theirs, ids), rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("family", _DENSE)
+def test_layers_of_gemma_may_be_given_one_by_one(tmp_path: Path) -> None:
+    theirs = gemma(layers=3)
+    theirs.config.layer_types = ["full_attention", "sliding_attention", "full_attention"]
+    ours = config_fields(GgufFile.open(write_model(tmp_path / "model.gguf", theirs)))
+    assert ours["layer_types"] == theirs.config.layer_types
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
 def test_the_configuration_is_that_of_the_directory(family: str, tmp_path: Path) -> None:
     theirs = save(family, tmp_path)
     ours, directory = ModelConfig.load(write_model(tmp_path / "model.gguf", theirs)), ModelConfig.load(tmp_path)
@@ -95,7 +102,7 @@ def test_logits_are_those_of_the_rounded_weights(family: str, kind: Kind, tmp_pa
     assert difference < 0.05 * expected.std()
 
 
-@pytest.mark.parametrize("family", [*_DENSE, "gemma 3"])
+@pytest.mark.parametrize("family", sorted({*_FAMILIES, "gemma 3"}))
 def test_tensors_have_the_names_and_the_contents_of_the_directory(family: str, tmp_path: Path) -> None:
     theirs = gemma() if family == "gemma 3" else save(family, tmp_path)
     checkpoint = GgufCheckpoint(GgufFile.open(write_model(tmp_path / "model.gguf", theirs)))
@@ -126,8 +133,7 @@ def test_gemma_has_the_fields_of_its_directory(tmp_path: Path) -> None:
     ours = config_fields(GgufFile.open(write_model(tmp_path / "model.gguf", theirs)))
     saved = theirs.config.to_dict()
     for name in ("layer_types", "sliding_window", "query_pre_attn_scalar", "hidden_activation", "head_dim"):
-        wanted = 16 if name == "query_pre_attn_scalar" else saved[name]
-        assert ours[name] == wanted
+        assert ours[name] == saved[name]
     assert ours["rope_parameters"]["full_attention"]["rope_theta"] == 1_000_000.0
     assert ours["rope_parameters"]["sliding_attention"] == {"rope_type": "default", "rope_theta": 10_000.0}
     assert ours["tie_word_embeddings"]
