@@ -18,26 +18,12 @@ from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
 from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
 from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
+from outrider.kernels.linear.unpacking.triton import UNPACK, group_index, numbers_at, of_group, offsets_of, per_line
 from outrider.native.quantized import UNIT_GROUP
 from torch import Tensor
 
 _MOST_ROWS = 1024
 """Most rows of one launch, so that partial sums stay small."""
-
-_INT8_BF16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d;
-lop3.b32 u, t, 0x00800080, 0xc300c300, 0xea; lop3.b32 t, t, 0x007f007f, 0x43004300, 0xea;
-fma.rn.bf16x2 $0, t, v, u; }"""
-_INT8_FP16 = """{ .reg .b32 t, u; mov.b32 u, 0xe480e480; shr.u32 t, $1, %d; lop3.b32 t, t, 0x00ff00ff, 0x64806480, 0x6a;
-add.rn.f16x2 $0, t, u; }"""
-_INT4_BF16 = """{ .reg .b32 t, v; mov.b32 v, 0x3f803f80; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x43004300, 0xea;
-fma.rn.bf16x2 $0, t, v, $2; }"""
-_INT4_FP16 = """{ .reg .b32 t; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x64006400, 0xea;
-add.rn.f16x2 $0, t, $2; }"""
-
-
-def _shifted(instructions: str, parts: int) -> tuple[str, ...]:
-    return tuple(instructions % (part * 16 // parts) for part in range(parts))
-
 
 _KINDS = {
     torch.float32: tl.float32,
@@ -47,79 +33,6 @@ _KINDS = {
 }
 _FP8_SUM = 128
 """Products of eight-bit floats that Hopper adds in fewer than 24 bits before it adds them to a sum in float32."""
-
-_UNPACK = {
-    (2, torch.bfloat16): _shifted(_INT8_BF16, 2),
-    (2, torch.float16): _shifted(_INT8_FP16, 2),
-    (4, torch.bfloat16): _shifted(_INT4_BF16, 4),
-    (4, torch.float16): _shifted(_INT4_FP16, 4),
-}
-"""For each code of a word, instructions that make two floats of the codes in two words: bits set below a magic number,
-which is subtracted again. An eight-bit code's sign is a bit of the subtrahend, or is flipped to become an offset."""
-
-
-@triton.jit
-def _block(slices, lines, columns, SLICES: tl.constexpr):
-    """Sums of offsets: [lines, columns], for each of the slices where there are several."""
-    if SLICES == 1:
-        sums = lines[:, None] + (slices + columns)[None, :]
-    else:
-        sums = slices[:, None, None] + lines[None, :, None] + columns[None, None, :]
-    return sums
-
-
-@triton.jit
-def _per_line(values, slices, lines, used, SLICES: tl.constexpr):
-    """The value of each line of a block: [lines, 1], or [slices, lines, 1]."""
-    if SLICES == 1:
-        values_by_line = tl.load(values + slices + lines)[:, None]
-    else:
-        values_by_line = tl.load(values + slices[:, None] + lines[None, :], used[:, None], other=0.0)[:, :, None]
-    return values_by_line
-
-
-@triton.jit
-def _group(turn, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr):
-    """The group of the input features at one place of the words of a block."""
-    STEP: tl.constexpr = WORDS * PARTS
-    if STEP % GROUP == 0:
-        group = turn * (STEP // GROUP) + PART * WORDS // GROUP
-    elif GROUP % STEP == 0:
-        group = turn // (GROUP // STEP)
-    else:
-        group = (turn * STEP + PART * WORDS) // GROUP
-    return group
-
-
-@triton.jit
-def _of_group(
-    values, units, turn, outer, line, used, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr,
-    GROUP: tl.constexpr, UNIT: tl.constexpr, SLICES: tl.constexpr,
-):  # fmt: skip
-    """The scale or the minimum of each line's group, in float32 where it counts units."""
-    value = _per_line(values, _group(turn, PART, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
-    if UNIT > 0:
-        unit = _per_line(units, _group(turn, PART, WORDS, PARTS, UNIT) * outer, line, used, SLICES)
-        value = value.to(tl.float32) * unit
-    return value
-
-
-@triton.jit
-def _codes(words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
-    """The numbers at one place of each word, less their zero point."""
-    if PARTS == 1:
-        code = words
-    elif ASM is None:
-        code = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
-        code = (code ^ 128) - 128 if PARTS == 2 else code.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
-    elif PARTS == 2:
-        code = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=inputs.dtype, is_pure=True, pack=2)
-    else:
-        offsets = tl.broadcast_to(zeros, words.shape)
-        code = tl.inline_asm_elementwise(
-            ASM[PART], "=r,r,r", [words, offsets], dtype=inputs.dtype, is_pure=True, pack=2
-        )
-    return code.to(inputs.dtype)
 
 
 @triton.jit
@@ -159,13 +72,13 @@ def _product(
     first = tl.program_id(2) * SHARE
     for block in range(first, tl.minimum(first + SHARE, BLOCKS), SLICES):
         turn = block if SLICES == 1 else block + tl.arange(0, SLICES)
-        at = _block(turn * WORDS, line * LINE, place, SLICES)
+        at = offsets_of(turn * WORDS, line * LINE, place, SLICES)
         if K % (STEP * SLICES) == 0:
             word = tl.load(words + at)
         elif PARTS == 1:
-            word = tl.load(words + at, _block(turn * WORDS, line * 0, place, SLICES) < K, other=0.0)
+            word = tl.load(words + at, offsets_of(turn * WORDS, line * 0, place, SLICES) < K, other=0.0)
         else:
-            word = tl.load(words + at, _block(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
+            word = tl.load(words + at, offsets_of(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
         used = turn < BLOCKS
         for i in tl.static_range(PARTS):
             if GROUP == 0:
@@ -177,27 +90,28 @@ def _product(
                 if PARTS == 2:
                     zero = word
                 elif ZERO is None:
-                    zero = _per_line(zeros, _group(turn, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
+                    zero = per_line(zeros, group_index(turn, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
                 else:
                     zero = tl.full([1, 1] if SLICES == 1 else [1, 1, 1], ZERO, KIND)
-            inside = _block(turn * 0, row, place * 0, SLICES) < rows
+            inside = offsets_of(turn * 0, row, place * 0, SLICES) < rows
             if K % (STEP * SLICES) != 0:
-                inside &= _block(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
-            inputs = tl.load(x + _block(turn * STEP + i * WORDS, row * K, place, SLICES), inside, other=0.0).to(KIND)
+                inside &= offsets_of(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
+            at = offsets_of(turn * STEP + i * WORDS, row * K, place, SLICES)
+            inputs = tl.load(x + at, inside, other=0.0).to(KIND)
             inputs = inputs.T if SLICES == 1 else tl.permute(inputs, (0, 2, 1))
-            code = _codes(word, zero, inputs, i, PARTS, ASM, MAGIC)
+            code = numbers_at(word, zero, inputs, i, PARTS, ASM, MAGIC)
             part = tl.dot(code, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
             if MINIMA:
                 sums += tl.sum(inputs.to(tl.float32), 0 if SLICES == 1 else 1, keep_dims=True)
             if GROUP == 0:
                 total = part
             elif i % TOGETHER == TOGETHER - 1:
-                scale = _of_group(
+                scale = of_group(
                     scales, scale_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
                 )  # fmt: skip
                 total = total + part * scale
                 if MINIMA:
-                    minimum = _of_group(
+                    minimum = of_group(
                         minima, minimum_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
                     )  # fmt: skip
                     total -= sums * minimum
@@ -311,7 +225,7 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
         "COLUMNS": tile.columns,
         "SLICES": tile.slices,
         "WORDS": tile.words,
-        "ASM": None if INTERPRETED else _UNPACK.get((weight.parts, weight.dtype)),
+        "ASM": None if INTERPRETED else UNPACK.get((weight.parts, weight.dtype)),
         "MAGIC": MAGIC[weight.dtype],
         "KIND": _KINDS[product_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
         "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,

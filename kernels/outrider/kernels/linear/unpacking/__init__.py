@@ -1,0 +1,1 @@
+"""What the kernels of linear read of a weight."""
