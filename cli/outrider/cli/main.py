@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
 from outrider.cli.commands.tenants import keys_app, tenants_app
 
@@ -22,14 +23,18 @@ app.add_typer(config_app, name="config", no_args_is_help=True)
 app.add_typer(tenants_app, name="tenants")
 app.add_typer(keys_app, name="keys")
 app.add_typer(prompts_app, name="prompts")
+app.add_typer(models_app, name="models")
 
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting that overrides the file; may be repeated."),
 ]
-Model = Annotated[Path | None, typer.Option(help="Directory of the target model; the shipped one if absent.")]
-Draft = Annotated[Path | None, typer.Option(help="Directory of the draft model; the shipped one if absent.")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="The target: a directory, a GGUF file, or org/repository of the Hub; else the shipped one."),
+]
+Draft = Annotated[str | None, typer.Option(help="The draft model, named like the target; the shipped one if absent.")]
 Url = Annotated[str, typer.Option(help="Address of a running mesh.")]
 Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
 

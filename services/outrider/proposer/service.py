@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
@@ -17,7 +16,7 @@ from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger, timeline
 from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
-from outrider.models import pocket
+from outrider.models import store
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.sampling import Sampling
@@ -47,13 +46,13 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
     """What the drafter is made for.
 
     Raises:
-        ModelError: the target's or the draft model's configuration is not supported.
+        ModelError: the target or the draft model is not there, was changed, or is not supported.
         TextError: the target has no tokenizer that can be read.
-        pocket.ManifestError: the shipped model is not as it was shipped.
     """
-    model, target = _directory(settings.model, "draft"), _directory(settings.target or settings.model, "target")
-    if settings.model == "pocket":
-        pocket.verify(model)
+    model = store.obtain(settings.model, settings.integrity, "draft", watch=store.logged(_log))
+    target = store.obtain(
+        settings.target or settings.model, settings.integrity, text_only=True, watch=store.logged(_log)
+    )
     vocabulary = Tokenizer.load(target).fingerprint
     config = ModelConfig.load(target if (target / "config.json").is_file() else model)
     return DrafterContext(
@@ -65,6 +64,13 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
         settings.dtype,
         settings.options,
     )
+
+
+def _lacks_draft_model(settings: ProposerSettings, context: DrafterContext) -> bool:
+    """Whether the shipped draft model would guess for a target of another vocabulary."""
+    if (settings.model, settings.drafter) != (store.POCKET, "model") or "vocabulary_map" in settings.options:
+        return False
+    return Tokenizer.load(store.locate(store.POCKET, "draft")).fingerprint != context.vocabulary
 
 
 class _Stream:
@@ -91,27 +97,36 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._started = False
 
     async def start(self, mesh: Mesh) -> None:
-        """Loads the drafter and starts to guess."""
+        """Loads the drafter and starts to guess; stays idle where no draft model is for the target."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(0.0005)
         await asyncio.to_thread(self._load)
+        if self._idle:
+            _log.warning("idle: the shipped draft model does not guess for this target, and no other is named")
+            return
         self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed, self._drafted)
         pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()
         self._started = True
 
     def _load(self) -> None:
+        """Loads the drafter; none if it is the shipped one, and the target is not."""
         if self._settings.threads:
             torch.set_num_threads(self._settings.threads)
         try:
             context = drafter_context(self._settings)
+            self._vocabulary = context.vocabulary
+            self._idle = _lacks_draft_model(self._settings, context)
+            if self._idle:
+                return
             self._drafter: Drafter = plugins.load("outrider.drafters", self._settings.drafter)(context)
-        except (DrafterError, ModelError, TextError, pocket.ManifestError) as error:
+        except (DrafterError, ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
-        self._vocabulary = context.vocabulary
 
     def status(self) -> dict[str, Any]:
         """Status for the registry."""
+        if self._idle:
+            return {"vocabulary": "", "drafter": "none", "load": 0}
         return {"vocabulary": self._vocabulary, "drafter": self._drafter.name, "load": len(self._owners)}
 
     async def drain(self) -> None:
@@ -252,10 +267,6 @@ def _note_request(events: Timeline, request: pb.DraftRequest) -> None:
     events.message("opens", True, [(item.session, len(item.tokens) // 4) for item in request.opens])
     commits = [(item.session, item.length + len(item.tokens) // 4) for item in request.commits]
     events.message("commits", True, commits)
-
-
-def _directory(setting: str, shipped: Any) -> Path:
-    return pocket.directory(shipped) if setting == "pocket" else Path(setting)
 
 
 def _commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:

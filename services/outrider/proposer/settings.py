@@ -12,12 +12,23 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
     """Settings of the proposer, in the configuration's ``[proposer]`` table."""
 
     drafter: Annotated[str, Meta(description="drafter to run, by plug-in name")] = "model"
-    model: Annotated[str, Meta(description="directory of the draft checkpoint, or `pocket` for the shipped one")] = (
-        "pocket"
-    )
+    model: Annotated[
+        str,
+        Meta(
+            description="directory or GGUF file of the draft model, `pocket` for the shipped one, or a name of the "
+            "Hugging Face Hub: org/repository[:file][@revision]"
+        ),
+    ] = "pocket"
     target: Annotated[
-        str, Meta(description="directory of the target's tokenizer, or `pocket`; the draft model's own when empty")
+        str, Meta(description="the target, named as `model`, for its tokenizer; the draft model's own when empty")
     ] = ""
+    integrity: Annotated[
+        Literal["off", "size", "full"],
+        Meta(
+            description="how a model's files are compared with those of its first load: not, by sizes and times, "
+            "or by SHA-256"
+        ),
+    ] = "size"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         Meta(description="of the weights; auto: the checkpoint's, or float32 if the CPU lacks that type"),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
 import msgspec
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import counter
-from outrider.models import pocket
+from outrider.mesh.telemetry import counter, get_logger
+from outrider.models import store
+from outrider.models.errors import ModelError
 from outrider.models.text import TextError, Tokenizer
 from outrider.tokenizer.encoding import encode, size
 from outrider.tokenizer.settings import TokenizerSettings
@@ -21,7 +21,7 @@ from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
 from outrider.wire.ids import unpack_ids
 
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
-
+_log = get_logger("tokenizer")
 _encoded = counter("tokenizer_encoded_tokens", "Tokens encoded from texts.")
 _decoded = counter("tokenizer_decoded_tokens", "Tokens decoded to text.")
 
@@ -42,15 +42,13 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
 
     def _load(self) -> None:
         model = self._settings.model
-        directory = pocket.directory("target") if model == "pocket" else Path(model)
         try:
-            if model == "pocket":
-                pocket.verify(directory)
-            self._tokenizer = Tokenizer.load(directory)
-        except (TextError, pocket.ManifestError) as error:
+            place = store.obtain(model, self._settings.integrity, text_only=True, watch=store.logged(_log))
+            self._tokenizer = Tokenizer.load(place)
+        except (ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
         self._calls = msgspec.to_builtins(call_style(self._tokenizer, self._settings.calls))
-        self._name = self._settings.served_name or ("pocket" if model == "pocket" else directory.name)
+        self._name = self._settings.served_name or store.served_name(model)
 
     def status(self) -> dict[str, Any]:
         """Status for the registry."""

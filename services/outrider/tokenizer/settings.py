@@ -11,8 +11,27 @@ from outrider.mesh.config import Settings
 class TokenizerSettings(Settings, kw_only=True, frozen=True):
     """Settings of the tokenizer, in the configuration's ``[tokenizer]`` table."""
 
-    model: Annotated[str, Meta(description="directory with tokenizer.json, or `pocket` for the shipped one")] = "pocket"
-    served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
+    model: Annotated[
+        str,
+        Meta(
+            description="directory or GGUF file with the tokenizer, `pocket` for the shipped one, or a name of the "
+            "Hugging Face Hub: org/repository[:file][@revision]"
+        ),
+    ] = "pocket"
+    integrity: Annotated[
+        Literal["off", "size", "full"],
+        Meta(
+            description="how a model's files are compared with those of its first load: not, by sizes and times, "
+            "or by SHA-256"
+        ),
+    ] = "size"
+    served_name: Annotated[
+        str,
+        Meta(
+            description="name that requests use; when empty the name of the directory or file, or of the Hub's "
+            "repository in full"
+        ),
+    ] = ""
     calls: Annotated[
         Literal["auto", "hermes", "llama3"],
         Meta(description="format of the model's tool calls; auto: that of the chat template, else hermes"),

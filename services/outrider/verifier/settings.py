@@ -12,10 +12,27 @@ from outrider.wire.sampling import MOST_NODES
 class VerifierSettings(Settings, kw_only=True, frozen=True):
     """Settings of the verifier, in the configuration's ``[verifier]`` table."""
 
-    model: Annotated[str, Meta(description="directory of the target's checkpoint, or `pocket` for the shipped one")] = (
-        "pocket"
-    )
-    served_name: Annotated[str, Meta(description="name that requests use; the directory's name when empty")] = ""
+    model: Annotated[
+        str,
+        Meta(
+            description="directory or GGUF file of the target, `pocket` for the shipped one, or a name of the "
+            "Hugging Face Hub: org/repository[:file][@revision]"
+        ),
+    ] = "pocket"
+    integrity: Annotated[
+        Literal["off", "size", "full"],
+        Meta(
+            description="how a model's files are compared with those of its first load: not, by sizes and times, "
+            "or by SHA-256"
+        ),
+    ] = "size"
+    served_name: Annotated[
+        str,
+        Meta(
+            description="name that requests use; when empty the name of the directory or file, or of the Hub's "
+            "repository in full"
+        ),
+    ] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         Meta(description="of weights and KV pages; auto: the checkpoint's, or float32 if the CPU lacks that type"),
@@ -114,5 +131,5 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     ] = field(default_factory=lambda: ["auto"])
     options: Annotated[
         dict[str, dict[str, Any]],
-        Meta(description="settings of the local drafters, a table each; `model` is the directory of a drafter's model"),
+        Meta(description="settings of the local drafters, a table each; `model` names a drafter's model, as above"),
     ] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import get_logger
-from outrider.models import pocket
+from outrider.models import store
 from outrider.models.config import ModelConfig
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.pages import PageTable
@@ -61,7 +61,7 @@ class Target:
     """A loaded target and the parts around it.
 
     Attributes:
-        directory: directory of the checkpoint.
+        directory: directory or GGUF file of the checkpoint.
         name: model name in requests.
         dtype: type of the weights.
         room: most tokens of a sequence.
@@ -94,10 +94,8 @@ class Target:
             _log.warning(lost)
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        directory = pocket.directory("target") if settings.model == "pocket" else Path(settings.model)
         try:
-            if settings.model == "pocket":
-                pocket.verify(directory)
+            directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
             tokenizer = Tokenizer.load(directory)
             model = LlamaModel.load(
                 directory,
@@ -108,7 +106,7 @@ class Target:
                 graphs=settings.cuda_graphs,
             )
             return cls.over(model, tokenizer, directory, settings, parts)
-        except (ModelError, TextError, pocket.ManifestError) as error:
+        except (ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
 
     @classmethod
@@ -134,7 +132,7 @@ class Target:
         view = TargetView(runner.rule, config.vocab_size, runner.hidden)
         return cls(
             directory=directory,
-            name=settings.served_name or ("pocket" if settings.model == "pocket" else directory.name),
+            name=settings.served_name or store.served_name(settings.model),
             dtype=str(model.dtype).removeprefix("torch."),
             room=room,
             token_s=cost(settings.prefill_rows) / settings.prefill_rows,

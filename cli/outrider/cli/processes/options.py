@@ -22,8 +22,8 @@ class UpOptions:
 
     host: str | None = None
     port: int | None = None
-    model: Path | None = None
-    draft: Path | None = None
+    model: str | None = None
+    draft: str | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
     prefills: int = 0
     proposers: int | None = None

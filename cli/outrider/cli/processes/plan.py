@@ -12,8 +12,9 @@ from pathlib import Path
 
 from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.models import absolute, pin_models, require_model
 from outrider.cli.processes.options import UpOptions
-from outrider.cli.processes.placement import SHIPPED, SettingsByKind, place, share_cores
+from outrider.cli.processes.placement import SettingsByKind, place, share_cores
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
@@ -63,10 +64,12 @@ def make_plan(options: UpOptions) -> Plan:
 
     Raises:
         ConfigError: a setting is wrong, or several gateways cannot share it.
-        StartError: the gateway's port is taken or a model's directory is missing.
+        StartError: the gateway's port is taken, or a model is missing or cannot be brought.
     """
     flags = _flags(options)
     settings = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
+    if pin_models(settings, flags):
+        settings = {kind: effective(kind, options.config, flags) for kind in settings}
     host, port = _gateway_address(settings)
     grpc_host, grpc_port = _grpc_address(settings, host, port)
     flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
@@ -77,7 +80,7 @@ def make_plan(options: UpOptions) -> Plan:
     flags["verifier"] |= placement.verifier
     counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
     for kind in counts:
-        _require_model(kind, settings[kind])
+        require_model(kind, settings[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
     nats_url, nats = _nats(options, settings, log_dir)
@@ -114,13 +117,14 @@ def _flags(options: UpOptions) -> Flags:
     for kind, values in flags.items():
         if reserved := [key for key in OWNED if key in values]:
             raise ConfigError(f"--set {kind}.{reserved[0]}: `outrider up` sets it itself")
+    model = absolute(options.model)
     options_by_key = {
         ("gateway", "host"): options.host,
         ("gateway", "port"): options.port,
-        ("verifier", "model"): options.model and options.model.absolute(),
-        ("tokenizer", "model"): options.model and options.model.absolute(),
-        ("proposer", "model"): options.draft and options.draft.absolute(),
-        ("proposer", "target"): options.model and options.model.absolute(),
+        ("verifier", "model"): model,
+        ("tokenizer", "model"): model,
+        ("proposer", "model"): absolute(options.draft),
+        ("proposer", "target"): model,
     }
     for (kind, key), value in options_by_key.items():
         if value is not None:
@@ -168,12 +172,6 @@ def _reachable(host: str) -> str:
 def _process_counts(counts: Mapping[str, int], options: UpOptions) -> dict[str, int]:
     """Processes by kind; verifiers that compute prompts for others come last among the verifiers."""
     return {**counts, "verifier": counts["verifier"] + options.prefills}
-
-
-def _require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
-    model = settings.get("model")
-    if model and model.value != SHIPPED and not (Path(model.value) / "config.json").is_file():
-        raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json)")
 
 
 def _nats(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> tuple[str, ProcessSpec | None]:

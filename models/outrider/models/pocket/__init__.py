@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Literal
 
+from outrider.models.errors import ModelError
+
 _WEIGHTS = Path(__file__).parent / "weights"
 _MANIFEST = "MANIFEST.json"
 
 
-class ManifestError(ValueError):
+class ManifestError(ModelError):
     """A shipped file was changed; the message is one sentence that names the file."""
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError
-from outrider.models import pocket
+from outrider.mesh.telemetry import get_logger
+from outrider.models import store
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.speculation import Acceptance, AcceptanceError, Drafter, DrafterContext, DrafterError
 from outrider.models.text import TextError
@@ -16,7 +17,9 @@ from outrider.verifier.settings import VerifierSettings
 _GROUP = "outrider.drafters"
 _RULES = "outrider.acceptance"
 _AUTO = ["ngram", "suffix"]
-_SHIPPED = {"medusa": pocket.directory("medusa"), "model": pocket.directory("draft")}
+_SHIPPED: dict[str, store.Shipped] = {"medusa": "medusa", "model": "draft"}
+
+_log = get_logger("verifier")
 
 
 def make_drafters(settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> list[Drafter]:
@@ -55,34 +58,28 @@ def make_rule(settings: VerifierSettings) -> Acceptance:
 def _make(name: str, settings: VerifierSettings, vocabulary: str, model: LlamaModel) -> Drafter:
     options = dict(settings.options.get(name, {}))
     shipped = settings.model == "pocket" and name in _SHIPPED
-    context = DrafterContext(
-        vocabulary,
-        model.config.vocab_size,
-        model.config.context_length,
-        _directory(name, options, shipped),
-        settings.device,
-        settings.dtype,
-        options,
-        model,
-    )
     try:
+        context = DrafterContext(
+            vocabulary,
+            model.config.vocab_size,
+            model.config.context_length,
+            _place(name, options, shipped, settings.integrity),
+            settings.device,
+            settings.dtype,
+            options,
+            model,
+        )
         drafter: Drafter = plugins.load(_GROUP, name)(context)
     except (DrafterError, ModelError, TextError) as error:
         raise ConfigError(str(error)) from None
     return drafter
 
 
-def _directory(name: str, options: dict[str, Any], shipped: bool) -> Path | None:
-    """The directory of the drafter's model: its option ``model``, which is removed from ``options``."""
-    model = options.pop("model", "pocket" if shipped else None)
+def _place(name: str, options: dict[str, Any], shipped: bool, integrity: store.Integrity) -> Path | None:
+    """Where the drafter's model is: its option ``model``, which is removed from ``options``."""
+    model = options.pop("model", store.POCKET if shipped else None)
     if model is None:
         return None
     if not isinstance(model, str):
-        raise ConfigError(f"options.{name}.model must be a directory, not {model!r}")
-    if model != "pocket" or name not in _SHIPPED:
-        return Path(model)
-    try:
-        pocket.verify(_SHIPPED[name])
-    except pocket.ManifestError as error:
-        raise ConfigError(str(error)) from None
-    return _SHIPPED[name]
+        raise ConfigError(f"options.{name}.model must be text that names a model, not {model!r}")
+    return store.obtain(model, integrity, _SHIPPED.get(name, "draft"), watch=store.logged(_log))

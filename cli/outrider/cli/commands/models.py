@@ -1,0 +1,104 @@
+"""The commands `outrider models`: models of the Hugging Face Hub on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+models_app = typer.Typer(help="Models of the Hugging Face Hub on this machine.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="org/repository[:file][@revision]")]
+Model = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="A name of the Hub, a directory or a GGUF file; else all in the cache."),
+]
+
+
+@models_app.command("pull")
+def models_pull(name: Name) -> None:
+    """Bring a model here, or what is missing of it, and print where it is."""
+    with _sentences():
+        from outrider.cli.processes.downloads import shown
+        from outrider.models.store import locate, pin
+
+        with shown() as watch:
+            pinned = pin(name, watch)
+        typer.echo(f"{pinned}\n{locate(pinned)}")
+
+
+@models_app.command("list")
+def models_list() -> None:
+    """List the models in the Hub's cache: name, revision, size, format and place."""
+    with _sentences():
+        from outrider.models.store.cached import cached_models
+
+        for model in cached_models():
+            size = f"{model.size / 1e6:,.1f} MB"
+            revision = f"{model.name.revision} {model.commit[:12]}" if not model.name.pinned else model.commit[:12]
+            typer.echo(f"{model.name.served:<48} {revision:<20} {size:>14}  {model.format:<12} {model.place}")
+
+
+@models_app.command("verify")
+def models_verify(
+    name: Model = None,
+    renew: Annotated[bool, typer.Option("--renew", help="Accept the files as they are, and note them anew.")] = False,
+) -> None:
+    """Compare the SHA-256 of all files with those of the first load; exit code 1 if a file was changed."""
+    with _sentences():
+        from outrider.models.store import integrity
+
+        for place in _places(name):
+            if renew:
+                integrity.renew(place)
+                typer.echo(f"{place}: noted as it is")
+            else:
+                typer.echo(f"{place}: " + ("as noted" if integrity.verify(place) else "noted, for the first time"))
+
+
+@models_app.command("remove")
+def models_remove(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a model from the Hub's cache: all its revisions and files unless the name has one."""
+    with _sentences():
+        from outrider.models.store.cached import meant, remove
+        from outrider.models.store.names import ModelName
+
+        models = meant(ModelName.parse(name))
+        for model in models:
+            typer.echo(f"{model.name}  {model.size / 1e6:,.1f} MB  {model.place}")
+        if not yes:
+            typer.confirm("Remove?", abort=True)
+        typer.echo(f"{remove(models) / 1e6:,.1f} MB freed")
+
+
+def _places(name: str | None) -> list[Path]:
+    from outrider.models.store import POCKET, is_path, locate
+    from outrider.models.store.cached import cached_models, meant
+    from outrider.models.store.names import ModelName
+
+    if name is None:
+        return [model.place for model in cached_models() if model.format != "no weights"]
+    if name == POCKET or is_path(name):
+        return [locate(name)]
+    return [model.place for model in meant(ModelName.parse(name))]
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Prints a `ModelError` of the block, and ends with exit code 1."""
+    try:
+        from outrider.models.store import ModelError
+    except ModuleNotFoundError as error:
+        typer.echo(f"outrider: models need {error.name}: pip install 'outrider[all]'", err=True)
+        raise typer.Exit(1) from None
+    try:
+        yield
+    except ModelError as error:
+        typer.echo(f"outrider: {error}", err=True)
+        raise typer.Exit(1) from None

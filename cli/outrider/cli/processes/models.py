@@ -1,0 +1,60 @@
+"""Brings the models that settings name, once, before services start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from outrider.cli.processes.downloads import shown
+from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.placement import SettingsByKind
+from outrider.cli.settings import Flags
+from outrider.mesh.config import EffectiveSetting
+from outrider.models.store import POCKET, ModelError, is_path, pin
+
+
+def absolute(model: str | Path | None) -> str | None:
+    """A path as an absolute one, for processes of other directories; anything else as it is."""
+    named = None if model is None else str(model)
+    return str(Path(named).absolute()) if named and named != POCKET and is_path(named) else named
+
+
+def pin_models(settings: SettingsByKind, flags: Flags) -> bool:
+    """Brings the models of the Hub that settings name, and puts their commits into ``flags``; whether there are any.
+
+    Services then find all files in the cache, and ask no network.
+
+    Raises:
+        StartError: a model cannot be brought.
+    """
+    named = {(kind, key): value for kind, key, value in _models(settings) if value != POCKET and not is_path(value)}
+    with shown() as watch:
+        pinned = cache(lambda model: pin(model, watch))
+        for (kind, key), model in named.items():
+            try:
+                flags[kind][key] = json.dumps(pinned(model)) if "." in key else pinned(model)
+            except ModelError as error:
+                raise StartError(f"{kind}.{key}: {error}") from None
+    return bool(named)
+
+
+def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
+    """`StartError` if a service's model is a path where no model is."""
+    model = settings.get("model")
+    if model is None or model.value == POCKET or not is_path(model.value):
+        return
+    path = Path(model.value)
+    if not (path / "config.json").is_file() and not (path.is_file() and path.suffix == ".gguf"):
+        raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json, and no GGUF file)")
+
+
+def _models(settings: SettingsByKind) -> list[tuple[str, str, str]]:
+    """Service, key and value of every setting that names a model."""
+    keys = (("tokenizer", "model"), ("verifier", "model"), ("proposer", "model"), ("proposer", "target"))
+    found = [(kind, key, settings[kind][key].value) for kind, key in keys]
+    for drafter, options in settings["verifier"]["options"].value.items():
+        if isinstance(model := options.get("model"), str):
+            found.append(("verifier", f"options.{drafter}.model", model))
+    return [(kind, key, value) for kind, key, value in found if value]

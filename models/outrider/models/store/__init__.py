@@ -1,0 +1,27 @@
+"""Models by name: where their files are, how these come from the Hugging Face Hub, whether they are as they were.
+
+In: a model as a setting names it. Out: its directory or GGUF file. Any process may use this room: it needs no torch.
+"""
+
+from outrider.models.errors import ModelError
+from outrider.models.store.integrity import Integrity, check
+from outrider.models.store.locate import Shipped, locate, obtain, pin
+from outrider.models.store.names import POCKET, is_path, served_name
+from outrider.models.store.progress import Watch, at_intervals, logged, unwatched
+
+__all__ = [
+    "POCKET",
+    "Integrity",
+    "ModelError",
+    "Shipped",
+    "Watch",
+    "at_intervals",
+    "check",
+    "is_path",
+    "locate",
+    "logged",
+    "obtain",
+    "pin",
+    "served_name",
+    "unwatched",
+]
