@@ -67,9 +67,8 @@ def models_remove(
     """Remove a model from the Hub's cache: all its revisions and files unless the name has one."""
     with _sentences():
         from outrider.models.store.cached import meant, remove
-        from outrider.models.store.names import ModelName
 
-        models = meant(ModelName.parse(name))
+        models = meant(name)
         for model in models:
             typer.echo(f"{model.name}  {model.size / 1e6:,.1f} MB  {model.place}")
         if not yes:
@@ -80,13 +79,12 @@ def models_remove(
 def _places(name: str | None) -> list[Path]:
     from outrider.models.store import POCKET, is_path, locate
     from outrider.models.store.cached import cached_models, meant
-    from outrider.models.store.names import ModelName
 
     if name is None:
         return [model.place for model in cached_models() if model.format != "no weights"]
     if name == POCKET or is_path(name):
         return [locate(name)]
-    return [model.place for model in meant(ModelName.parse(name))]
+    return [model.place for model in meant(name)]
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
@@ -31,13 +31,18 @@ class CachedModel:
     format: str
     place: Path
 
+    @property
+    def snapshot(self) -> Path:
+        """Directory of its revision."""
+        return next(place for place in (self.place, *self.place.parents) if place.name == self.commit)
+
 
 def cached_models() -> list[CachedModel]:
     """The models in the cache, by name."""
     scanned = _scan()
     models = [
         model
-        for repository in (scanned.repos if scanned else ())
+        for repository in scanned.repos
         if repository.repo_type == "model"
         for revision in repository.revisions
         for model in _models(repository.repo_id, revision)
@@ -45,15 +50,17 @@ def cached_models() -> list[CachedModel]:
     return sorted(models, key=lambda model: (str(model.name), model.commit))
 
 
-def meant(name: ModelName) -> list[CachedModel]:
+def meant(model: str) -> list[CachedModel]:
     """The models in the cache that a name means, of all revisions and files where it names none.
 
     Raises:
         ModelError: there is none.
     """
-    chosen = [model for model in cached_models() if _is_meant(model, name)]
+    name = ModelName.parse(model)
+    revision = name.revision if "@" in model else ""
+    chosen = [cached for cached in cached_models() if _is_meant(cached, name, revision)]
     if not chosen:
-        raise ModelError(f"{name} is not in {hub.cache()}; `outrider models list` lists what is")
+        raise ModelError(f"{model} is not in {hub.cache()}; `outrider models list` lists what is")
     return chosen
 
 
@@ -62,51 +69,45 @@ def remove(models: Sequence[CachedModel]) -> int:
 
     A revision is removed as a whole when none of its models stay.
     """
-    staying = {model.commit for model in cached_models() if model not in models}
+    staying = {model.snapshot for model in cached_models() if model not in models}
     for model in models:
         manifests.forget(model.place)
-    freed = _remove_revisions({model.commit for model in models} - staying)
-    return freed + _remove_files([model.place for model in models if model.commit in staying])
+    freed = sum(_remove_revision(snapshot) for snapshot in {model.snapshot for model in models} - staying)
+    return freed + _remove_files([model.place for model in models if model.snapshot in staying])
 
 
-def _remove_revisions(commits: Iterable[str]) -> int:
-    scanned, chosen = _scan(), list(commits)
-    if scanned is None or not chosen:
-        return 0
-    strategy = scanned.delete_revisions(*chosen)
+def _remove_revision(snapshot: Path) -> int:
+    """Removes a revision by its directory: repositories that are copies have commits of the same name."""
+    scanned = _scan()
+    repositories = [repository for repository in scanned.repos if snapshot.is_relative_to(repository.repo_path)]
+    strategy = replace(scanned, repos=frozenset(repositories)).delete_revisions(snapshot.name)
     strategy.execute()
     return strategy.expected_freed_size
 
 
 def _remove_files(places: Sequence[Path]) -> int:
-    scanned = _scan()
-    if scanned is None or not places:
+    if not places:
         return 0
-    revisions = [revision for repository in scanned.repos for revision in repository.revisions]
-    strategy = scanned.delete_files(
-        *(
-            file
-            for revision in revisions
-            for file in revision.files
-            if any(file.file_path == place or file.file_path.is_relative_to(place) for place in places)
-        )
-    )
+    scanned = _scan()
+    files = [file for repository in scanned.repos for revision in repository.revisions for file in revision.files]
+    chosen = [file for file in files if any(file.file_path.is_relative_to(place) for place in places)]
+    strategy = scanned.delete_files(*chosen)
     strategy.execute()
     return strategy.expected_freed_size
 
 
-def _scan() -> HFCacheInfo | None:
+def _scan() -> HFCacheInfo:
     try:
         return scan_cache_dir()
     except CacheNotFound:
-        return None
+        return HFCacheInfo(size_on_disk=0, repos=frozenset(), warnings=[])
 
 
-def _is_meant(model: CachedModel, name: ModelName) -> bool:
+def _is_meant(model: CachedModel, name: ModelName, revision: str) -> bool:
     return (
         model.name.repository == name.repository
         and (not name.file or listing.means(name.file, model.name.file))
-        and name.revision in ("main", model.name.revision, model.commit)
+        and (not revision or revision in (model.name.revision, model.commit))
     )
 
 

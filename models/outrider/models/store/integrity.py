@@ -39,9 +39,7 @@ def check(place: Path, level: Integrity, *, text_only: bool = False) -> None:
     with locked(place):
         before = read(place)
         after = {
-            section: _compared(place, files, before[section], level == "full")
-            if section in before
-            else _recorded(files)
+            section: _section(place, files, before.get(section), level == "full")
             for section, files in _sections(place, text_only).items()
         }
         if (merged := {**before, **after}) != before:
@@ -59,8 +57,6 @@ def verify(place: Path) -> bool:
     """
     known = _is_shipped(place) or bool(read(place))
     check(place, "full")
-    if not known:
-        check(place, "full")
     return known
 
 
@@ -83,6 +79,13 @@ def _sections(place: Path, text_only: bool) -> dict[str, dict[str, Path]]:
     text = {name: place / name for name in text_files(names)}
     weights = [name for name in names if name.endswith(_WEIGHTS)] or [name for name in names if name.endswith(".pt")]
     return {"text": text} if text_only else {"text": text, "weights": {name: place / name for name in weights}}
+
+
+def _section(place: Path, files: Mapping[str, Path], known: Section | None, all_hashes: bool) -> Section:
+    """The entries of files, noted now or compared with the known ones; hashes that the Hub tells are compared too."""
+    if known is None:
+        known, all_hashes = _recorded(files), all_hashes and any(map(_blob_digest, files.values()))
+    return _compared(place, files, known, all_hashes)
 
 
 def _recorded(files: Mapping[str, Path]) -> Section:
