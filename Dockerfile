@@ -12,8 +12,17 @@ ENV PATH=/opt/outrider/bin:$PATH \
     OUTRIDER_HOST=0.0.0.0 \
     OUTRIDER_METRICS_PORT=9090
 RUN groupadd --gid 10001 outrider && useradd --uid 10001 --gid outrider --no-create-home --home-dir /tmp outrider
-HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
+# A service that fetches its model may take long to get ready.
+HEALTHCHECK --interval=3s --timeout=3s --start-period=3600s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9090/readyz', timeout=2)"]
+
+
+# Models of the Hub and manifests are kept in /models: a volume there takes its owner from this directory.
+FROM base AS with-models
+ENV HF_HOME=/models/huggingface \
+    XDG_CACHE_HOME=/models/cache
+RUN mkdir /models && chown outrider:outrider /models
+VOLUME /models
 
 
 FROM base AS source
@@ -45,7 +54,7 @@ COPY . .
 RUN pip install --no-cache-dir --no-deps --force-reinstall .
 
 
-FROM base AS tokenizer
+FROM with-models AS tokenizer
 COPY --from=tokenizer-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.tokenizer"]
@@ -71,13 +80,13 @@ COPY . .
 RUN pip install --no-cache-dir --no-deps --force-reinstall .
 
 
-FROM base AS proposer
+FROM with-models AS proposer
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.proposer"]
 
 
-FROM base AS verifier
+FROM with-models AS verifier
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 CMD ["python", "-m", "outrider.verifier"]

@@ -108,5 +108,6 @@ def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Pat
     with running("tokenizer", log, nats_url=shared_nats, model=tmp_path / "nowhere", log_level="error") as process:
         assert process.wait() == 2
     assert log.read_text() == (
-        f"outrider tokenizer: {tmp_path}/nowhere/tokenizer.json cannot be read: No such file or directory\n"
+        f"outrider tokenizer: there is no model in {tmp_path}/nowhere; "
+        "a name of the Hub is written org/repository[:file][@revision]\n"
     )

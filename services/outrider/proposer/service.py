@@ -54,7 +54,7 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
         settings.target or settings.model, settings.integrity, text_only=True, watch=store.logged(_log)
     )
     vocabulary = Tokenizer.load(target).fingerprint
-    config = ModelConfig.load(target if (target / "config.json").is_file() else model)
+    config = ModelConfig.load(target if target.is_file() or (target / "config.json").is_file() else model)
     return DrafterContext(
         vocabulary,
         config.vocab_size,

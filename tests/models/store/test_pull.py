@@ -161,7 +161,7 @@ def test_the_token_is_sent_and_opens_a_gated_repository(hub: Hub, tmp_path: Path
         ("org/pickle", "org/pickle has no weights that can be read, safetensors or GGUF; a.bin is a pickle"),
         (
             "org/x/y",
-            "there is no model in org/x/y, which is no name of the Hub either: org/repository[:file][@revision]",
+            "there is no model in org/x/y; a name of the Hub is written org/repository[:file][@revision]",
         ),
         ("./org/tiny", "there is no model in ./org/tiny"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from huggingface_hub import CachedRevisionInfo, HFCacheInfo, scan_cache_dir
+from huggingface_hub import CachedRevisionInfo, scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 from outrider.models.errors import ModelError
 from outrider.models.store import hub, listing, manifests
@@ -39,7 +39,10 @@ class CachedModel:
 
 def cached_models() -> list[CachedModel]:
     """The models in the cache, by name."""
-    scanned = _scan()
+    try:
+        scanned = scan_cache_dir()
+    except CacheNotFound:
+        return []
     models = [
         model
         for repository in scanned.repos
@@ -78,7 +81,7 @@ def remove(models: Sequence[CachedModel]) -> int:
 
 def _remove_revision(snapshot: Path) -> int:
     """Removes a revision by its directory: repositories that are copies have commits of the same name."""
-    scanned = _scan()
+    scanned = scan_cache_dir()
     repositories = [repository for repository in scanned.repos if snapshot.is_relative_to(repository.repo_path)]
     strategy = replace(scanned, repos=frozenset(repositories)).delete_revisions(snapshot.name)
     strategy.execute()
@@ -88,19 +91,12 @@ def _remove_revision(snapshot: Path) -> int:
 def _remove_files(places: Sequence[Path]) -> int:
     if not places:
         return 0
-    scanned = _scan()
+    scanned = scan_cache_dir()
     files = [file for repository in scanned.repos for revision in repository.revisions for file in revision.files]
     chosen = [file for file in files if any(file.file_path.is_relative_to(place) for place in places)]
     strategy = scanned.delete_files(*chosen)
     strategy.execute()
     return strategy.expected_freed_size
-
-
-def _scan() -> HFCacheInfo:
-    try:
-        return scan_cache_dir()
-    except CacheNotFound:
-        return HFCacheInfo(size_on_disk=0, repos=frozenset(), warnings=[])
 
 
 def _is_meant(model: CachedModel, name: ModelName, revision: str) -> bool:

@@ -41,7 +41,7 @@ def locate(
         return _bring(ModelName.parse(model), text_only, watch)
     path = Path(model)
     if not path.exists():
-        raise ModelError(f"there is no model in {model}, which is no name of the Hub either: {FORM}")
+        raise ModelError(f"there is no model in {model}; a name of the Hub is written {FORM}")
     return path
 
 

@@ -1,0 +1,62 @@
+"""The services of compose.yaml: their variables are settings, and their models are kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from outrider.cli.settings import effective
+
+REPOSITORY = Path(__file__).parents[2]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["services"]
+KINDS = {name: name.removesuffix("-gpu").replace("prefill", "verifier") for name in SERVICES if name != "nats"}
+WITH_MODELS = {name for name, kind in KINDS.items() if kind in ("tokenizer", "proposer", "verifier")}
+
+
+def variables(service: str, shell: dict[str, str]) -> dict[str, str]:
+    """The variables of a service, for a shell in which compose is called; absent ones are left out."""
+    given = SERVICES[service].get("environment", {})
+    values = {name: shell.get(name) if value is None else interpolated(value, shell) for name, value in given.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def interpolated(value: str, shell: dict[str, str]) -> str:
+    return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: shell.get(match[1]) or match[2], value)
+
+
+def settings(service: str, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The settings of a service by key, as its process reads them."""
+    for name, value in variables(service, shell).items():
+        monkeypatch.setenv(name, value)
+    return {key: setting.value for key, setting in effective(KINDS[service], None, {}).items()}
+
+
+@pytest.mark.parametrize("service", KINDS)
+def test_every_variable_is_a_setting_of_its_service(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = settings(service, {}, monkeypatch)
+    assert read["nats_url"] == "nats://nats:4222"
+    assert read.get("model", "pocket") == "pocket"
+
+
+@pytest.mark.parametrize("service", sorted(WITH_MODELS))
+def test_one_variable_names_the_model_of_all_services(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = settings(service, {"OUTRIDER_MODEL": "org/big", "OUTRIDER_PROPOSER_MODEL": "org/small"}, monkeypatch)
+    if KINDS[service] == "proposer":
+        assert (read["model"], read["target"]) == ("org/small", "org/big")
+    else:
+        assert read["model"] == "org/big"
+
+
+@pytest.mark.parametrize("service", sorted(WITH_MODELS))
+def test_services_with_models_keep_them_in_the_volume_and_pass_the_token_on(service: str) -> None:
+    assert SERVICES[service]["volumes"] == ["models:/models"]
+    assert SERVICES[service]["read_only"]
+    shell = {"HF_TOKEN": "hf_x"}
+    assert variables(service, shell)["HF_TOKEN"] == "hf_x"
+    assert "HF_TOKEN" not in variables(service, {})
+    images = (REPOSITORY / "Dockerfile").read_text()
+    assert f"FROM with-models AS {KINDS[service]}\n" in images
+    assert "HF_HOME=/models/" in images
