@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.hub import COMMIT, NEXT_COMMIT, Hub, Repository, environment, outrider, running_hub
+from tests.hub import COMMIT, NEXT_COMMIT, Hub, Repository, environment, outrider, python, running_hub
 from tests.models.text.makers import byte_level, write
 from tests.toy_model import save_toy
 
@@ -91,6 +91,16 @@ def test_a_model_that_is_not_in_the_cache_is_one_sentence(hub: Hub, tmp_path: Pa
     done = outrider(environment(hub, tmp_path), "models", command, "org/none")
     assert done.returncode == 1
     assert re.fullmatch(r"outrider: org/none is not in \S+; `outrider models list` lists what is\n", done.stderr)
+
+
+def test_an_installation_without_huggingface_hub_says_what_to_install(hub: Hub, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['huggingface_hub'] = None; sys.argv = ['outrider', 'models', 'list']\n"
+        "from outrider.cli.main import main; main()"
+    )
+    done = python(environment(hub, tmp_path), code)
+    assert done.returncode == 1
+    assert done.stderr == "outrider: models of the Hub need huggingface_hub: pip install 'outrider[all]'\n"
 
 
 def test_up_with_a_model_that_the_hub_lacks_ends_before_a_service_starts(hub: Hub, tmp_path: Path) -> None:

@@ -89,14 +89,16 @@ def _places(name: str | None) -> list[Path]:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Prints a `ModelError` of the block, and ends with exit code 1."""
-    try:
-        from outrider.models.store import ModelError
-    except ModuleNotFoundError as error:
-        typer.echo(f"outrider: models need {error.name}: pip install 'outrider[all]'", err=True)
-        raise typer.Exit(1) from None
+    """Ends a block that fails with exit code 1 and the sentence of its `ModelError`."""
+    from outrider.models.store import ModelError
+
     try:
         yield
     except ModelError as error:
-        typer.echo(f"outrider: {error}", err=True)
-        raise typer.Exit(1) from None
+        sentence = str(error)
+    except ModuleNotFoundError as error:
+        sentence = f"models of the Hub need {error.name}: pip install 'outrider[all]'"
+    else:
+        return
+    typer.echo(f"outrider: {sentence}", err=True)
+    raise typer.Exit(1)
