@@ -81,11 +81,12 @@ class GgufCheckpoint:
             release(self._file, place)
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
-        """Checks that every tensor was taken, except names that end in one of ``ignored``."""
+        """Checks that every tensor was taken, except names that end in one of ``ignored``; releases the mapped pages."""
         endings = tuple(ignored)
         left = [self._places[name][0] for name in self._places.keys() - self._taken if not name.endswith(endings)]
         for name in sorted([*left, *self._unknown])[:1]:
             raise ModelError(f"{self._file.path} has a tensor {name} that its metadata has no use for")
+        self.release()
 
     def _place(self, name: str) -> tuple[str, TensorPlace]:
         if name not in self._places:
