@@ -301,21 +301,6 @@ struct ScaleReader {
   }
 };
 
-// What a strip's product fetches ahead of its use, for each chunk: lines of the same strip into the first cache, or, where
-// several groups of rows share that, some lines of the next strip into the second.
-struct Ahead {
-  bool near;
-  int lines;
-  const uint8_t* at;
-
-  void fetch(const uint8_t* chunk) {
-    if (near)
-      for (int line = 0; line < lines; line++) _mm_prefetch((const char*)chunk + NEAR + line * 64, _MM_HINT_T0);
-    else
-      for (int line = 0; line < lines; line++, at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
-  }
-};
-
 // Adds the products of a chunk for ROWS rows, whose sums are independent, so that none waits for another.
 template <int BITS, Scales KIND, int ROWS>
 static inline void add_chunk(const CodedRows& rows, long c, const Quads weight[8], const ScaleReader<KIND>& scale,
@@ -342,6 +327,17 @@ static inline void add_chunk(const CodedRows& rows, long c, const Quads weight[8
   }
 }
 
+// Fetches lines of the next strip into the second cache. A strip is a stream of memory of its own: the first cache has too
+// few buffers to keep memory busy.
+struct Ahead {
+  const uint8_t* at;
+  int lines;  // for each chunk
+
+  void fetch() {
+    for (int line = 0; line < lines; line++, at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
+  }
+};
+
 // WIDE output features of a strip for ROWS rows.
 template <int BITS, Scales KIND, int ROWS>
 static inline void strip_rows(const CodedRows& rows, const uint8_t* chunk, ScaleReader<KIND> scale, Ahead ahead, float* out,
@@ -352,7 +348,7 @@ static inline void strip_rows(const CodedRows& rows, const uint8_t* chunk, Scale
     Floats part[ROWS];
     for (int r = 0; r < ROWS; r++) part[r] = zeros();
     for (const long end = std::min(c + ROW_GROUP / CHUNK, chunks); c < end; c++, chunk += BITS * 64) {
-      ahead.fetch(chunk);
+      ahead.fetch();
       Quads weight[8];
       read_chunk<BITS>(chunk, weight);
       scale.next();
@@ -363,24 +359,24 @@ static inline void strip_rows(const CodedRows& rows, const uint8_t* chunk, Scale
   }
 }
 
-// Strips [first, last) of the output for all rows, out float32 [rows, ldo].
+// Strips [first, last) of the output for all rows, out float32 [rows, ldo]. Groups of rows share the fetching of the next
+// strip, so that memory is read during all products.
 template <int BITS, Scales KIND>
 static void linear_codes_of(const CodedRows& x, long rows, const Linear& linear, float* out, long ldo, long first, long last) {
+  constexpr int LINES = BITS + 1;  // of a chunk and its scales
   const Form& form = linear.format;
   const long size = strip_size(form, linear.k), codes = strip_codes(form, linear.k);
   const long span = form.has_units ? UNIT / CHUNK : form.group / CHUNK;
   for (long strip = first; strip < last; strip++) {
     const uint8_t* w = (const uint8_t*)linear.weight + strip * size;
-    const int lines = BITS + 1;  // of a chunk and its scales
-    int left = lines;
+    int left = LINES;
     in_groups<CODED_ROWS>(rows, [&](long r, long number, long groups) {
       const int some = (int)((left + groups - 1) / groups);
-      const uint8_t* next = w + size + (lines - left) * (linear.k / CHUNK) * 64;
+      const uint8_t* next = w + size + (LINES - left) * (linear.k / CHUNK) * 64;
       with_count<CODED_ROWS>(number, [&](auto count) {
         for (int lane = 0; lane < OUTPUTS; lane += WIDE)
           strip_rows<BITS, KIND, count>(x.from(r), w + lane * 4, ScaleReader<KIND>{w + codes, lane, span},
-                                        Ahead{some == lines, lane ? 0 : some, next},
-                                        out + r * ldo + strip * OUTPUTS + lane, ldo);
+                                        Ahead{next, lane ? 0 : some}, out + r * ldo + strip * OUTPUTS + lane, ldo);
       });
       left -= some;
     });

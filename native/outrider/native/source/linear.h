@@ -76,9 +76,9 @@ static inline void block_rows(const float* x, long ldx, const W* w, long k, floa
 }
 #endif
 
-constexpr long NEAR = 4096;  // bytes between what is read and what is fetched ahead
-
 #if defined(__AVX512BF16__)
+constexpr long NEAR = 4096;  // bytes
+
 // Of bfloat16 rows by weights packed in pairs of input features. Each pair of features fetches LINES lines of weights. Four
 // lines lie NEAR bytes ahead and go to the first cache: a line that goes to the second takes a fill buffer twice. Fewer
 // lines belong to the next block, lie at `ahead`, and go to the second cache, for all groups of rows.
