@@ -21,7 +21,11 @@ PROMPTS, TOKENS = 20, 60
 _TEXTS = Path(__file__).parents[3] / "docs" / "decisions"
 _LONG, _SHORT = 4000, 300
 
-pytestmark = pytest.mark.skipif(not REAL, reason="TEST_GEMMA names no folder of a real Gemma 3")
+pytestmark = [
+    pytest.mark.skipif(not REAL, reason="TEST_GEMMA names no folder of a real Gemma 3"),
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+]
 
 
 @pytest.fixture(scope="module")
