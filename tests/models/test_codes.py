@@ -83,7 +83,7 @@ def test_a_product_differs_from_that_of_the_numbers_by_the_rounding_of_its_rows(
 ) -> None:
     weight, rows = _weight(form), _rows(9)
     expected = rows @ dequantized(weight, torch.float32).T
-    groups = rows.view(9, -1, 256)
+    groups = rows.view(9, -1, 128)
     scales = groups.abs().amax(2, keepdim=True) / 127
     rounded = ((groups / scales).round() * scales).flatten(1)
     exact = rounded @ dequantized(weight, torch.float32).T

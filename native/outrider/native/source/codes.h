@@ -21,7 +21,7 @@
 constexpr long OUTPUTS = 16;  // of a strip
 constexpr long CHUNK = 32;    // input features of a chunk
 constexpr long UNIT = 256;    // input features that share a unit of scales
-constexpr long ROW_GROUP = 256;  // input features of a row that share a scale
+constexpr long ROW_GROUP = 128;  // input features of a row that share a scale
 #if defined(__AVX512F__)
 constexpr int CODED_ROWS = 8;  // that are multiplied at once
 #else
