@@ -6,6 +6,8 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from outrider.models.free_pages import FreePages
+
 
 class OutOfPages(Exception):
     """No page can be allocated: every page has a holder."""
@@ -30,7 +32,7 @@ class PageTable:
         self.total, self._cost = pages, cost
         self.changes: deque[tuple[bytes, bool]] | None = None
         self.evictions: Counter[str] = Counter()
-        self._free = set(range(pages))
+        self._free = FreePages(pages)
         self._holders = [0] * pages
         self._hash_of: dict[int, bytes] = {}
         self._page_of: dict[bytes, int] = {}
@@ -59,7 +61,8 @@ class PageTable:
         if page in self._idle:
             self._forget(page)
             self.evictions[cause] += 1
-        self._free.discard(page)
+        else:
+            self._free.take(page)
         self._holders[page] = 1
         return page
 
@@ -71,10 +74,10 @@ class PageTable:
             self.changes.append((digest, False))
 
     def _choose(self, after: int | None) -> int:
-        if after is not None and after + 1 in self._free:
+        if after is not None and self._free.starts_at(after + 1):
             return after + 1
         if self._free:
-            return self._longest_gap() if after is None else min(self._free)
+            return self._free.longest() if after is None else self._free.lowest()
         if self._idle:
             return self._least()
         raise OutOfPages
@@ -83,18 +86,6 @@ class PageTable:
         while self._idle.get(self._order[0][2]) != self._order[0][1]:
             heapq.heappop(self._order)
         return self._order[0][2]
-
-    def _longest_gap(self) -> int:
-        best = start = length = longest = 0
-        for page in range(self.total):
-            if page not in self._free:
-                length = 0
-                continue
-            start = page if length == 0 else start
-            length += 1
-            if length > longest:
-                best, longest = start, length
-        return best
 
     def publish(self, page: int, digest: bytes) -> None:
         """Makes a full, final page findable. A second page of the same content stays private."""
