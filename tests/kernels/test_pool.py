@@ -24,10 +24,18 @@ def test_another_dtype_is_refused() -> None:
         KvPool(1, 1, 1, 1, 2, torch.float64)
 
 
-def test_only_pages_in_bfloat16_are_packed() -> None:
+def test_only_pages_in_bfloat16_and_int8_are_packed() -> None:
     assert KvPool(1, 1, 16, 1, 32, torch.bfloat16, packed=True).packed
+    assert KvPool(1, 1, 16, 1, 32, torch.int8, packed=True).scales is not None
     with pytest.raises(ValueError, match=r"packed pages in torch\.float32"):
         KvPool(1, 1, 16, 1, 32, torch.float32, packed=True)
+
+
+@pytest.mark.parametrize("dtype", POOL_DTYPES)
+def test_a_pool_has_the_bytes_of_its_slots(dtype: torch.dtype) -> None:
+    pool = KvPool(2, 3, 4, 5, 6, dtype)
+    held = pool.data.nbytes + (0 if pool.scales is None else pool.scales.nbytes)
+    assert held == 3 * 4 * KvPool.slot_bytes(2, 5, 6, dtype)
 
 
 def test_packed_pages_are_not_moved_by_torch() -> None:

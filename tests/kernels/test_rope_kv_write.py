@@ -29,6 +29,7 @@ class Case:
     dtype: torch.dtype = torch.float32
     pool_dtype: torch.dtype = torch.float32
     normed: bool = False
+    balance: Tensor | None = None
     slots: tuple[int, ...] = (9, 2, 11, 3)
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class Case:
         slots = torch.tensor([self.slots[row] for row in rows], device=DEVICE)
         triton.rope_kv_write(
             self.qkv[rows], self.turns[rows], self.turns[rows] * SCALE, queries, pool, LAYER, slots,
-            head_norm=self.norm, eps=EPS,
+            head_norm=self.norm, eps=EPS, balance=self.balance,
         )  # fmt: skip
         return queries, pool
 
@@ -81,6 +82,17 @@ def test_queries_and_keys_are_turned_and_keys_and_values_written(
     assert torch.equal(pool.data[LAYER, slots, 1], v)
     pool.data[LAYER, slots] = 0
     assert not pool.data.any()
+
+
+@pytest.mark.parametrize("normed", [False, True])
+def test_factors_of_powers_of_two_multiply_queries_and_keys_and_change_no_bit_else(normed: bool) -> None:
+    exponents = torch.arange(6 * 32, device=DEVICE).view(6, 32) % 7 - 3
+    balance = torch.ones(6, 64, device=DEVICE).ldexp(exponents.repeat_interleave(2, 1))
+    queries, pool = Case(4, 2, 64, normed=normed).run()
+    balanced, other = Case(4, 2, 64, normed=normed, balance=balance).run()
+    assert torch.equal(balanced, queries * balance[:4])
+    assert torch.equal(other.data[:, :, 0], pool.data[:, :, 0] * balance[4:])
+    assert torch.equal(other.data[:, :, 1], pool.data[:, :, 1])
 
 
 @pytest.mark.parametrize("pool_dtype", [dtype for dtype in POOL_DTYPES if dtype not in CODES])

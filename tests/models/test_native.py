@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels import kv_compact as kv_compact_module
 from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.kv_codes import reference as kv_codes
 from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
@@ -25,7 +26,7 @@ from outrider.models.step_threads import StepThreads
 from outrider.native import compiler, decoder, moves, variates
 from outrider.native import library as loading
 from outrider.native.levels import LEVELS, Level, supported_levels
-from outrider.native.library import Library, NativeUnavailable
+from outrider.native.library import Library, NativeUnavailable, ffi
 
 from tests.models.checkpoints import FAMILIES, SHAPE, VOCABULARY, tokens
 from tests.models.runs import PAGE_SIZE, chunks, step, whole
@@ -46,6 +47,7 @@ if _ABLE[0].name == "avx512bf16":
 _LENGTH = 150
 _PAGE_SIZES = (1, 6, 8, 16, 16, 48)
 _WIDE = {"hidden_size": 256, "intermediate_size": 208, "num_attention_heads": 4, "head_dim": 64}
+_KINDS = [("float32", "auto"), ("float32", "int8"), ("bfloat16", "auto"), ("bfloat16", "float32"), ("bfloat16", "int8")]
 _tries = settings(max_examples=10, deadline=None)
 
 
@@ -74,13 +76,13 @@ def load(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Loads a model of four heads of 64 over two on the compiled decoder."""
     directories: dict[str, Path] = {}
 
-    def make(dtype: str = "float32", threads: int = 1, family: str = "llama 3") -> LlamaModel:
+    def make(dtype: str = "float32", threads: int = 1, kv_dtype: str = "auto", family: str = "llama 3") -> LlamaModel:
         if family not in directories:
             directories[family] = tmp_path_factory.mktemp("wide")
             _save(directories[family], family, **_WIDE)
         directory, before = directories[family], torch.get_num_threads()
         torch.set_num_threads(threads)
-        model = LlamaModel.load(directory, dtype=dtype, determinism="strict")
+        model = LlamaModel.load(directory, dtype=dtype, determinism="strict", kv_dtype=kv_dtype)
         torch.set_num_threads(before)
         assert isinstance(model._forward, decoder.NativeDecoder)
         return model
@@ -166,24 +168,25 @@ def _turns() -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "threads", "family"),
+    ("dtype", "kv_dtype", "threads", "family"),
     [
-        ("float32", 1, "llama 3"),
-        ("bfloat16", 1, "llama 3"),
-        ("bfloat16", 3, "llama 3"),
-        ("float32", 1, "gemma 3"),
-        ("bfloat16", 2, "gemma 3"),
-        ("float32", 2, "mixtral"),
-        ("bfloat16", 1, "qwen 3 with experts"),
+        *((*kind, 1, "llama 3") for kind in _KINDS),
+        ("bfloat16", "auto", 3, "llama 3"),
+        ("float32", "auto", 1, "gemma 3"),
+        ("float32", "int8", 1, "gemma 3"),
+        ("bfloat16", "auto", 2, "gemma 3"),
+        ("bfloat16", "int8", 2, "gemma 3"),
+        ("float32", "auto", 2, "mixtral"),
+        ("bfloat16", "auto", 1, "qwen 3 with experts"),
     ],
 )
 def test_a_row_has_the_same_bits_however_it_comes(
-    load: Load, dtype: str, threads: int, family: str, monkeypatch: pytest.MonkeyPatch
+    load: Load, dtype: str, kv_dtype: str, threads: int, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = tokens(_LENGTH)
-    expected = whole(load(dtype, 1, family), ids)
+    expected = whole(load(dtype, 1, kv_dtype, family), ids)
     monkeypatch.setattr(decoder, "SHARED", 0)
-    model = load(dtype, threads, family)
+    model = load(dtype, threads, kv_dtype, family)
 
     @_tries
     @given(st.randoms(use_true_random=False))
@@ -216,6 +219,74 @@ def test_pages_are_narrow_where_pairs_are_multiplied(
     assert pool.dtype == (torch.bfloat16 if narrow else torch.float32)
 
 
+@pytest.mark.parametrize("size", [6, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_codes_and_scales_are_those_of_the_definition(load: Load, dtype: str, size: int) -> None:
+    ids, pools = tokens(48), []
+    for kv_dtype in ("float32", "int8"):
+        model = load(dtype, 1, kv_dtype)
+        pools.append(model.new_pool(48 // size, size))
+        chunks(model, pools[-1], ids, [48], range(48 // size))
+    plain, coded = pools
+    plain.data[0, :, 0] *= _key_factors(model, 0)
+    codes, scales = kv_codes.encode(plain.data[0], torch.int8)
+    assert coded.scales is not None
+    assert torch.equal(coded.scales[0], scales)
+    assert torch.equal(_unpacked(coded, 0), codes)
+
+
+def _key_factors(model: LlamaModel, layer: int) -> torch.Tensor:
+    """The factors by which a model with balanced keys multiplies them: [kv_heads, head_dim]."""
+    assert model.compiled is not None
+    config, held = model.config, model.compiled.model.layer[layer].key_balance
+    size = 4 * (config.heads + config.kv_heads) * config.head_dim
+    all_heads = torch.frombuffer(bytearray(ffi.buffer(held, size)), dtype=torch.float32).view(-1, config.head_dim)
+    assert torch.equal(all_heads.log2(), all_heads.log2().round())
+    return all_heads[config.heads :]
+
+
+def _unpacked(pool: KvPool, layer: int) -> torch.Tensor:
+    """A layer's [slots, 2, kv_heads, head_dim]."""
+    if not pool.packed:
+        return pool.data[layer]
+    size, heads, dim = min(pool.page_size & -pool.page_size, 16), pool.kv_heads, pool.head_dim
+    blocks = pool.data[layer].reshape(-1, heads, 2, dim * size)
+    keys = blocks[:, :, 0].reshape(-1, heads, dim // 2, size, 2).permute(0, 3, 1, 2, 4).reshape(-1, heads, dim)
+    values = blocks[:, :, 1].reshape(-1, heads, size // 2, dim, 2).permute(0, 2, 4, 1, 3).reshape(-1, heads, dim)
+    return torch.stack([keys, values], 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_over_codes_is_that_over_the_values_they_stand_for(load: Load, dtype: str) -> None:
+    ids, pages = tokens(60), range(4)
+    coded, plain = load(dtype, 1, "int8"), load(dtype, 1, "float32")
+    pool, values = coded.new_pool(4, 16), plain.new_pool(4, 16)
+    chunks(coded, pool, ids[:50], [50], pages)
+    assert pool.scales is not None
+    for layer in range(coded.config.layers):
+        values.data[layer] = kv_codes.decode(_unpacked(pool, layer), pool.scales[layer])
+        values.data[layer, :, 0] /= _key_factors(coded, layer)
+    parts = [(ids[50:51], SequenceRows(1, 50, pages))]
+    got, expected = step(coded, pool, parts)[0], step(plain, values, parts)[0]
+    loose = 0.03 if dtype == "bfloat16" else 0.01  # the new token's own codes
+    torch.testing.assert_close(got, expected, rtol=loose, atol=loose * expected.abs().max().item())
+
+
+def test_large_biases_of_keys_cost_little_in_integers(library: Library, tmp_path: Path) -> None:
+    theirs = _save(tmp_path, "qwen 2", **_WIDE)
+    with torch.no_grad():
+        for layer in theirs.model.layers:
+            layer.self_attn.k_proj.bias[9::32].add_(100.0)
+    theirs.save_pretrained(tmp_path)
+    ids = tokens(_LENGTH)
+    expected, found = (
+        whole(LlamaModel.load(tmp_path, dtype="float32", kv_dtype=kv_dtype), ids).log_softmax(-1)
+        for kv_dtype in ("float32", "int8")
+    )
+    divergence = (expected.exp() * (expected - found)).sum(-1).mean()
+    assert 0 < divergence < 0.05  # without factors it is 0.5
+
+
 def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
     ids, pages = tokens(60), range(20)
     model = load("bfloat16")
@@ -230,12 +301,12 @@ def test_nodes_of_earlier_steps_are_seen(load: Load) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 6, 16, 48])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("dtype", "kv_dtype"), _KINDS)
 def test_accepted_rows_are_found_where_they_were_moved(
-    library: Library, load: Load, dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
+    library: Library, load: Load, dtype: str, kv_dtype: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kv_compact_module, "native_move", lambda: moves.move_of(library))
-    model, ids = load(dtype), tokens(_LENGTH)
+    model, ids = load(dtype, 1, kv_dtype), tokens(_LENGTH)
     expected = whole(model, ids)
     pool, pages = model.new_pool(192 // size, size), [*range(192 // size)][::-1]
     _poison(pool)
@@ -248,13 +319,15 @@ def test_accepted_rows_are_found_where_they_were_moved(
 
 
 @pytest.mark.parametrize("size", [8, 16])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_branch_of_no_numbers_spoils_no_other(library: Library, dtype: str, size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dtype", "kv_dtype"), _KINDS)
+def test_a_branch_of_no_numbers_spoils_no_other(
+    library: Library, dtype: str, kv_dtype: str, size: int, tmp_path: Path
+) -> None:
     theirs, broken = _save(tmp_path, **_WIDE), 5
     with torch.no_grad():
         theirs.model.embed_tokens.weight[broken] = float("nan")
     theirs.save_pretrained(tmp_path)
-    model, ids = LlamaModel.load(tmp_path, dtype=dtype), tokens(_LENGTH)
+    model, ids = LlamaModel.load(tmp_path, dtype=dtype, kv_dtype=kv_dtype), tokens(_LENGTH)
     ids = ids.where(ids != broken, 6)
     expected = whole(model, ids)
     pool, pages = model.new_pool(96 // size, size), range(96 // size)
@@ -286,7 +359,11 @@ def test_rows_of_a_tree_leave_each_other_alone_where_all_scores_are_below_zero(
 
 def _poison(pool: KvPool) -> None:
     """Fills pages with NaN: slots that were not written must never be read."""
-    pool.data.fill_(float("nan"))
+    if pool.scales is None:
+        pool.data.fill_(float("nan"))
+    else:
+        pool.scales.fill_(float("nan"))
+        pool.data.copy_(torch.randint(-128, 128, pool.data.shape))
 
 
 def _parts(random: Any, total: int) -> Iterator[int]:
@@ -318,6 +395,22 @@ def test_dice_are_those_of_the_reference(library: Library, vocabulary: int) -> N
     positions = torch.tensor([0, 7070, 2**32 - 1]).repeat(4)  # seed 7 at 7070 has a word that rounds to 1
     expected = reference.log_exponentials(seeds, positions, vocabulary)
     assert torch.equal(variates.variates_of(library)(seeds, positions, vocabulary), expected)
+
+
+@pytest.mark.parametrize(("kv_dtype", "allowed"), [("fp8", "float32, .*int8"), ("float16", "float32"), ("int4", "fp8")])
+def test_pages_of_another_kind_are_refused_by_name(load: Load, kv_dtype: str, allowed: str) -> None:
+    with pytest.raises(ModelError, match=f"kv_dtype is '{kv_dtype}'; .*{allowed}"):
+        load(kv_dtype=kv_dtype)
+
+
+def test_without_compiled_code_a_cpu_has_pages_in_float32_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _save(tmp_path)
+    monkeypatch.setattr(native, "choice", lambda: "torch")
+    assert LlamaModel.load(tmp_path, kv_dtype="float32").kv_dtype == torch.float32
+    with pytest.raises(ModelError, match=r"this device takes auto or float32$"):
+        LlamaModel.load(tmp_path, kv_dtype="int8")
 
 
 def test_a_foreign_id_position_or_page_is_refused(load: Load) -> None:

@@ -13,6 +13,7 @@ from outrider.kernels.batch import SequenceRows
 from outrider.kernels.shapes import SHAPES
 from outrider.models import pocket
 from outrider.models.errors import ModelError
+from outrider.models.kv_dtype import KV_DTYPES
 from outrider.models.llama import LlamaModel
 
 from tests.kernels.device import DEVICE
@@ -31,8 +32,14 @@ def on_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     backend.choice.cache_clear()
 
 
-def load(directory: Path, determinism: str) -> LlamaModel:
-    return LlamaModel.load(directory, dtype="float32", device=DEVICE.type, determinism=determinism)  # type: ignore[arg-type]
+def load(directory: Path, determinism: str, kv_dtype: str = "auto") -> LlamaModel:
+    return LlamaModel.load(
+        directory,
+        dtype="float32",
+        device=DEVICE.type,
+        determinism=determinism,  # type: ignore[arg-type]
+        kv_dtype=kv_dtype,
+    )
 
 
 @pytest.mark.parametrize(("family", "layers"), [("llama 3", 2), ("qwen 3", 1), ("gemma 3", 3), ("mixtral", 1)])
@@ -60,6 +67,20 @@ def test_strict_logits_of_a_path_are_those_of_the_chunk(tmp_path: Path) -> None:
     other = (ids[:7], SequenceRows(7, 0, range(8, 16)))
     _, tree = step(model, pool, [other, (nodes, SequenceRows(5, 33, range(8), parents))])
     assert torch.equal(tree[[0, 2, 4]], chunk[33:36])
+
+
+@pytest.mark.parametrize(("kv_dtype", "off"), [("float16", 0.002), ("int8", 0.02), ("fp8", 0.1)])
+def test_pages_on_triton_are_in_the_dtype_that_is_asked_for(
+    kv_dtype: str, off: float, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    save("llama 3", tmp_path, layers=1)
+    expected = whole(LlamaModel.load(tmp_path, dtype="float32"), tokens(_LENGTH))
+    request.getfixturevalue("on_triton")
+    model = load(tmp_path, "strict", kv_dtype)
+    assert model.new_pool(1, PAGE_SIZE).dtype == KV_DTYPES[kv_dtype]
+    found = whole(model, tokens(_LENGTH).to(DEVICE)).cpu()
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, atol=off * expected.abs().max().item(), rtol=0)
 
 
 @pytest.mark.usefixtures("on_triton")

@@ -103,13 +103,14 @@ def _rms_norm(shape: ModelShape) -> Variants:
 def _rope_kv_write(shape: ModelShape) -> Variants:
     qkv, turns = _empty(_ROWS, shape.qkv, dtype=shape.dtype), _empty(_ROWS, 1, shape.head_dim // 2, dtype=torch.cfloat)
     queries = _empty(_ROWS, shape.heads, shape.head_dim, dtype=shape.dtype)
-    norm = _empty(shape.heads + shape.kv_heads, shape.head_dim) if shape.head_norm else None
+    vectors = _empty(shape.heads + shape.kv_heads, shape.head_dim)
+    norm, balance = vectors if shape.head_norm else None, vectors if shape.kv_dtype == torch.int8 else None
     slots, eps = _empty(_ROWS, dtype=torch.int64), _empty()
     variant = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} to {_name(shape.kv_dtype)}"
     args = (qkv, turns, turns, queries, _pool(shape), 0, slots)
     yield (
         variant + (", normed" if shape.head_norm else ""),
-        partial(rope_kv_write.rope_kv_write, *args, head_norm=norm, eps=eps),
+        partial(rope_kv_write.rope_kv_write, *args, head_norm=norm, eps=eps, balance=balance),
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 POOL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, *CODES)
 """Dtypes of keys and values."""
+_PACKED = (torch.bfloat16, torch.int8)
 
 
 class KvPool:
@@ -19,8 +20,9 @@ class KvPool:
     A *slot* is the place of one token, ``page * page_size + offset``. A slot's keys and values lie together, so that a
     row is written at once; keys are in the interleaved rotary order of `rope_kv_write`.
 
-    In 8 bits every head of every slot's keys and values has a scale of its own (`outrider.kernels.kv_codes`). Those
-    pools, and the 16-bit ones, are for the Triton kernels; `keys`, `values` and `gather` read float32 pools.
+    In 8 bits every head of every slot's keys and values has a scale of its own (`outrider.kernels.kv_codes`). Triton
+    kernels take pools of all dtypes, the compiled decoder those in float32, int8 and packed bfloat16; `keys`, `values`
+    and `gather` read float32 pools.
 
     Attributes:
         data: [layers, pages * page_size, 2, kv_heads, head_dim]; keys at 0 and values at 1 of the third axis.
@@ -33,7 +35,7 @@ class KvPool:
         slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
 
     Raises:
-        ValueError: the dtype is none of `POOL_DTYPES`, or is not bfloat16 for packed pages.
+        ValueError: the dtype is none of `POOL_DTYPES`, or neither bfloat16 nor int8 for packed pages.
         MemoryError: the CPU's memory is too small.
     """
 
@@ -50,14 +52,15 @@ class KvPool:
     ) -> None:
         if dtype not in POOL_DTYPES:
             raise ValueError(f"keys and values in {dtype}; they are kept in one of {', '.join(map(str, POOL_DTYPES))}")
-        if packed and dtype != torch.bfloat16:
-            raise ValueError(f"packed pages in {dtype}; only those in bfloat16 are packed")
+        if packed and dtype not in _PACKED:
+            raise ValueError(f"packed pages in {dtype}; only those in {' and '.join(map(str, _PACKED))} are packed")
         self.pages, self.packed = pages, packed
         self.page_size = page_size
         self.kv_heads = kv_heads
         self.head_dim = head_dim
         self.data = _zeros((layers, pages * page_size, 2, kv_heads, head_dim), dtype, torch.device(device))
-        self.scales = torch.zeros(self.data.shape[:-1], device=device) if dtype in CODES else None
+        shape = (layers, pages * page_size, 2, kv_heads)
+        self.scales = _zeros(shape, torch.float32, torch.device(device)) if dtype in CODES else None
         self.slots = self.data.flatten(2).unbind(0)
         self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
         self._values = self.data[:, :, 1].transpose(1, 2)
@@ -66,6 +69,11 @@ class KvPool:
     def dtype(self) -> torch.dtype:
         """The dtype of keys and values."""
         return self.data.dtype
+
+    @staticmethod
+    def slot_bytes(layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+        """Bytes of a token in a pool, with its scales."""
+        return layers * 2 * kv_heads * (head_dim * dtype.itemsize + (4 if dtype in CODES else 0))
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
         """Keys of ``count`` consecutive slots of each layer as [kv_heads, head_dim, count], without copying."""

@@ -7,7 +7,7 @@ from outrider.kernels.backend import takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import invariant_tiling
 from outrider.kernels.linear import Linear
-from outrider.kernels.pool import KvPool
+from outrider.kernels.pool import POOL_DTYPES, KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.tree_attention import AttentionPlan, plan_attention
 from outrider.models import rotary
@@ -18,13 +18,13 @@ from torch import Tensor
 
 
 class EagerForward:
-    """Runs layer after layer. Keys and values are in float32, for Triton kernels in the weights' dtype."""
+    """Runs layer after layer. Keys and values are in float32; Triton kernels take every dtype, first the weights'."""
 
     def __init__(self, loader: WeightLoader[Linear], strict: bool) -> None:
         config = self._config = loader.config
         self._strict, self._dtype = strict, loader.dtype
         triton = takes_triton(loader.device)
-        self.kv_dtype = loader.dtype if triton else torch.float32
+        self.kv_dtypes = tuple(dict.fromkeys((loader.dtype, *POOL_DTYPES))) if triton else (torch.float32,)
         tiled = strict and not triton
         heads = (config.heads, config.kv_heads, config.head_dim)
         self._tiling = invariant_tiling(*heads, windows=any(config.windows)) if tiled else None

@@ -86,7 +86,7 @@ class GraphForward:
 
     def __init__(self, eager: EagerForward, capture: Capture, rows: Sequence[int] = ROWS, most: int = 96) -> None:
         self._eager, self._capture, self._rows, self._most = eager, capture, rows, most
-        self.kv_dtype = eager.kv_dtype
+        self.kv_dtypes = eager.kv_dtypes
         self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
 
     @torch.inference_mode()

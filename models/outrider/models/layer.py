@@ -41,6 +41,7 @@ class Layer:
     attention_norm: Tensor | None
     qkv: Linear
     head_norm: Tensor | None
+    key_balance: Tensor | None
     output: Linear
     after_attention: Tensor | None
     feed_forward_norm: Tensor | None
@@ -58,6 +59,7 @@ class Layer:
             loader.attention_norm(name),
             loader.qkv(name),
             loader.head_norm(name),
+            loader.key_balance(name),
             loader.attention_output(name),
             after_attention,
             feed_forward_norm,
@@ -89,6 +91,7 @@ class Layer:
             step.slots,
             head_norm=self.head_norm,
             eps=self.eps,
+            balance=self.key_balance,
         )
         attended = self._after(self.output(step.plan.attend(index)), self.after_attention)
         normed = rms_norm(x, self.feed_forward_norm, self.eps, add=attended, dtype=self.feed_forward.dtype)

@@ -21,6 +21,7 @@ from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
 from outrider.models.gguf.checkpoint import GgufCheckpoint
 from outrider.models.gguf.header import GgufFile, is_gguf
+from outrider.models.kv_dtype import chosen_kv_dtype
 from outrider.models.native import native_forward, native_product, native_refusal
 from outrider.models.proof import prove_invariance
 from outrider.models.quantized import open_checkpoint
@@ -37,10 +38,11 @@ class Forward(Protocol):
     """Runs steps; see `LlamaModel` for arguments and results of its methods.
 
     Attributes:
-        kv_dtype: dtype of keys and values in pages.
+        kv_dtypes: dtypes that keys and values in pages may have; the first is the usual one.
     """
 
-    kv_dtype: torch.dtype
+    @property
+    def kv_dtypes(self) -> tuple[torch.dtype, ...]: ...
 
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...
     def logits(self, hidden: Tensor) -> Tensor: ...
@@ -55,8 +57,11 @@ class LlamaModel:
     Attributes:
         config: configuration of the model's directory.
         device: device of the model.
-        dtype: dtype of the weights; the residual stream is in float32, on CPU keys, values and attention too.
+        dtype: dtype of the weights; the residual stream is in float32, on CPU attention too.
+        kv_dtype: dtype of keys and values in pages.
     """
+
+    kv_dtype: torch.dtype
 
     def __init__(
         self, config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: Quantization | None
@@ -79,6 +84,7 @@ class LlamaModel:
         device: str = "cpu",
         determinism: Determinism = "fast",
         quantization: Quantization | None = None,
+        kv_dtype: str = "auto",
         graphs: bool = True,
     ) -> LlamaModel:
         """Loads the model in a Hugging Face directory or a GGUF file.
@@ -92,6 +98,7 @@ class LlamaModel:
             determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
             quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
                 embedding and the output layer; for checkpoints that are not quantized.
+            kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.models.kv_dtype.KV_DTYPES`.
             graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
@@ -105,7 +112,9 @@ class LlamaModel:
             checkpoint = _checkpoint(directory, quantization)
             model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
-                model._forward = _forward(checkpoint, model, strict, quantization, graphs)
+                balances = kv_dtype == "int8"
+                model._forward = _forward(checkpoint, model, strict, quantization, graphs, balances=balances)
+            model.kv_dtype = chosen_kv_dtype(kv_dtype, model._forward.kv_dtypes)
             if strict:
                 prove_invariance(model)
         except NotInvariant as error:
@@ -113,19 +122,33 @@ class LlamaModel:
         checkpoint.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
         return model
 
+    def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
+        """Bytes of a token's keys and values in `kv_dtype`, or in another one."""
+        config = self.config
+        return KvPool.slot_bytes(config.layers, config.kv_heads, config.head_dim, kv_dtype or self.kv_dtype)
+
+    @property
+    def kv_dtypes(self) -> tuple[torch.dtype, ...]:
+        """The dtypes that `kv_dtype` may have."""
+        return self._forward.kv_dtypes
+
     def new_pool(self, pages: int, page_size: int) -> KvPool:
-        """Empty pages for this model's keys and values, in the dtype of its forward.
+        """Empty pages for this model's keys and values, in `kv_dtype`.
 
         On a GPU, compiles the kernels for steps with such pages now, not at the first request.
 
         Raises:
-            ModelError: no kernel supports such pages.
+            ModelError: no kernel supports such pages, or there is not enough memory.
         """
         config = self.config
         triton = takes_triton(self.device)
-        dtype = self._forward.kv_dtype
-        packed = self.compiled is not None and self.compiled.packs_pages
-        pool = KvPool(config.layers, pages, page_size, config.kv_heads, config.head_dim, dtype, self.device, packed)
+        dtype, packed = self.kv_dtype, self.compiled is not None and self.compiled.packs(self.kv_dtype)
+        shape = (config.layers, pages, page_size, config.kv_heads, config.head_dim)
+        try:
+            pool = KvPool(*shape, dtype, self.device, packed)
+        except (MemoryError, torch.OutOfMemoryError):
+            size = pages * page_size * self.token_bytes()
+            raise ModelError(f"{pages} pages take {size} bytes, which {self.device} does not have") from None
         if triton:
             try:
                 check_attention(pool, config.heads, self.dtype)
@@ -148,7 +171,7 @@ class LlamaModel:
             vocabulary=config.vocab_size,
             layers=config.layers,
             dtype=self.dtype,
-            kv_dtype=self.dtype,
+            kv_dtype=self.kv_dtype,
             page_size=page_size,
             head_norm=config.query_key_norm,
             norms_after=config.norms_after,
@@ -185,14 +208,22 @@ def _checkpoint(path: Path, quantization: Quantization | None) -> WeightSource:
 
 
 def _forward(
-    checkpoint: WeightSource, model: LlamaModel, strict: bool, quantization: Quantization | None, graphs: bool
+    checkpoint: WeightSource,
+    model: LlamaModel,
+    strict: bool,
+    quantization: Quantization | None,
+    graphs: bool,
+    *,
+    balances: bool,
 ) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
         make = partial(native_product, quantization)
-        return native_forward(WeightLoader(*parts, make, quantized=checkpoint.quantized or quantization is not None))
+        quantized = checkpoint.quantized or quantization is not None
+        return native_forward(WeightLoader(*parts, make, quantized=quantized, balances=balances))
     packer = Packer(model.dtype, model.device, strict, quantization)
-    eager = EagerForward(WeightLoader(*parts, packer, quantized=checkpoint.quantized), strict)
+    loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances)
+    eager = EagerForward(loader, strict)
     captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
     if not captured or model.device.type != "cuda" or not takes_triton(model.device):
         return eager

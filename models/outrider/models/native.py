@@ -106,6 +106,7 @@ def _layers(loader: WeightLoader[Product], turns: Mapping[RopeConfig, Tensor]) -
             "attention_norm": loader.attention_norm(name),
             "qkv": loader.qkv(name),
             "head_norm": loader.head_norm(name),
+            "key_balance": loader.key_balance(name),
             "output": loader.attention_output(name),
             "after_attention": after_attention,
             "after_feed_forward": after_feed_forward,

@@ -16,6 +16,7 @@ from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.expert_weights import ExpertNames, expert_weights
 from outrider.models.families.experts import Experts
+from outrider.models.key_balance import key_balance, key_sizes
 from outrider.models.rotary import interleave
 from outrider.native.quantized import QuantizedWeight, Reordered, dequantized
 from outrider.native.weights import Part
@@ -46,6 +47,7 @@ class WeightLoader(Generic[P]):
     Args:
         make: makes a product.
         quantized: whether the checkpoint has weights in codes.
+        balances: whether `key_balance` evens out keys.
     """
 
     def __init__(
@@ -57,13 +59,14 @@ class WeightLoader(Generic[P]):
         make: Maker[P],
         *,
         quantized: bool = False,
+        balances: bool = False,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
         self._checkpoint = checkpoint
         self._make = make
-        self._folds = dtype == torch.float32 and not quantized
+        self._folds, self._balances = dtype == torch.float32 and not quantized, balances
 
     def embedding(self) -> Tensor | QuantizedWeight:
         """The embedding, [vocab_size, hidden_size] in ``dtype`` or in codes."""
@@ -113,6 +116,18 @@ class WeightLoader(Generic[P]):
             for part, heads in (("q", config.heads), ("k", config.kv_heads))
         ]
         return torch.cat(rows).to(self.device)
+
+    def key_balance(self, layer: str) -> Tensor | None:
+        """Factors of queries and keys, float32 [heads + kv_heads, head_dim]; None unless keys are evened out."""
+        config = self.config
+        if not self._balances:
+            return None
+        if (norm := self.head_norm(layer)) is not None:
+            return key_balance(norm[config.heads :].cpu().abs(), config.heads).to(self.device)
+        rows, bias = config.kv_heads * config.head_dim, config.attention_bias
+        part = self._turned(self._part(f"{layer}.self_attn.k_proj", rows, config.hidden_size, bias=bias))
+        sizes = key_sizes(_dense(part.weight).float() * self.norm(_attention_norm(layer)).cpu(), part.bias)
+        return key_balance(sizes.view(config.kv_heads, -1), config.heads).to(self.device)
 
     def attention_output(self, layer: str) -> P:
         """The product from the heads to the hidden size."""

@@ -39,8 +39,8 @@ class NativeDecoder:
     """A Llama-family decoder; see `outrider.native`.
 
     Attributes:
-        kv_dtype: the dtype of keys and values.
-        packs_pages: whether pools must be packed.
+        kv_dtypes: dtypes that keys and values may have; the first is the usual one.
+        packs_pages: whether pools must be packed, unless they are in float32.
         library: the compiled library with its code.
         model: the ``outrider_model *``.
         handle: the ``outrider_decoder *`` of the next step.
@@ -93,8 +93,9 @@ class NativeDecoder:
             "logits": self._packing.product(output),
         }
         self.model = ffi.new("outrider_model *", fields)
-        self.packs_pages = bool(self._functions.outrider_keeps_bf16(self.model))
-        self.kv_dtype = torch.bfloat16 if self.packs_pages else torch.float32
+        self.packs_pages = bool(self._functions.outrider_packs_pages(self.model))
+        narrow = (torch.bfloat16,) if self.packs_pages else ()
+        self.kv_dtypes: tuple[torch.dtype, ...] = (*narrow, torch.float32, torch.int8)
         self._handles: dict[int, Any] = {}
         self.use(threads)
 
@@ -124,7 +125,7 @@ class NativeDecoder:
         Args:
             ids: int64 [rows] tokens, sequence after sequence.
             batch: where the rows stand.
-            pool: of `kv_dtype`, packed if `packs_pages`.
+            pool: of one of `kv_dtypes`, packed as `packs` says.
 
         Returns:
             float32 [rows, hidden] after the last norm.
@@ -152,11 +153,16 @@ class NativeDecoder:
             raise kind(text)
         return hidden
 
+    def packs(self, dtype: torch.dtype) -> bool:
+        """Whether pages in ``dtype`` must be packed."""
+        return self.packs_pages and dtype != torch.float32
+
     def check(self, pool: DecoderPool) -> None:
-        """`ValueError` unless ``pool`` is of `kv_dtype`, and packed where that is bfloat16."""
-        if pool.dtype != self.kv_dtype:
-            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {self.kv_dtype}")
-        if pool.packed != self.packs_pages:
+        """`ValueError` unless ``pool`` is in one of `kv_dtypes`, and packed where that must be."""
+        if pool.dtype not in self.kv_dtypes:
+            allowed = ", ".join(map(str, self.kv_dtypes))
+            raise ValueError(f"keys and values are in {pool.dtype}; this decoder keeps them in {allowed}")
+        if pool.packed != self.packs(pool.dtype):
             raise ValueError(f"the pool is {'' if pool.packed else 'not '}packed; this decoder's are the other way")
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -171,6 +177,7 @@ class NativeDecoder:
             "attention_norm": self._keep(layer.attention_norm),
             "qkv": self._packing.product(layer.qkv),
             "head_norm": self._keep(layer.head_norm),
+            "key_balance": self._keep(layer.key_balance),
             "turns": self._keep(torch.view_as_real(turns if layer.turns is None else layer.turns)),
             "window": layer.window or 0,
             "output": self._packing.product(layer.output),

@@ -10,9 +10,10 @@ from torch import Tensor
 
 
 class PagePool(Protocol):
-    """Pages of keys and values on a CPU, in float32 or packed (see `outrider.kernels.pool.KvPool`)."""
+    """Pages of keys and values on a CPU, in float32, int8 or packed (see `outrider.kernels.pool.KvPool`)."""
 
     data: Tensor
+    scales: Tensor | None
     pages: int
     page_size: int
     kv_heads: int
@@ -34,7 +35,8 @@ def pool_fields(pool: PagePool) -> dict[str, Any]:
         "page_size": pool.page_size,
         "kv_heads": pool.kv_heads,
         "head_dim": pool.head_dim,
-        "is_bf16": pool.packed,
+        "scales": ffi.NULL if pool.scales is None else ffi.cast("float *", pool.scales.data_ptr()),
+        "packed": pool.packed,
     }
 
 

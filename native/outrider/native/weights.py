@@ -45,6 +45,7 @@ class LayerWeights:
     Attributes:
         after_attention: norm of the attention's result.
         after_feed_forward: norm of the feed-forward block's result.
+        key_balance: float32 [heads + kv_heads, head_dim], factors of queries and keys behind their norms; None is 1.
         window: latest positions that a row sees, its own included; None is all.
         turns: complex64 [positions, head_dim / 2], rotary; None is the decoder's.
         router: in a layer with experts, scores of the experts, in place of ``gate_up`` and ``down``.
@@ -60,6 +61,7 @@ class LayerWeights:
     down: Product | None
     after_attention: Tensor | None = None
     after_feed_forward: Tensor | None = None
+    key_balance: Tensor | None = None
     window: int | None = None
     turns: Tensor | None = None
     router: Product | None = None

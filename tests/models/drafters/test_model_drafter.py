@@ -15,6 +15,7 @@ from outrider.kernels.race_sample import Truncation, race_sample
 from outrider.models.drafters.guess_tree import GuessTree
 from outrider.models.drafters.model_drafter import ModelDrafter
 from outrider.models.drafters.shape import TreeShape
+from outrider.models.errors import ModelError
 from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext, DrafterError, DraftTree, Opening
@@ -96,6 +97,26 @@ def test_a_kept_tree_equals_a_tree_drafted_anew(directory: Path, sampling: Sampl
     assert kept.length == fresh.length == len(tokens)
     assert best_path(kept)[:4] == best_path(fresh)[:4]
     assert set(kept.tokens[:4]) == set(fresh.tokens[:4])
+
+
+def test_a_tree_kept_over_pages_in_int8_equals_a_tree_drafted_anew(saved: Path) -> None:
+    tokens = [number * 7 % VOCABULARY for number in range(40)]
+    made, anew = (drafter(saved, kv_dtype="int8") for _ in range(2))
+    made.open(1, Opening(tokens[:30], GREEDY, 31))
+    for length in range(30, 40, 2):
+        settle(made, 3)
+        made.commit(1, length, tokens[length : length + 2])
+    anew.open(1, Opening(tokens, GREEDY, 31))
+    kept, fresh = settle(made)[1], settle(anew)[1]
+    assert best_path(kept)[:4] == best_path(fresh)[:4]
+    plain = drafter(saved)
+    plain.open(1, Opening(tokens, GREEDY, 31))
+    assert best_path(settle(plain)[1])[0] == best_path(fresh)[0]
+
+
+def test_pages_of_an_unknown_kind_are_refused(saved: Path) -> None:
+    with pytest.raises(ModelError, match="kv_dtype is 'int3'; it must be auto or one of"):
+        drafter(saved, kv_dtype="int3")
 
 
 def test_the_likeliest_path_is_the_model_s_greedy_answer(directory: Path) -> None:

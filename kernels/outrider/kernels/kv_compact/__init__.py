@@ -40,8 +40,8 @@ def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequ
         raise ValueError(f"rows {list(kept_rows)} behind {context} tokens do not lie in {len(pages)} pages")
     device = pool.data.device
     slots = [[_slot(pages, context + row, pool.page_size) for row in rows] for rows in zip(*moves, strict=True)]
-    fits = pool.packed or (pool.dtype == torch.float32 and device.type == "cpu" and not takes_triton(device))
-    if fits and (move := native_move()):
+    plain = pool.dtype in (torch.float32, torch.int8) and device.type == "cpu" and not takes_triton(device)
+    if (pool.packed or plain) and (move := native_move()):
         move(pool, *slots)
         return
     sources, places = (torch.tensor(each, device=device) for each in slots)

@@ -29,6 +29,7 @@ def rope_kv_write(
     *,
     head_norm: Tensor | None = None,
     eps: Tensor | None = None,
+    balance: Tensor | None = None,
 ) -> None:
     """Writes rotated queries to ``queries``, and rotated keys and values to the pool.
 
@@ -45,10 +46,12 @@ def rope_kv_write(
         slots: int64 [rows]; a Triton kernel writes no key and no value of a row whose slot is -1.
         head_norm: float32 [heads + kv_heads, head_dim], weights of the heads' norms; None norms nothing.
         eps: float32 scalar tensor, of the norms.
+        balance: float32 [heads + kv_heads, head_dim], factors of queries and keys before the rotation; None is 1.
     """
     if takes_triton(qkv.device):
         from outrider.kernels.rope_kv_write import triton
 
-        triton.rope_kv_write(qkv, turns, query_turns, queries, pool, layer, slots, head_norm=head_norm, eps=eps)
+        write = triton.rope_kv_write
     else:
-        cpu.rope_kv_write(qkv, turns, query_turns, queries, pool, layer, slots, head_norm=head_norm, eps=eps)
+        write = cpu.rope_kv_write
+    write(qkv, turns, query_turns, queries, pool, layer, slots, head_norm=head_norm, eps=eps, balance=balance)

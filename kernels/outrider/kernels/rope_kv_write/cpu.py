@@ -19,14 +19,17 @@ def rope_kv_write(
     *,
     head_norm: Tensor | None = None,
     eps: Tensor | None = None,
+    balance: Tensor | None = None,
 ) -> None:
     """See `outrider.kernels.rope_kv_write`."""
     qkv = qkv.float()
     rows, kv_heads, group, pairs = queries.shape
     heads = kv_heads * group
+    turned = qkv.view(rows, -1, 2 * pairs)[:, : heads + kv_heads]
     if head_norm is not None and eps is not None:
-        normed = qkv.view(rows, -1, 2 * pairs)[:, : heads + kv_heads]
-        normed.copy_(rms_norm(normed, head_norm, eps))
+        turned.copy_(rms_norm(turned, head_norm, eps))
+    if balance is not None:
+        turned.mul_(balance)
     pairwise = qkv.view(torch.complex64).view(rows, -1, pairs)
     torch.mul(pairwise[:, :heads].view(rows, kv_heads, group, pairs), query_turns.unsqueeze(1), out=queries)
     pairwise[:, heads : heads + kv_heads].mul_(turns)

@@ -58,6 +58,7 @@ def _rope_kv_write(
     slots,
     head_norm,
     eps,
+    balance,
     layer,
     pool_slots,
     HEADS: tl.constexpr,
@@ -66,6 +67,7 @@ def _rope_kv_write(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
     NORMED: tl.constexpr,
+    BALANCED: tl.constexpr,
     KIND: tl.constexpr,
 ):
     QUERY_TILES: tl.constexpr = (HEADS + TILE - 1) // TILE
@@ -85,6 +87,8 @@ def _rope_kv_write(
     x = tl.load(place, inside, other=0.0).to(tl.float32)
     if NORMED and not is_value:
         x = _normed(x, head_norm, eps, in_row, in_range, HEAD_DIM, BLOCK)
+    if BALANCED and not is_value:
+        x *= tl.load(balance + in_row[:, None] * HEAD_DIM + column[None, :], inside, other=0.0)
     if is_query:
         x = _turned(x, query_turns, row, HEAD_DIM, BLOCK)
         place = queries + (row * HEADS + head[:, None]) * HEAD_DIM + column[None, :]
@@ -110,6 +114,7 @@ def rope_kv_write(
     *,
     head_norm: Tensor | None = None,
     eps: Tensor | None = None,
+    balance: Tensor | None = None,
 ) -> None:
     """See `outrider.kernels.rope_kv_write`. The arithmetic is in float32, and results are rounded once.
 
@@ -118,7 +123,11 @@ def rope_kv_write(
     """
     _check(qkv, turns, query_turns, queries, pool, layer, slots)
     if head_norm is not None:
-        _check_norm(head_norm, eps, queries.shape[1] + pool.kv_heads, pool.head_dim)
+        _check_vectors("head_norm", head_norm, queries.shape[1] + pool.kv_heads, pool.head_dim)
+        if eps is None or eps.dim() or eps.dtype != torch.float32:
+            raise ValueError("head_norm needs eps, a float32 scalar tensor")
+    if balance is not None:
+        _check_vectors("balance", balance, queries.shape[1] + pool.kv_heads, pool.head_dim)
     rows, heads, head_dim = queries.shape
     block = triton.next_power_of_2(head_dim)
     tile = max(_TILE // block, 1)
@@ -132,6 +141,7 @@ def rope_kv_write(
         "slots": slots,
         "head_norm": qkv if head_norm is None else head_norm,
         "eps": qkv if eps is None else eps,
+        "balance": qkv if balance is None else balance,
         "layer": layer,
         "pool_slots": pool.data.shape[1],
     }
@@ -142,6 +152,7 @@ def rope_kv_write(
         "BLOCK": block,
         "TILE": tile,
         "NORMED": head_norm is not None,
+        "BALANCED": balance is not None,
         "KIND": kind(pool.dtype),
     }
     grid = (rows, triton.cdiv(heads, tile) + 2 * triton.cdiv(pool.kv_heads, tile))
@@ -166,8 +177,6 @@ def _check(
         raise ValueError(f"slots are {slots.dtype} {tuple(slots.shape)}; they must be contiguous int64 [{rows}]")
 
 
-def _check_norm(head_norm: Tensor, eps: Tensor | None, heads: int, dim: int) -> None:
-    if head_norm.shape != (heads, dim) or head_norm.dtype != torch.float32 or not head_norm.is_contiguous():
-        raise ValueError(f"head_norm is {head_norm.dtype} {tuple(head_norm.shape)}; float32 [{heads}, {dim}] it is")
-    if eps is None or eps.dim() or eps.dtype != torch.float32:
-        raise ValueError("head_norm needs eps, a float32 scalar tensor")
+def _check_vectors(name: str, vectors: Tensor, heads: int, dim: int) -> None:
+    if vectors.shape != (heads, dim) or vectors.dtype != torch.float32 or not vectors.is_contiguous():
+        raise ValueError(f"{name} is {vectors.dtype} {tuple(vectors.shape)}; float32 [{heads}, {dim}] it is")

@@ -20,7 +20,7 @@ from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDra
 
 
 class ModelDrafter:
-    """Drafts with a small language model. Options: the fields of `TreeShape`, and ``vocabulary_map``.
+    """Drafts with a small language model. Options: the fields of `TreeShape`, ``vocabulary_map`` and ``kv_dtype``.
 
     If the model runs on the compiled decoder, compiled code grows the trees too. Trees with proposals, and trees of a
     draft model with another vocabulary, grow an operator at a time.
@@ -32,11 +32,11 @@ class ModelDrafter:
         if context.model is None:
             raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
         options = dict(context.options)
-        table = options.pop("vocabulary_map", None)
+        table, kv_dtype = options.pop("vocabulary_map", None), str(options.pop("kv_dtype", "auto"))
         self._shape = _shape(options, _proposer_defaults(context.device) if context.target is None else {})
         if table is None:
             _check_vocabulary(context, context.model)
-        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device)
+        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device, kv_dtype=kv_dtype)
         self.context_length = min(self._model.config.context_length, context.context_length)
         self._vocabulary = context.vocabulary_size
         draft_vocabulary = self._model.config.vocab_size
@@ -135,7 +135,7 @@ def _shape(options: dict[str, Any], defaults: dict[str, Any]) -> TreeShape:
     try:
         shape = TreeShape(**defaults | options)
     except TypeError:
-        allowed = ", ".join(["vocabulary_map", *TreeShape.__dataclass_fields__])
+        allowed = ", ".join(["kv_dtype", "vocabulary_map", *TreeShape.__dataclass_fields__])
         raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
     for name, value in options.items():
         number = type(getattr(TreeShape(), name))

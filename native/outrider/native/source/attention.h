@@ -33,6 +33,41 @@ struct Span {  // keys of up to 32 positions; values lie `values` floats behind
   long values;
 };
 
+// Finds keys and values of a key head. Floats stay where they are, codes become floats here.
+template <int C, class T>
+class Positions : public Span {
+ public:
+  void start(const PlainPages<T>& pages, int head) {
+    pages_ = pages, head_ = head;
+    values = PlainPages<T>::CODES ? C * LANES : pages.kv_heads * C * LANES;
+    std::fill_n(held_, SPAN, -1);
+  }
+
+  void put(int at, long slot) {
+    const T* key = pages_.key(slot, head_);
+    if constexpr (PlainPages<T>::CODES) {
+      keys[at] = room_[at][0];
+      if (held_[at] == slot) return;
+      held_[at] = slot;
+      const float *scale = pages_.scale(slot, head_), kind[] = {scale[0], scale[pages_.kv_heads]};
+      for (int i = 0; i < 2; i++)
+        for (int c = 0; c < C; c++)
+          store(room_[at][i] + c * LANES, load(key + i * pages_.stride() / 2 + c * LANES) * kind[i]);
+    } else {
+      keys[at] = key;
+    }
+  }
+
+  // The positions from `count` on are the last again.
+  void fill(int count) { std::fill(keys + count, keys + SPAN, keys[count - 1]); }
+
+ private:
+  PlainPages<T> pages_;
+  int head_;
+  long held_[SPAN];  // the slots whose codes are in the room
+  alignas(64) float room_[PlainPages<T>::CODES ? SPAN : 1][2][C * LANES];
+};
+
 // Running softmax of one query.
 template <int C>
 struct Running {
@@ -117,20 +152,20 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
 }
 
 // One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.
-template <int C, class Write>
-static void attend_rows(const PlainPages& cache, const Sequence& s, int window, int kv_head, int group,
-                        const float* queries, long ldq, long begin, long end, std::vector<Running<C>>& running,
-                        const Write& write) {
+template <int C, class T, class Write>
+static void attend_rows(const PlainPages<T>& cache, const Sequence& s, int window, int kv_head, int group,
+                        const float* queries, long ldq, long begin, long end, const Write& write) {
+  thread_local std::vector<Running<C>> running;
   thread_local std::vector<long> lows;
+  thread_local Positions<C, T> span;
   const long least = first_seen(s, window, begin, end, lows);
   running.assign((end - begin) * group, Running<C>());
-  Span span;
-  span.values = (long)cache.kv_heads * cache.head_dim;
+  span.start(cache, kv_head);
   long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions with one slot for all rows
   for (long base = least / SPAN * SPAN; base < shared; base += SPAN) {
-    long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : s.rows) - base);
-    cache.keys(s, base, known, kv_head, span.keys);
-    std::fill(span.keys + known, span.keys + SPAN, span.keys[known - 1]);
+    long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : end) - base);
+    for (int j = 0; j < known; j++) span.put(j, cache.slot(s, base + j));
+    span.fill(known);
     for (long row = begin; row < end; row++) {
       long seen = s.parents ? SPAN : std::min<long>(SPAN, s.context + row + 1 - base);
       long from = std::max(lows[row - begin] - base, 0L);
@@ -144,11 +179,12 @@ static void attend_rows(const PlainPages& cache, const Sequence& s, int window, 
     const long low = lows[row - begin];
     for (long base = std::max(shared, low / SPAN * SPAN); base < s.context + depth; base += SPAN) {
       long seen = std::min<long>(SPAN, s.context + depth - base), from = std::max(low - base, 0L);
-      for (int j = 0; j < SPAN; j++) {
-        long place = base + std::min<long>(j, seen - 1);
+      for (int j = 0; j < seen; j++) {
+        long place = base + j;
         if (place >= s.context) place = s.context + path[depth - 1 - (place - s.context)];
-        span.keys[j] = cache.key(s, place, kv_head);
+        span.put(j, cache.slot(s, place));
       }
+      span.fill(seen);
       for (int g = 0; g < group; g++)
         attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, from, seen);
     }

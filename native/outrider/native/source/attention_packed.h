@@ -1,5 +1,6 @@
 // Tree attention over packed pages: the same blocks of positions in the same order as attention.h. Scores run over pairs of
 // features, results over pairs of positions. Products with weights of zero, for what a row does not see, change no sum.
+// Codes become bfloat16, which has all of them, once for all rows; scales multiply scores and weights.
 #pragma once
 #include "attention.h"
 #include "linear.h"
@@ -21,13 +22,21 @@ struct alignas(64) Half {
     std::fill_n(held, HALF, -1);
   }
 
-  void put(const PackedPages& pages, long slot, int head, int at) {
+  template <class T>
+  void put(const PackedPages<T>& pages, long slot, int head, int at) {
     if (held[at] == slot) return;
     held[at] = slot;
     const int block = pages.block(), apart = pages.apart();
-    const bf16 *key = pages.keys(slot, head) + slot % block * 2, *value = pages.values(slot, head) + pages.value(slot);
-    for (int pair = 0; pair < D / 2; pair++) std::memcpy(keys[pair][at], key + 2L * block * pair, 4);
-    for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = value[d * apart];
+    const T *key = pages.keys(slot, head) + slot % block * 2, *value = pages.values(slot, head) + pages.value(slot);
+    for (int pair = 0; pair < D / 2; pair++)
+      for (int i = 0; i < 2; i++) keys[pair][at][i] = element(key[2L * block * pair + i]);
+    for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = element(value[d * apart]);
+  }
+
+  // Takes a whole block, also its slots without a token: any code is a number.
+  void take(const PackedPages<int8_t>& pages, long slot, int head) {
+    const int8_t *from = pages.keys(slot, head), *end = from + 2 * HALF * D;
+    for (bf16* to = keys[0][0]; from < end; from += LANES, to += LANES) store(to, load(from));
   }
 
   // Sets everything behind `count` positions to zero.
@@ -37,6 +46,14 @@ struct alignas(64) Half {
       held[at] = -1;
       for (int d = 0; d < D; d++) values[at / 2][d][at % 2] = 0;
     }
+  }
+
+  static bf16 element(bf16 value) { return value; }
+  static bf16 element(int8_t code) {
+    const float value = code;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits >> 16;
   }
 };
 
@@ -53,11 +70,13 @@ static inline void configure_attention_tiles() {
 #endif
 
 // Queries of some rows, those of a row side by side, and their running softmax.
-template <int D>
+template <int D, class T>
 class PackedAttention {
+  static constexpr bool CODES = PackedPages<T>::CODES;
+
  public:
   template <class Write>
-  void run(const PackedPages& pages, const Sequence& s, int window, int kv_head, int group, const float* queries, long ldq,
+  void run(const PackedPages<T>& pages, const Sequence& s, int window, int kv_head, int group, const float* queries, long ldq,
            long begin, long end, const Write& write) {
 #if defined(__AMX_BF16__)
     configure_attention_tiles();
@@ -108,18 +127,28 @@ class PackedAttention {
   }
 
   // The block of `count` positions from `base` on; halves that are already packed so are read in place.
-  void find(const PackedPages& pages, const Sequence& s, int kv_head, long base, int count) {
+  void find(const PackedPages<T>& pages, const Sequence& s, int kv_head, long base, int count) {
     for (int half = 0; half < 2; half++) {
       const int some = std::clamp(count - half * HALF, 0, HALF);
-      if (some == HALF && pages.block() == HALF) {
-        const long slot = pages.slot(s, base + half * HALF);
-        show(half, pages.keys(slot, kv_head), pages.values(slot, kv_head));
+      const long first = base + half * HALF, slot = some ? pages.slot(s, first) : 0;
+      if constexpr (CODES)
+        for (int at = 0; at < some; at++) scale(pages, pages.slot(s, first + at), kv_head, half * HALF + at);
+      if (CODES && some && pages.block() == HALF) {
+        if constexpr (CODES) copied_[half].take(pages, slot, kv_head);
+        show(half, copied_[half]);
+      } else if (!CODES && some == HALF && pages.block() == HALF) {
+        if constexpr (!CODES) show(half, pages.keys(slot, kv_head), pages.values(slot, kv_head));
       } else {
         copied_[half].clear();
-        for (int at = 0; at < some; at++) copied_[half].put(pages, pages.slot(s, base + half * HALF + at), kv_head, at);
+        for (int at = 0; at < some; at++) copied_[half].put(pages, pages.slot(s, first + at), kv_head, at);
         show(half, copied_[half]);
       }
     }
+  }
+
+  void scale(const PackedPages<T>& pages, long slot, int kv_head, int at) {
+    const float* of = pages.scale(slot, kv_head);
+    key_scales_[at] = of[0], value_scales_[at] = of[pages.kv_heads];
   }
 
   void show(int half, const bf16* keys, const bf16* values) {
@@ -129,7 +158,7 @@ class PackedAttention {
   void show(int half, const Half<D>& from) { show(half, from.keys[0][0], from.values[0][0]); }
 
   // The blocks that hold the rows' own paths. Positions that neighbouring rows share are not copied again.
-  void tails(const PackedPages& pages, const Sequence& s, int kv_head, int group, long begin, long end, long shared) {
+  void tails(const PackedPages<T>& pages, const Sequence& s, int kv_head, int group, long begin, long end, long shared) {
     for (auto& half : paths_) half.clear();
     for (long row = begin; row < end; row++) {
       path_.clear();
@@ -145,6 +174,7 @@ class PackedAttention {
             const long place = base + half * HALF + at;
             const long found = place < s.context ? place : s.context + path_[last - 1 - place];
             halves[half].put(pages, pages.slot(s, found), kv_head, at);
+            if constexpr (CODES) scale(pages, pages.slot(s, found), kv_head, half * HALF + at);
           }
           halves[half].cut(std::clamp(count - half * HALF, 0, HALF));
           show(half, halves[half]);
@@ -258,13 +288,19 @@ class PackedAttention {
   static constexpr int FEATURES = D % 64 ? 32 : 64;  // whose results stay in registers
 #endif
 
+  static f32x16 scaled(const float* scores, const float* scales) {
+    return CODES ? load(scores) * load(scales) : load(scores);
+  }
+
   // Scores into weights.
   void weigh(int first, int count) {
     const i32x16 place = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     f32x16 each[16] = {};
     for (int i = 0; i < count; i++) {
-      f32x16 low = (place >= from_[i]) & (place < seen_[i]) ? load(scores_[i]) : splat(-INFINITY);
-      f32x16 high = (place + 16 >= from_[i]) & (place + 16 < seen_[i]) ? load(scores_[i] + LANES) : splat(-INFINITY);
+      const auto low_seen = (place >= from_[i]) & (place < seen_[i]);
+      const auto high_seen = (place + 16 >= from_[i]) & (place + 16 < seen_[i]);
+      f32x16 low = low_seen ? scaled(scores_[i], key_scales_) : splat(-INFINITY);
+      f32x16 high = high_seen ? scaled(scores_[i] + LANES, key_scales_ + LANES) : splat(-INFINITY);
       store(scores_[i], low);
       store(scores_[i] + LANES, high);
       each[i] = max(low, high);
@@ -274,9 +310,16 @@ class PackedAttention {
     const f32x16 peak = highest == -INFINITY ? f32x16{} : highest, fade = exp2(before - peak);
     for (int i = 0; i < count; i++) {
       const f32x16 low = exp2(load(scores_[i]) - peak[i]), high = exp2(load(scores_[i] + LANES) - peak[i]);
-      store(weights_[i], low);
-      store(weights_[i] + LANES, high);
       each[i] = low + high;
+      if constexpr (CODES) {
+        const auto low_seen = (place >= from_[i]) & (place < seen_[i]);
+        const auto high_seen = (place + 16 >= from_[i]) & (place + 16 < seen_[i]);
+        store(weights_[i], low_seen ? low * load(value_scales_) : f32x16{});
+        store(weights_[i] + LANES, high_seen ? high * load(value_scales_ + LANES) : f32x16{});
+      } else {
+        store(weights_[i], low);
+        store(weights_[i] + LANES, high);
+      }
     }
     const i32x16 mine = place < count;
     store(&most_[first], mine ? highest : before);
@@ -292,6 +335,7 @@ class PackedAttention {
   std::vector<long> lows_;       // the first position that each row sees
   int32_t from_[16], seen_[16];  // of the block, what each query sees
   alignas(64) float scores_[16][SPAN] = {}, fades_[16], sums_[16][2 * LANES];
+  float key_scales_[SPAN] = {}, value_scales_[SPAN] = {};  // of codes
   alignas(64) bf16 weights_[16][SPAN] = {};
 };
 #endif

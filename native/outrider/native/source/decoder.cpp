@@ -3,18 +3,6 @@
 #include "drafts.h"
 #include "race.h"
 
-namespace {
-
-template <class K>
-struct Some final : outrider_decoder {
-  explicit Some(const Model& model) : decoder(model) {}
-  Fault forward(const Step& step) override { return decoder.forward(step); }
-  void logits(const float* hidden, long rows, float* out) override { decoder.logits(hidden, rows, out); }
-  Decoder<K> decoder;
-};
-
-}  // namespace
-
 struct outrider_drafts final : Drafts {
   using Drafts::Drafts;
 };
@@ -55,7 +43,7 @@ void outrider_move(const outrider_pool* pool, int64_t n, const int64_t* sources,
   move_tokens(*pool, n, sources, places);
 }
 
-int32_t outrider_keeps_bf16(const outrider_model* model) {
+int32_t outrider_packs_pages(const outrider_model* model) {
 #if defined(__AVX512BF16__)
   return model->is_bf16 && model->head_dim % 32 == 0 && model->heads / model->kv_heads <= 16;
 #else
@@ -63,12 +51,7 @@ int32_t outrider_keeps_bf16(const outrider_model* model) {
 #endif
 }
 
-outrider_decoder* outrider_decoder_new(const outrider_model* model) {
-#if defined(__AVX512BF16__)
-  if (outrider_keeps_bf16(model)) return new Some<bf16>(*model);
-#endif
-  return new Some<float>(*model);
-}
+outrider_decoder* outrider_decoder_new(const outrider_model* model) { return new Decoder(*model); }
 
 void outrider_decoder_free(outrider_decoder* decoder) { delete decoder; }
 

@@ -11,11 +11,7 @@
 #include "team.h"
 #include "vector.h"
 
-// K is the type of keys and values.
-template <class K>
-class Decoder {
-  using Kept = typename PagesFor<K>::Type;
-
+class Decoder final : public outrider_decoder {
  public:
   explicit Decoder(const Model& model) : m_(model), team_(model.threads) {
     for (const Layer* layer = m_.layer; layer < m_.layer + m_.layers; layer++) {
@@ -26,7 +22,7 @@ class Decoder {
     }
   }
 
-  Fault forward(const Step& step) {
+  Fault forward(const Step& step) override {
     if (Fault fault = check(step)) return fault;
     prepare(step.rows);
     Team::Help help(team_, step.rows * products_ >= m_.shared);
@@ -34,7 +30,7 @@ class Decoder {
     return OUTRIDER_NO_FAULT;
   }
 
-  void logits(const float* hidden, long rows, float* out) {
+  void logits(const float* hidden, long rows, float* out) override {
     const long vocabulary = m_.vocabulary, width = round_up(vocabulary, BLOCK);
     Team::Help help(team_, rows * products_of(m_.logits) >= m_.shared);
     if (vocabulary == width) return multiply(m_.logits, hidden, m_.hidden, rows, out, width);
@@ -76,11 +72,12 @@ class Decoder {
     const float *delta = nullptr, *after = nullptr;  // what is to be added to the stream, and its norm
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
-      const Kept cache{{(K*)step.pool.data + i * step.pool.layer_stride, step.pool.page_size, m_.kv_heads, m_.head_dim}};
       norm(step.rows, delta, after, layer.attention_norm);
       multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
-      team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, cache, first, last); });
-      attend(step, layer, cache);
+      with_pages(step.pool, i, [&](const auto& pages) {
+        team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, pages, first, last); });
+        attend(step, layer, pages);
+      });
       multiply(layer.output, a_, inner_, step.rows, delta_, hidden_width_);
       norm(step.rows, delta_, layer.after_attention, layer.feed_forward_norm);
       if (layer.experts)
@@ -165,35 +162,34 @@ class Decoder {
   }
 
   // Norms and turns the rows' queries and keys, and writes keys and values to their slots.
-  void turn(const Step& step, const Layer& layer, const Kept& cache, long first, long last) {
+  template <class Kind>
+  void turn(const Step& step, const Layer& layer, const Kind& cache, long first, long last) {
     for (long i = 0; i < step.count; i++) {
       const Sequence& s = step.sequences[i];
       long begin = std::max<long>(first, s.first_row), end = std::min<long>(last, s.first_row + s.rows);
       for (long r = begin; r < end; r++) {
         float* row = qkv_ + r * qkv_width_;
         const float* angle = layer.turns + step.positions[r] * m_.head_dim;
-        for (int h = 0; h < m_.heads + m_.kv_heads; h++)
-          turn_head(row + h * m_.head_dim, angle, layer.head_norm ? layer.head_norm + h * m_.head_dim : nullptr,
-                    h < m_.heads ? m_.query_scale : 1.0f);
+        for (int h = 0; h < m_.heads + m_.kv_heads; h++) {
+          float* head = row + h * m_.head_dim;
+          if (layer.head_norm) norm_head(head, layer.head_norm + h * m_.head_dim);
+          for (long j = 0; layer.key_balance && j < m_.head_dim; j += LANES)
+            store(head + j, load(head + j) * load(layer.key_balance + h * m_.head_dim + j));
+          turn_head(head, angle, h < m_.heads ? m_.query_scale : 1.0f);
+        }
         keep(cache, cache.slot(s, s.context + s.nodes - s.rows + r - s.first_row), row + m_.heads * m_.head_dim);
       }
     }
   }
 
-  static void keep(const Kept& cache, long slot, const float* keys_and_values) {
-    thread_local Buffer<K> narrow;
-    K* token = narrow.need(cache.stride());
-    for (long i = 0; i < cache.stride(); i += LANES) store(token + i, load(keys_and_values + i));
-    cache.write(slot, token);
+  void norm_head(float* head, const float* weight) const {
+    f32x16 squares{};
+    for (long i = 0; i < m_.head_dim; i += LANES) squares += load(head + i) * load(head + i);
+    const f32x16 by = scale_of(squares, m_.head_dim);
+    for (long i = 0; i < m_.head_dim; i += LANES) store(head + i, load(head + i) * by * load(weight + i));
   }
 
-  void turn_head(float* head, const float* angle, const float* weight, float scale) const {
-    if (weight) {
-      f32x16 squares{};
-      for (long i = 0; i < m_.head_dim; i += LANES) squares += load(head + i) * load(head + i);
-      const f32x16 by = scale_of(squares, m_.head_dim);
-      for (long i = 0; i < m_.head_dim; i += LANES) store(head + i, load(head + i) * by * load(weight + i));
-    }
+  void turn_head(float* head, const float* angle, float scale) const {
     const f32x16 signs = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
     for (long i = 0; i < m_.head_dim; i += LANES) {
       f32x16 v = load(head + i), a = load(angle + i);
@@ -205,7 +201,8 @@ class Decoder {
   }
 
   // A piece is a key head of some rows of a sequence.
-  void attend(const Step& step, const Layer& layer, const Kept& cache) {
+  template <class Kind>
+  void attend(const Step& step, const Layer& layer, const Kind& cache) {
     long items = 0;
     for (long i = 0; i < step.count; i++) items += pieces(step.sequences[i]) * m_.kv_heads;
     team_.each(items, [&](long item) {
@@ -220,7 +217,8 @@ class Decoder {
   static constexpr long PIECE = 64, PANEL = 64;
   static long pieces(const Sequence& s) { return (s.rows + PIECE - 1) / PIECE; }
 
-  void attend_piece(const Kept& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
+  template <class Kind>
+  void attend_piece(const Kind& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
     switch (m_.head_dim / LANES) {
       case 1: return attend_piece<1>(cache, s, window, kv_head, begin, end);
       case 2: return attend_piece<2>(cache, s, window, kv_head, begin, end);
@@ -232,20 +230,18 @@ class Decoder {
     }
   }
 
-  template <int C>
-  void attend_piece(const Kept& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
+  template <int C, class Kind>
+  void attend_piece(const Kind& cache, const Sequence& s, int window, int kv_head, long begin, long end) {
     int group = m_.heads / m_.kv_heads;
     const float* queries = qkv_ + s.first_row * qkv_width_ + kv_head * group * m_.head_dim;
     auto write = [&](long row, int head, int c, f32x16 v) {
       store(a_ + (s.first_row + row) * inner_ + head * m_.head_dim + c * LANES, v);
     };
-    if constexpr (std::is_same_v<K, float>) {
-      thread_local std::vector<Running<C>> running;
-      attend_rows<C>(cache, s, window, kv_head, group, queries, qkv_width_, begin, end, running, write);
-    }
+    if constexpr (!Kind::PACKED)
+      attend_rows<C>(cache, s, window, kv_head, group, queries, qkv_width_, begin, end, write);
 #if defined(__AVX512BF16__)
-    if constexpr (!std::is_same_v<K, float> && C % 2 == 0) {
-      thread_local PackedAttention<C * 16> attention;
+    if constexpr (Kind::PACKED && C % 2 == 0) {
+      thread_local PackedAttention<C * 16, typename Kind::Element> attention;
       attention.run(cache, s, window, kv_head, group, queries, qkv_width_, begin, end, write);
     }
 #endif

@@ -61,8 +61,9 @@ void outrider_pack_codes(void *to, const outrider_codes *codes);
 typedef struct outrider_pool {
   void *data;           /* [layers, pages * page_size, 2, kv_heads, head_dim] */
   int64_t layer_stride; /* elements from a layer to the next */
+  float *scales;        /* [layers, pages * page_size, 2, kv_heads] of codes in int8, else null */
   int32_t layers, pages, page_size, kv_heads, head_dim;
-  int32_t is_bf16; /* bfloat16 in packed pages; else float32 */
+  int32_t packed; /* pairs of bfloat16 or of codes; else side by side, float32 or codes */
 } outrider_pool;
 
 /* Moves n tokens: each slot of `places` gets the token that was at its source before, in all layers. */
@@ -78,6 +79,7 @@ typedef struct outrider_layer {
   const float *attention_norm; /* [hidden] or null */
   outrider_product qkv;
   const float *head_norm; /* [heads + kv_heads, head_dim] or null */
+  const float *key_balance; /* [heads + kv_heads, head_dim], factors behind the norms, or null */
   const float *turns;     /* [positions, head_dim / 2, 2]: cosine and sine */
   int32_t window;         /* latest positions that a row sees, its own included; 0 is all */
   outrider_product output;
@@ -133,8 +135,8 @@ typedef enum outrider_fault {
 
 typedef struct outrider_decoder outrider_decoder;
 
-/* Whether the model's keys and values are kept in bfloat16, in packed pages; else in float32. */
-int32_t outrider_keeps_bf16(const outrider_model *model);
+/* Whether the model multiplies pairs: its pages of bfloat16 and int8 are packed then; else there is no bfloat16. */
+int32_t outrider_packs_pages(const outrider_model *model);
 outrider_decoder *outrider_decoder_new(const outrider_model *model);
 void outrider_decoder_free(outrider_decoder *decoder);
 outrider_fault outrider_decoder_forward(outrider_decoder *decoder, const outrider_step *step);

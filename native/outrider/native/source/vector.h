@@ -21,6 +21,8 @@ typedef uint16_t u16x16u __attribute__((vector_size(32), aligned(2), may_alias))
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x32 __attribute__((vector_size(64)));
 typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias));
+typedef int8_t i8x16 __attribute__((vector_size(16)));
+typedef int8_t i8x16u __attribute__((vector_size(16), aligned(1), may_alias));
 
 constexpr long LANES = 16;
 typedef uint16_t bf16;
@@ -67,6 +69,14 @@ static inline u16x16 to_bf16(f32x16 v) {
   return __builtin_convertvector((u32x16)(v == v ? (i32x16)rounded : (i32x16)quiet), u16x16);
 }
 static inline void store(bf16* p, f32x16 v) { *(u16x16u*)p = to_bf16(v); }
+
+// Integers of at most 127; `store` rounds to nearest, ties to even.
+static inline f32x16 load(const int8_t* p) {
+  return __builtin_convertvector(__builtin_convertvector(*(const i8x16u*)p, i32x16), f32x16);
+}
+static inline void store(int8_t* p, f32x16 v) {
+  *(i8x16u*)p = __builtin_convertvector((i32x16)(v + 12582912.0f), i8x16);  // 1.5 * 2^23 leaves v in the low bits
+}
 
 #if defined(__AVX512BF16__)
 // Sixteen pairs of neighbours; one pair sixteen times; and sums to which the products of pairs are added, lane by lane.
