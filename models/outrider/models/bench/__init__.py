@@ -1,1 +1,1 @@
-"""Times steps of models on this machine, beside the least time that its memory and its cores allow."""
+"""Times steps of models on this machine, beside the least time that it allows; measures bits per byte of models."""

@@ -4,6 +4,8 @@ Rows are a binary tree after the context. ``least`` is the time of reading the w
 machine at PyTorch's best, without attention. On a GPU (``--device cuda``) steps run as CUDA graphs; ``no graphs`` runs
 strict steps an operator at a time. If transformers is installed, its forward over equally many tokens after the same
 context takes turns with Outrider's, so that other work on the machine affects both.
+
+``python -m outrider.models.bench quality ...`` measures bits per byte instead (`outrider.models.bench.quality`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.models import pocket
+from outrider.models.bench import quality
 from outrider.models.bench.ceiling import Ceiling
 from outrider.models.llama import Determinism, LlamaModel, ModelError
 
@@ -30,7 +34,9 @@ Step = Callable[[], object]
 
 
 def main() -> None:
-    """Prints a table of median milliseconds of steps, beside their lower bound."""
+    """Prints a table of median milliseconds of steps, beside their lower bound; or bits per byte."""
+    if sys.argv[1:2] == ["quality"]:
+        return quality.main(sys.argv[2:])
     options = _options()
     torch.set_num_threads(options.threads)
     try:
