@@ -59,6 +59,22 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+@pytest.mark.parametrize(
+    ("sets", "sharers"),
+    [
+        ([], "3"),
+        (["verifier.device=cuda"], "3"),
+        (["verifier.device=cuda", "proposer.device=cuda:0"], "5"),
+        (["verifier.memory_sharers=7"], "7"),
+    ],
+)
+def test_verifiers_share_memory_and_on_a_gpu_with_the_proposers_there(
+    tmp_path: Path, sets: list[str], sharers: str
+) -> None:
+    verifiers, _, _ = _planned(tmp_path, *sets, counts={**UpOptions().counts, "verifier": 3}, proposers=2)
+    assert {flags["memory_sharers"] for flags in verifiers} == {sharers}
+
+
 def test_chosen_ports_are_held_until_their_servers_listen(tmp_path: Path) -> None:
     plan = make_plan(UpOptions(host="127.0.0.1", port=0, log_dir=tmp_path))
     ports = [plan.port, port_of(plan.grpc), port_of(plan.nats_url)]

@@ -35,6 +35,7 @@ WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli",
 ROOMS: dict[str, tuple[str, ...]] = {
     "verifier": (
         "settings",
+        "page_budget",
         "logits",
         "requests",
         "scheduling",

@@ -40,6 +40,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         prefill_rows: int = 64,
         guesses: int = 512,
         determinism: str = "strict",
+        kv_dtype: str = "auto",
         cost: CostCurve = ALWAYS_PAYS,
         rule: Acceptance | None = None,
         rows: int = maxsize,
@@ -55,7 +56,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
             save_toy(directory, vocabulary)
-        model = LlamaModel.load(directory, dtype="float32", determinism=determinism)
+        model = LlamaModel.load(directory, dtype="float32", determinism=determinism, kv_dtype=kv_dtype)
         context = model.config.context_length
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)

@@ -31,7 +31,7 @@ from tests.toy_model import save_toy
 from tests.waiting import eventually
 
 PAGE = 8
-VERIFIERS = {"origin", "grpc", "shared", "other"}
+VERIFIERS = {"origin", "grpc", "shared", "other", "coded", "coded-too"}
 PATIENT = {"kv_cache": "always", "kv_cache_deadline_s": 30}
 Stub = verifier_pb2_grpc.VerifierStub
 
@@ -102,6 +102,8 @@ def processes(shared_nats: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "grpc": common | PATIENT | {"kv_cache_shared": "false", "sockets": ""},
         "shared": common | {"kv_cache": "always", "kv_cache_deadline_s": 3},
         "other": other | PATIENT,
+        "coded": common | PATIENT | {"kv_dtype": "int8"},
+        "coded-too": common | PATIENT | {"kv_dtype": "int8"},
     }
     cache = ServiceProcess("kvcache", logs / "cache.log", nats_url=shared_nats, instance="cache")
     with ExitStack() as stack:
@@ -167,6 +169,18 @@ async def test_another_model_of_the_same_shape_finds_no_page(mesh: Mesh) -> None
     assert others != answer
     await eventually(lambda: mesh.pages() >= before + 5)
     assert await mesh.ask("other", prompt(5)) == (others, 40)
+
+
+async def test_pages_in_int8_come_back_with_their_scales_and_to_such_verifiers_alone(mesh: Mesh) -> None:
+    before = mesh.pages()
+    answer, cached = await mesh.ask("coded", prompt(6))
+    assert cached == 0
+    await eventually(lambda: mesh.pages() >= before + (45 + len(answer) - 2) // PAGE)
+    bytes_before = await mesh.metric("coded-too", "outrider_verifier_kv_fetched_bytes_total")
+    assert await mesh.ask("coded-too", prompt(6)) == (answer, 40)
+    fetched = await mesh.metric("coded-too", "outrider_verifier_kv_fetched_bytes_total") - bytes_before
+    assert fetched == 5 * 2 * PAGE * 2 * (16 + 4)
+    assert (await mesh.ask("origin", prompt(6)))[1] == 0
 
 
 async def test_a_cache_that_is_frozen_costs_its_deadline_and_no_answer(mesh: Mesh) -> None:

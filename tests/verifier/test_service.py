@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -209,6 +210,15 @@ def test_a_limit_of_rows_that_leaves_none_for_prompts_is_told_in_one_sentence(
     process.start()
     assert process.wait() == 2
     assert "max_rows = 64 must be above max_running = 64" in process.log.read_text()
+
+
+def test_pages_that_do_not_fit_are_told_in_one_sentence_with_those_that_do(
+    shared_nats: str, directory: Path, tmp_path: Path
+) -> None:
+    process = ServiceProcess("verifier", tmp_path / "log", nats_url=shared_nats, model=directory, pages=1 << 40)
+    process.start()
+    assert process.wait() == 2
+    assert re.search(r"pages = 1099511627776 of 16 tokens take \S+ GiB, and .* fit, or", process.log.read_text())
 
 
 def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:

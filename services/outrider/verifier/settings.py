@@ -35,7 +35,14 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     ] = ""
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(description="of weights and KV pages; auto: the checkpoint's, or float32 if the CPU lacks that type"),
+        Meta(description="of the weights; auto: the checkpoint's, or float32 if the CPU lacks that type"),
+    ] = "auto"
+    kv_dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16", "int8", "fp8"],
+        Meta(
+            description="of the KV pages; auto: the weights', or float32 where a CPU does not multiply in that; int8 "
+            "and, on GPUs, fp8 take half of 16 bits"
+        ),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     determinism: Annotated[
@@ -57,7 +64,21 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             description="CPU threads of the model while a proposer on the same machine guesses; 0: no change",
         ),
     ] = 0
-    pages: Annotated[int, Meta(ge=1, description="KV pages")] = 2048
+    pages: Annotated[
+        int, Meta(ge=0, description="KV pages; 0: as many as memory_fraction allows and max_running sequences can use")
+    ] = 0
+    memory_fraction: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="share of the memory that is free beside the weights, for KV pages; 0: 0.9 on a GPU; on a CPU "
+            "0.25, and at most 2 GiB or what one sequence of the model's context takes",
+        ),
+    ] = 0.0
+    memory_sharers: Annotated[
+        int, Meta(ge=1, description="processes that share the pages' memory equally; `outrider up` sets it")
+    ] = 1
     page_size: Annotated[int, Meta(ge=1, le=256, description="tokens a KV page")] = 16
     pinned_share: Annotated[
         float, Meta(ge=0, le=0.9, description="largest share of the KV pages that named prompts may pin; 0 for none")

@@ -20,6 +20,7 @@ from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.decode.runner import Runner
 from outrider.verifier.logits.grammar import Grammars
+from outrider.verifier.page_budget import LEAST_ROOM, measuring_alone, page_count
 from outrider.verifier.requests.conversion import ModelLimits
 from outrider.verifier.scheduling.cost_curve import CostCurve
 from outrider.verifier.scheduling.estimate import Estimate
@@ -32,7 +33,6 @@ from outrider.verifier.speculation.plugins import make_drafters, make_rule
 
 _REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
-_LEAST_ROOM = 128
 
 _log = get_logger("verifier")
 
@@ -103,6 +103,7 @@ class Target:
                 device=settings.device,
                 determinism=settings.determinism,
                 quantization=None if settings.quantization == "none" else settings.quantization,
+                kv_dtype=settings.kv_dtype,
                 graphs=settings.cuda_graphs,
             )
             return cls.over(model, tokenizer, directory, settings, parts)
@@ -119,16 +120,21 @@ class Target:
         parts: Parts = PARTS,
     ) -> Target:
         """The target over a loaded model and its tokenizer, both from ``directory``."""
-        config, room = model.config, _room(model, settings)
+        config = model.config
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
         model_limits = ModelLimits(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
-        pages = PageTable(settings.pages, _page_cost(config, settings.page_size))
-        runner = Runner(model, settings.pages, settings.page_size, make_rule(settings))
+        with measuring_alone():
+            count = page_count(model, settings)
+            room = _room(model, settings, count)
+            runner = Runner(model, count, settings.page_size, make_rule(settings))
+        pages = PageTable(count, _page_cost(config, settings.page_size))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
-        scheduler = parts.scheduler(_limits(settings, config.context_length), pages, tokenizer.fingerprint.encode())
+        _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
+        limits = _limits(settings, config.context_length, count)
+        scheduler = parts.scheduler(limits, pages, tokenizer.fingerprint.encode())
         view = TargetView(runner.rule, config.vocab_size, runner.hidden)
         return cls(
             directory=directory,
@@ -155,11 +161,11 @@ class Target:
         return self.parts.engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
 
 
-def _room(model: LlamaModel, settings: VerifierSettings) -> int:
+def _room(model: LlamaModel, settings: VerifierSettings, pages: int) -> int:
     """Most tokens of a sequence; `ConfigError` if these are too few, or if a step has no rows for prompts."""
-    room = min(model.config.context_length, settings.pages * settings.page_size)
-    if room < min(model.config.context_length, _LEAST_ROOM):
-        raise ConfigError(f"pages = {settings.pages} of {settings.page_size} tokens hold less than {_LEAST_ROOM}")
+    room = min(model.config.context_length, pages * settings.page_size)
+    if room < min(model.config.context_length, LEAST_ROOM):
+        raise ConfigError(f"pages = {pages} of {settings.page_size} tokens hold less than {LEAST_ROOM}")
     if settings.max_rows <= settings.max_running:
         raise ConfigError(
             f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
@@ -168,7 +174,7 @@ def _room(model: LlamaModel, settings: VerifierSettings) -> int:
     return room
 
 
-def _limits(settings: VerifierSettings, context_length: int) -> Limits:
+def _limits(settings: VerifierSettings, context_length: int, pages: int) -> Limits:
     return Limits(
         settings.max_running,
         settings.max_waiting,
@@ -180,7 +186,7 @@ def _limits(settings: VerifierSettings, context_length: int) -> Limits:
         settings.max_tenant_guesses,
         settings.max_rows,
         aging_s=settings.priority_aging_s,
-        pinned=int(settings.pages * settings.pinned_share),
+        pinned=int(pages * settings.pinned_share),
     )
 
 

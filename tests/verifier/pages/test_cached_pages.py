@@ -241,8 +241,9 @@ def test_transfers_are_predicted_as_they_were_measured_and_forgotten_in_time() -
     assert transfer.seconds(2000) == 0
 
 
+@pytest.mark.parametrize("kv_dtype", ["float32", "int8"])
 def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_well(
-    make_engine: MakeEngine, link: DictionaryLink
+    make_engine: MakeEngine, link: DictionaryLink, kv_dtype: str
 ) -> None:
     cache = None
 
@@ -251,7 +252,7 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
         cache = DeliveringCache(NoCache(), pool)
         return cache
 
-    engine = make_engine(prefill_rows=16, cache=attach)
+    engine = make_engine(prefill_rows=16, cache=attach, kv_dtype=kv_dtype)
     assert cache is not None
     engine.submit(request("before", prompt=PROMPT[:20]))
     finish(engine)
@@ -269,7 +270,7 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
     assert [each and len(each.hashes) for each in again] == [4, None]
     hashes = [digest for each in handed if each for digest in each.hashes]
     pages = [to_bytes(each.copies, place) for each in handed if each for place in range(len(each.hashes))]
-    other = make_engine(cache=link.attach)
+    other = make_engine(cache=link.attach, kv_dtype=kv_dtype)
     other.submit(request("a"))
     assert link.wanted[0].hashes[1:] == hashes
     assert link.wanted[0].prompt == Prompt(PROMPT[:41], 0, 1.0, 0.0)

@@ -131,6 +131,20 @@ def share_cores(cores: int, verifiers: int, proposers: int, settings: SettingsBy
     }
 
 
+def share_memory(verifiers: int, proposers: int, settings: SettingsByKind) -> dict[str, int]:
+    """The verifiers' ``memory_sharers``, unless it is set: all verifiers, and on a GPU the proposers beside them."""
+    verifier, proposer = settings["verifier"], settings["proposer"]
+    if verifier["memory_sharers"].source != "default":
+        return {}
+    devices = {_gpu(service["device"].value) for service in (verifier, proposer)}
+    beside = proposers if len(devices) == 1 and devices != {"cpu"} else 0
+    return {"memory_sharers": verifiers + beside}
+
+
+def _gpu(device: str) -> str:
+    return "cuda:0" if device == "cuda" else device
+
+
 def _configured_threads(settings: Mapping[str, EffectiveSetting], key: str) -> int | None:
     """A number of threads that is set; None for a default."""
     threads = settings[key]

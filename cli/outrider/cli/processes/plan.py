@@ -14,7 +14,7 @@ from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.models import absolute, pin_models, require_model
 from outrider.cli.processes.options import UpOptions
-from outrider.cli.processes.placement import SettingsByKind, place, share_cores
+from outrider.cli.processes.placement import SettingsByKind, place, share_cores, share_memory
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
@@ -87,7 +87,9 @@ def make_plan(options: UpOptions) -> Plan:
     if nats and settings["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
     processes, programs = _process_counts(counts, options), _programs(options, settings)
-    threads = share_cores(len(os.sched_getaffinity(0)), processes["verifier"], processes["proposer"], settings)
+    numbers = processes["verifier"], processes["proposer"]
+    threads = share_cores(len(os.sched_getaffinity(0)), *numbers, settings)
+    flags["verifier"] |= {key: str(number) for key, number in share_memory(*numbers, settings).items()}
     return Plan(
         host=host,
         port=port,

@@ -1,0 +1,112 @@
+"""How many KV pages a verifier has: those of its settings, or as many as a share of the free memory holds."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import torch
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import get_logger
+from outrider.models.free_memory import free_bytes
+from outrider.models.llama import LlamaModel
+from outrider.verifier.settings import VerifierSettings
+
+LEAST_ROOM = 128
+"""Tokens that the pages must hold, unless the model's context is shorter."""
+GPU_SHARE, CPU_SHARE = 0.9, 0.25
+"""The shares of free memory that ``memory_fraction`` = 0 stands for."""
+CPU_ENOUGH = 2 << 30
+"""Bytes of pages on a CPU that ``memory_fraction`` = 0 exceeds only for a longer context: all are written at start."""
+
+_log = get_logger("verifier")
+
+
+@contextmanager
+def measuring_alone(folder: Path | None = None) -> Iterator[None]:
+    """Waits for other verifiers of this user on this machine that measure the free memory and then take their pages.
+
+    They meet in a file in ``folder``, by default that of temporary files; where it cannot be written, nobody waits.
+    """
+    path = (folder or Path(tempfile.gettempdir())) / f"outrider-memory-{os.getuid()}.lock"
+    with ExitStack() as held:
+        with suppress(OSError):
+            fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
+        yield
+
+
+def page_count(model: LlamaModel, settings: VerifierSettings, free: int | None = None, enough: int = CPU_ENOUGH) -> int:
+    """The pages of a verifier.
+
+    Args:
+        model: the target, loaded.
+        settings: of the verifier.
+        free: bytes that pages may take; measured if None.
+        enough: see `CPU_ENOUGH`.
+
+    Raises:
+        ConfigError: the pages of the settings do not fit, or those that fit hold too few tokens.
+    """
+    free = free_bytes(model.device) - _aside(model, settings) if free is None else free
+    page = model.token_bytes() * settings.page_size
+    if settings.pages:
+        if settings.pages * page > free:
+            raise ConfigError(_too_many(model, settings, free))
+        return settings.pages
+    context, budget = model.config.context_length, _budget(model, settings, free, enough)
+    pages = min(budget // page, -(-context // settings.page_size) * settings.max_running)
+    if pages * settings.page_size < context:
+        if pages * settings.page_size < min(context, LEAST_ROOM):
+            raise ConfigError(_too_few(model, settings, free, budget))
+        _log.warning(_too_few(model, settings, free, budget), served_context=pages * settings.page_size)
+    return pages
+
+
+def _aside(model: LlamaModel, settings: VerifierSettings) -> int:
+    """Bytes of a GPU for the largest step: its logits, float32, and three copies of them for the draw."""
+    return 0 if model.device.type == "cpu" else 4 * settings.max_rows * model.config.vocab_size * 4
+
+
+def _budget(model: LlamaModel, settings: VerifierSettings, free: int, enough: int) -> int:
+    """Bytes that pages may take of ``free`` ones."""
+    share, most = settings.memory_fraction, free
+    if not share and model.device.type == "cpu":
+        context = model.config.context_length + settings.page_size
+        share, most = CPU_SHARE, max(enough, context * model.token_bytes())
+    return min(int(free * (share or GPU_SHARE)) // settings.memory_sharers, most)
+
+
+def _too_many(model: LlamaModel, settings: VerifierSettings, free: int) -> str:
+    page = model.token_bytes() * settings.page_size
+    return (
+        f"pages = {settings.pages} of {settings.page_size} tokens take {_bytes(settings.pages * page)}, and "
+        f"{_bytes(free)} are free on {model.device}: at most pages = {free // page} fit"
+        f"{_narrower(model, settings, free)}"
+    )
+
+
+def _too_few(model: LlamaModel, settings: VerifierSettings, free: int, budget: int) -> str:
+    context, token = model.config.context_length, model.token_bytes()
+    tokens = budget // (token * settings.page_size) * settings.page_size
+    return (
+        f"the model's context of {context} tokens takes {_bytes(context * token)} of KV pages, but {_bytes(budget)} of "
+        f"the {_bytes(max(free, 0))} that are free on {model.device} are for pages: they hold {tokens} tokens"
+        f"{_narrower(model, settings, budget)}; memory_fraction = 1 would hold {max(free, 0) // token}"
+    )
+
+
+def _narrower(model: LlamaModel, settings: VerifierSettings, room: int) -> str:
+    """How many tokens or pages fit into ``room`` bytes in int8; empty where that is no less memory."""
+    if torch.int8 not in model.kv_dtypes or model.token_bytes(torch.int8) >= model.token_bytes():
+        return ""
+    pages = room // (model.token_bytes(torch.int8) * settings.page_size)
+    fit = f"pages = {pages}" if settings.pages else f"{pages * settings.page_size} tokens"
+    return f", or {fit} with kv_dtype = int8"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**28 else f"{size / 2**20:.1f} MiB"
