@@ -81,7 +81,7 @@ class GgufCheckpoint:
             release(self._file, place)
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
-        """Checks that every tensor was taken, except names that end in one of ``ignored``; releases the mapped pages."""
+        """Checks that every tensor was taken, except names that end in one of ``ignored``; gives mapped pages back."""
         endings = tuple(ignored)
         left = [self._places[name][0] for name in self._places.keys() - self._taken if not name.endswith(endings)]
         for name in sorted([*left, *self._unknown])[:1]:
