@@ -40,7 +40,7 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
     try:
-        models = _models(options.model, options.dtype, options.device)
+        models = _models(options.model, options.dtype, options.device, options.kv_dtype)
     except ModelError as error:
         raise SystemExit(f"error: {error}") from None
     print(f"{_name(options.device)}, torch {torch.__version__}, {options.threads} threads")
@@ -64,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=pocket.directory("target"), help="Hugging Face directory")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--kv-dtype", default="auto", help="of keys and values in pages")
     parser.add_argument("--context", type=int, default=300, help="tokens of context before the rows")
     parser.add_argument("--rows", type=_numbers, default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--threads", type=int, default=1)
@@ -71,13 +72,17 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _models(directory: Path, dtype: str, device: str) -> dict[str, LlamaModel]:
+def _models(directory: Path, dtype: str, device: str, kv_dtype: str) -> dict[str, LlamaModel]:
     """Models to time, by column heading."""
-    models: dict[str, LlamaModel] = {
-        mode: LlamaModel.load(directory, dtype=dtype, device=device, determinism=mode) for mode in _MODES
-    }
+
+    def load(mode: Determinism, *, graphs: bool = True) -> LlamaModel:
+        return LlamaModel.load(
+            directory, dtype=dtype, device=device, kv_dtype=kv_dtype, determinism=mode, graphs=graphs
+        )
+
+    models: dict[str, LlamaModel] = {mode: load(mode) for mode in _MODES}
     if models["strict"].device.type == "cuda":
-        models["no graphs"] = LlamaModel.load(directory, dtype=dtype, device=device, determinism="strict", graphs=False)
+        models["no graphs"] = load("strict", graphs=False)
     return models
 
 
