@@ -134,7 +134,7 @@ def test_the_wheel_holds_a_library_for_each_level_and_is_for_its_platform(
 def test_without_a_compiler_the_wheel_is_one_of_python_alone(tmp_path: Path) -> None:
     archive = _build("sdist", REPOSITORY, tmp_path / "sdist")
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path, filter="data")
+        packed.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     built = _build("wheel", tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "wheel", PATH="", CXX="")
     assert built.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(built) as packed_wheel:
