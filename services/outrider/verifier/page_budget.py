@@ -20,7 +20,7 @@ LEAST_ROOM = 128
 """Tokens that the pages must hold, unless the model's context is shorter."""
 GPU_SHARE, CPU_SHARE = 0.9, 0.25
 """The shares of free memory that ``memory_fraction`` = 0 stands for."""
-CPU_ENOUGH = 2 << 30
+CPU_ENOUGH = 512 << 20
 """Bytes of pages on a CPU that ``memory_fraction`` = 0 exceeds only for a longer context: all are written at start."""
 
 _log = get_logger("verifier")

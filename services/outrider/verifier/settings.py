@@ -73,7 +73,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             ge=0,
             le=1,
             description="share of the memory that is free beside the weights, for KV pages; 0: 0.9 on a GPU; on a CPU "
-            "0.25, and at most 2 GiB or what one sequence of the model's context takes",
+            "0.25, and at most 512 MiB or what one sequence of the model's context takes",
         ),
     ] = 0.0
     memory_sharers: Annotated[
