@@ -8,14 +8,16 @@ from outrider.kernels.kv_codes import reference
 from outrider.models.key_balance import key_balance, key_sizes
 
 
-def test_what_is_large_by_its_bias_or_its_weights_is_divided_by_powers_of_two_alone() -> None:
+def test_pairs_that_are_large_by_their_biases_or_weights_are_divided_by_their_size() -> None:
     weight, bias = torch.randn(2 * 16, 40, generator=torch.Generator().manual_seed(0)), torch.zeros(2 * 16)
     bias[5], weight[16 + 8] = 500.0, weight[16 + 8] * 30
-    factors = key_balance(key_sizes(weight, bias).view(2, 16), heads=6)
+    sizes = key_sizes(weight, bias).view(2, 16)
+    factors = key_balance(sizes, heads=6)
     assert factors.shape == (8, 16)
-    assert torch.equal(factors.log2(), factors.log2().round())
     keys = factors[6:]
-    assert torch.equal(factors[:6], 1 / keys.repeat_interleave(3, 0))
+    torch.testing.assert_close(factors[:6], 1 / keys.repeat_interleave(3, 0))
+    evened = (sizes * keys).view(2, 8, 2).norm(dim=2)
+    torch.testing.assert_close(evened, evened[:, :1].expand(2, 8))
     assert torch.equal(keys[:, 0::2], keys[:, 1::2])
     assert keys[0].argmin() == 4
     assert keys[1].argmin() == 8

@@ -12,7 +12,7 @@ from outrider.kernels.pool import KvPool
 from outrider.models.gguf.header import is_gguf
 from outrider.models.llama import LlamaModel
 
-_VERSION = 1
+_VERSION = 2
 
 
 def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quantization: str, determinism: str) -> bytes:

@@ -1,10 +1,9 @@
-"""Powers of two that even out the features of keys before they become integers.
+"""Factors that even out the features of keys before they become integers.
 
 Some models have a few features of keys many times larger than all others, mostly by the biases of their keys. A head's
 scale follows its largest feature, so the others would have few of the 255 integers left. Keys are divided by factors
 and queries multiplied by them, which changes no product of a query and a key, as SmoothQuant does with products
-(Xiao et al. 2023, arXiv 2211.10438). The factors are powers of two, so nothing is rounded, and the two features that
-rotary positions turn together have the same one.
+(Xiao et al. 2023, arXiv 2211.10438). The two features that rotary positions turn together have the same factor.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ def key_balance(sizes: Tensor, heads: int) -> Tensor:
     """
     pairs = sizes.double().view(len(sizes), -1, 2).square().sum(-1).clamp(min=1e-60).log2() / 2
     pairs = pairs.clamp(min=pairs.amax(1, keepdim=True) - _MOST)
-    exponents = (pairs - pairs.mean(1, keepdim=True)).round().int().repeat_interleave(2, 1)
-    ones = torch.ones(exponents.shape)
-    queries = ones.ldexp(exponents).repeat_interleave(heads // len(sizes), 0)
-    return torch.cat([queries, ones.ldexp(-exponents)])
+    exponents = (pairs - pairs.mean(1, keepdim=True)).repeat_interleave(2, 1)
+    queries = exponents.exp2().repeat_interleave(heads // len(sizes), 0)
+    return torch.cat([queries, (-exponents).exp2()]).float()
 
 
 def key_sizes(weight: Tensor, bias: Tensor | None) -> Tensor:
