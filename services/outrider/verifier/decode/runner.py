@@ -27,6 +27,9 @@ from torch import Tensor
 NOTHING = -1
 """Drawn at a row where the request's own rules allow no token."""
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_BETWEEN = {24: 16, 48: 32}
+"""Numbers of rows that are measured only where the number before is quick: slow steps are limited by their products,
+and their time grows evenly with rows."""
 
 
 class BrokenLogits(Exception):
@@ -171,18 +174,21 @@ class Runner:
             kv_compact(self.pool, sequence.pages, sequence.cached, rows)
 
     @torch.inference_mode()
-    def measure(self, context: int, limit: int, rounds: int = 7, within_s: float = 3.0) -> CostCurve:
+    def measure(self, context: int, limit: int, rounds: int = 7, each_s: float = 0.1) -> CostCurve:
         """Measures seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
 
-        Takes the least of several rounds over all numbers of rows up to ``limit``, to leave out other work on the
-        machine. Runs at least two rounds, and up to ``rounds`` within ``within_s`` seconds.
+        Takes the least of several rounds, to leave out other work on the machine. A number of rows up to ``limit`` is
+        in every one of the ``rounds`` until its steps have taken ``each_s`` seconds, so that long steps, which other
+        work changes less, run once. Steps that are not compiled run at least twice: their first one prepares others.
         """
-        counts = [rows for rows in _MEASURED_ROWS if rows <= limit]
-        times: list[list[float]] = []
-        until = time.perf_counter() + within_s
-        while len(times) < 2 or (len(times) < rounds and time.perf_counter() < until):
-            times.append([self._time(rows, context) for rows in counts])
-        return CostCurve.through(list(zip(counts, map(min, zip(*times, strict=True)), strict=True)))
+        least = 2 if self.model.compiled is None else 1
+        times: dict[int, list[float]] = {rows: [] for rows in _MEASURED_ROWS if rows <= limit}
+        for _ in range(rounds):
+            for rows, own in times.items():
+                is_due = len(own) < least or sum(own) < each_s
+                if is_due and (rows not in _BETWEEN or min(times[_BETWEEN[rows]]) < each_s):
+                    own.append(self._time(rows, context))
+        return CostCurve.through([(rows, min(own)) for rows, own in times.items() if own])
 
     def _time(self, rows: int, context: int) -> float:
         start = time.perf_counter()
