@@ -44,6 +44,13 @@ def test_the_name_of_a_special_token_is_plain_text_by_default(model: Tokenizer) 
     assert model.decode(plain) == "<|endoftext|>"
 
 
+def test_added_tokens_behind_the_vocabulary_have_the_same_ids_whether_special_tokens_are_parsed_or_not(
+    model: Tokenizer,
+) -> None:
+    ids = [model.added_token("<think>"), model.added_token("«a b»")]
+    assert model.encode("<think>«a b»") == model.encode("<think>«a b»", parse_special=True) == ids
+
+
 def test_special_tokens_are_left_out_of_text_unless_kept(model: Tokenizer) -> None:
     ids = model.encode("a<|endoftext|>b", parse_special=True)
     assert model.decode(ids) == "ab"

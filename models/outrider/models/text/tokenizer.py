@@ -34,10 +34,10 @@ class Tokenizer:
         eos_token_ids: tuple[int, ...] = (),
         context_length: int | None = None,
     ) -> None:
-        self._parsing, self._plain = _load(definition), _load(definition)
-        self._plain.encode_special_tokens = True
+        self._parsing = _load(definition)
+        self._plain = _plain(self._parsing)
         self._vocabulary: dict[str, int] = self._parsing.get_vocab(with_added_tokens=True)
-        self._kinds = pieces.decoder_kinds(json.loads(definition).get("decoder"))
+        self._kinds = pieces.decoder_kinds(_decoder(self._parsing))
         self.special_tokens = {
             str(added.content): number
             for number, added in self._parsing.get_added_tokens_decoder().items()
@@ -241,3 +241,19 @@ def _load(definition: bytes) -> tokenizers.Tokenizer:
     loaded.no_truncation()
     loaded.no_padding()
     return loaded
+
+
+def _plain(parsing: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """A tokenizer that takes names of special tokens as plain text. It shares the vocabulary with ``parsing``."""
+    plain = tokenizers.Tokenizer(parsing.model)
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        if (part := getattr(parsing, name)) is not None:
+            setattr(plain, name, part)
+    plain.add_tokens([added for _, added in sorted(parsing.get_added_tokens_decoder().items())])
+    plain.encode_special_tokens = True
+    return plain
+
+
+def _decoder(tokenizer: tokenizers.Tokenizer) -> dict[str, Any] | None:
+    """The decoder as ``tokenizer.json`` describes it, which is also what the library pickles."""
+    return None if tokenizer.decoder is None else json.loads(tokenizer.decoder.__getstate__())
