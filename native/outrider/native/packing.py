@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from outrider.native.library import Library, data_pointer, ffi
-from outrider.native.quantized import CodeFormat, QuantizedWeight
+from outrider.native.quantized import Blocks, CodeFormat, QuantizedWeight, blocks_of
 from outrider.native.weights import DENSE_BLOCK, MOST_PARTS, Part, Product
 from torch import Tensor
 
@@ -19,6 +19,7 @@ _KINDS = {
     torch.float16: "OUTRIDER_FLOAT16",
 }
 _NUMBERS: dict[str, int] = ffi.typeof("outrider_weight_kind").relements
+_BLOCK_KINDS: dict[str, int] = ffi.typeof("outrider_block_kind").relements
 _STRIP: int = ffi.typeof("outrider_code_limits").relements["OUTRIDER_STRIP"]
 _CODES_AT_ONCE = 1 << 20
 """Codes that a thread unpacks and packs at once, so that they stay in its cache."""
@@ -118,14 +119,24 @@ class Packing:
 
     def _pack(self, packed: Tensor, weight: QuantizedWeight, first: int, count: int, size: int) -> None:
         rows = torch.arange(first, min(first + count, weight.shape[0]))
+        to, form = data_pointer(packed[first // _STRIP * size :]), _fields(weight.format)
+        if (blocks := blocks_of(weight, rows)) is not None:
+            return self._pack_blocks(to, blocks, weight.shape[1], form)
         codes = weight.codes(rows)
         kept = [codes.codes, codes.scales, codes.minima, codes.scale_units, codes.minimum_units]
         kept = [None if each is None else each.contiguous() for each in kept]
         names = ("uint8_t *", *["float *"] * 4)
         pointers = [_pointer(name, each) for name, each in zip(names, kept, strict=True)]
-        fields = (*pointers, len(rows), weight.shape[1], _fields(weight.format))
-        to = data_pointer(packed[first // _STRIP * size :])
+        fields = (*pointers, len(rows), weight.shape[1], form)
         self._functions.outrider_pack_codes(to, ffi.new("outrider_codes *", fields))
+
+    def _pack_blocks(self, to: Any, blocks: Blocks, k: int, form: tuple[int, ...]) -> None:
+        data, rows = blocks.data.contiguous(), blocks.rows.contiguous()
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data):
+            raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a weight of {len(data)}")
+        pointers = _pointer("uint8_t *", data), _pointer("int64_t *", rows)
+        fields = (*pointers, len(rows), k, _BLOCK_KINDS[f"OUTRIDER_{blocks.kind}"], form)
+        self._functions.outrider_pack_blocks(to, ffi.new("outrider_blocks *", fields))
 
     def _keep(self, tensor: Tensor) -> Any:
         """A pointer to ``tensor``, which then lives as long as the packing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -52,6 +52,30 @@ class Codes:
     minima: Tensor | None = None
     scale_units: Tensor | None = None
     minimum_units: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Output features in blocks of a GGUF file, whose codes compiled code can read itself.
+
+    Attributes:
+        kind: name of the blocks' type in ggml, as ``Q4_K``.
+        data: uint8 [rows, blocks of a row, bytes of a block].
+        rows: int64 [out_features], the row of each.
+    """
+
+    kind: str
+    data: Tensor
+    rows: Tensor
+
+
+@runtime_checkable
+class WeightInBlocks(Protocol):
+    """A `QuantizedWeight` that has blocks."""
+
+    def in_blocks(self, rows: Tensor) -> Blocks | None:
+        """Blocks of the output features ``rows``, int64, in that order; None where there are none."""
+        ...
 
 
 class QuantizedWeight(Protocol):
@@ -121,6 +145,15 @@ class Reordered:
     def codes(self, rows: Tensor) -> Codes:
         """See `QuantizedWeight`."""
         return self.weight.codes(self.order[rows])
+
+    def in_blocks(self, rows: Tensor) -> Blocks | None:
+        """See `WeightInBlocks`."""
+        return blocks_of(self.weight, self.order[rows])
+
+
+def blocks_of(weight: QuantizedWeight, rows: Tensor) -> Blocks | None:
+    """Blocks of the output features ``rows``, int64; None if the weight has none."""
+    return weight.in_blocks(rows) if isinstance(weight, WeightInBlocks) else None
 
 
 def dequantized(weight: QuantizedWeight, dtype: torch.dtype) -> Tensor:

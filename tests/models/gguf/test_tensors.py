@@ -12,7 +12,10 @@ from outrider.models.gguf.blocks import BLOCK_FORMATS
 from outrider.models.gguf.header import GgufFile
 from outrider.models.gguf.layout import TENSOR_TYPES
 from outrider.models.gguf.tensors import GgufWeight, release, tensor, weight
-from outrider.native.quantized import UNIT_GROUP, dequantized
+from outrider.native.library import library
+from outrider.native.packing import Packing
+from outrider.native.quantized import UNIT_GROUP, CodesInMemory, QuantizedWeight, Reordered, dequantized
+from outrider.native.weights import Part, Product
 
 from tests.models.gguf.files import write_file
 
@@ -84,6 +87,29 @@ def test_codes_have_the_shapes_and_bounds_of_their_form(name: str, tmp_path: Pat
             assert torch.equal(multiples * repeated, numbers)
             low, high = (0, 63) if form.has_minima else (-128, 127)
             assert (int(multiples.min()), int(multiples.max())) == (low, high)
+
+
+def packed(part: QuantizedWeight) -> torch.Tensor:
+    """What the compiled decoder reads of a weight."""
+    pieces: list[torch.Tensor] = []
+
+    def memory(size: int) -> torch.Tensor:
+        pieces.append(torch.zeros(size, dtype=torch.uint8))
+        return pieces[-1]
+
+    Packing(library(), memory, threads=2).product(Product((Part(part),)))
+    return pieces[0]
+
+
+@pytest.mark.parametrize("name", BLOCK_FORMATS)
+def test_blocks_are_packed_as_their_codes_are(name: str, tmp_path: Path) -> None:
+    ours, order = weight_of(tmp_path, name), torch.randperm(_ROWS)
+    codes = CodesInMemory(ours.format, ours.codes(torch.arange(_ROWS)))
+    assert packed(codes).any()
+    assert torch.equal(packed(ours), packed(codes))
+    assert torch.equal(packed(Reordered(ours, order)), packed(Reordered(codes, order)))
+    with pytest.raises(IndexError):
+        packed(Reordered(ours, torch.tensor([0, _ROWS])))
 
 
 @pytest.mark.parametrize("name", _PLAIN)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from outrider.models.gguf.blocks import BLOCK_FORMATS, BlockFormat
 from outrider.models.gguf.header import GgufFile, TensorPlace
-from outrider.native.quantized import CodeFormat, Codes
+from outrider.native.quantized import Blocks, CodeFormat, Codes
 from torch import Tensor
 
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -25,13 +25,18 @@ class GgufWeight:
 
     Attributes:
         blocks: uint8 [rows, blocks of a row, bytes of a block], in the map.
-        form: the type of the blocks.
+        kind: name of the blocks' type.
         shape: output and input features.
     """
 
     blocks: Tensor
-    form: BlockFormat
+    kind: str
     shape: tuple[int, int]
+
+    @property
+    def form(self) -> BlockFormat:
+        """The type of the blocks."""
+        return BLOCK_FORMATS[self.kind]
 
     @property
     def format(self) -> CodeFormat:
@@ -43,6 +48,10 @@ class GgufWeight:
         at_once = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
         parts = [self.form.decode(self._blocks(part)) for part in torch.split(rows, at_once)]
         return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def in_blocks(self, rows: Tensor) -> Blocks:
+        """See `WeightInBlocks`."""
+        return Blocks(self.kind, self.blocks, rows)
 
     def _blocks(self, rows: Tensor) -> Tensor:
         """Blocks of some rows; of consecutive ones they need not be copied."""
@@ -61,7 +70,7 @@ def weight(file: GgufFile, place: TensorPlace) -> GgufWeight:
     """A weight of two dimensions and of a type in `BLOCK_FORMATS`."""
     rows, columns = place.shape
     blocks = _bytes(file, place).view(rows, columns // place.type.elements, place.type.size)
-    return GgufWeight(blocks, BLOCK_FORMATS[place.type.name], (rows, columns))
+    return GgufWeight(blocks, place.type.name, (rows, columns))
 
 
 def release(file: GgufFile, place: TensorPlace) -> None:

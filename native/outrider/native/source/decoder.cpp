@@ -1,4 +1,5 @@
 // The library's interface for the decoder, the draw and the trees of a draft model.
+#include "blocks.h"
 #include "decoder.h"
 #include "drafts.h"
 #include "race.h"
@@ -38,6 +39,8 @@ int64_t outrider_strip_size(int64_t k, const outrider_code_format* format) {
 }
 
 void outrider_pack_codes(void* to, const outrider_codes* codes) { pack_codes((uint8_t*)to, *codes); }
+
+void outrider_pack_blocks(void* to, const outrider_blocks* blocks) { pack_blocks_as_codes((uint8_t*)to, *blocks); }
 
 void outrider_move(const outrider_pool* pool, int64_t n, const int64_t* sources, const int64_t* places) {
   move_tokens(*pool, n, sources, places);

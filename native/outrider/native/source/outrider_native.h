@@ -56,6 +56,30 @@ int64_t outrider_strip_size(int64_t k, const outrider_code_format *format);
 /* Packs codes; all calls for a weight but the last have whole strips. */
 void outrider_pack_codes(void *to, const outrider_codes *codes);
 
+/* Types of blocks in GGUF files, by their names in ggml. */
+typedef enum outrider_block_kind {
+  OUTRIDER_Q4_0,
+  OUTRIDER_Q4_1,
+  OUTRIDER_Q5_0,
+  OUTRIDER_Q5_1,
+  OUTRIDER_Q8_0,
+  OUTRIDER_Q4_K,
+  OUTRIDER_Q5_K,
+  OUTRIDER_Q6_K
+} outrider_block_kind;
+
+/* Blocks of n output features, each of which is one of the rows: see Blocks in quantized.py. */
+typedef struct outrider_blocks {
+  const uint8_t *blocks; /* of rows of k elements, row after row */
+  const int64_t *rows;   /* [n] */
+  int64_t n, k;
+  int32_t kind; /* outrider_block_kind */
+  outrider_code_format format;
+} outrider_blocks;
+
+/* Packs blocks as the codes that they stand for; all calls for a weight but the last have whole strips. */
+void outrider_pack_blocks(void *to, const outrider_blocks *blocks);
+
 /* Pages of keys and values. */
 
 typedef struct outrider_pool {
