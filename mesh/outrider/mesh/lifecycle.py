@@ -15,6 +15,7 @@ from outrider.mesh.addresses import advertised
 from outrider.mesh.bus import Bus
 from outrider.mesh.config import Settings
 from outrider.mesh.errors import OutriderError
+from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels, new_socket
@@ -106,6 +107,7 @@ class Lifecycle:
             await self._service.start(self.mesh)
             self._started = True
             _limit_garbage_collections()
+            give_memory_back()
         except OutriderError as error:
             raise CannotStart(error.message) from error
         await self.mesh.rpc.set_serving(True)
