@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,17 +97,10 @@ class Target:
             torch.set_num_threads(settings.threads)
         try:
             directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
-            tokenizer = Tokenizer.load(directory)
-            model = LlamaModel.load(
-                directory,
-                dtype=settings.dtype,
-                device=settings.device,
-                determinism=settings.determinism,
-                quantization=None if settings.quantization == "none" else settings.quantization,
-                kv_dtype=settings.kv_dtype,
-                graphs=settings.cuda_graphs,
-            )
-            return cls.over(model, tokenizer, directory, settings, parts)
+            with ThreadPoolExecutor(1) as beside:  # mostly Python, while the model is mostly compiled code
+                loading = beside.submit(_load_tokenizer, directory)
+                model = _load_model(directory, settings)
+                return cls.over(model, loading.result(), directory, settings, parts)
         except (ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
 
@@ -159,6 +153,24 @@ class Target:
         """The engine over these parts, with its ``cache`` of pages; create only one."""
         answers = Answers(self.tokenizer)
         return self.parts.engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
+
+
+def _load_tokenizer(directory: Path) -> Tokenizer:
+    tokenizer = Tokenizer.load(directory)
+    _log.debug("tokenizer loaded", vocabulary=tokenizer.fingerprint)
+    return tokenizer
+
+
+def _load_model(directory: Path, settings: VerifierSettings) -> LlamaModel:
+    return LlamaModel.load(
+        directory,
+        dtype=settings.dtype,
+        device=settings.device,
+        determinism=settings.determinism,
+        quantization=None if settings.quantization == "none" else settings.quantization,
+        kv_dtype=settings.kv_dtype,
+        graphs=settings.cuda_graphs,
+    )
 
 
 def _room(model: LlamaModel, settings: VerifierSettings, pages: int) -> int:
