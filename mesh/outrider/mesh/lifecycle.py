@@ -168,10 +168,11 @@ class Lifecycle:
 def _limit_garbage_collections() -> None:
     """Excludes objects loaded at start from garbage collections, and makes collections rare: each halts all work.
 
-    Objects made for every request should therefore form no cycles.
+    Objects made for every request should therefore form no cycles. Services turn collections off while they start.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_COLLECT_AFTER)
 
 

@@ -1,7 +1,10 @@
 """`python -m outrider.proposer`."""
 
-from outrider.mesh.service import run
-from outrider.proposer.service import ProposerService
+import gc
 
 if __name__ == "__main__":
+    gc.disable()  # until the service has started: what it loads stays
+    from outrider.mesh.service import run
+    from outrider.proposer.service import ProposerService
+
     run(ProposerService)
