@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import tokenizers
 from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
@@ -97,8 +98,7 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
-        pairs = json.dumps(sorted(self._vocabulary.items()), ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(pairs.encode()).hexdigest()
+        return hashlib.sha256(msgspec.json.encode(sorted(self._vocabulary.items()))).hexdigest()
 
     def added_token(self, text: str) -> int | None:
         """Id of the added token with exactly this text; None without one."""
