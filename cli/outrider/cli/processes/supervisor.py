@@ -37,11 +37,14 @@ class Supervisor:
         return [*([self._broker] if self._broker else []), *self._services]
 
     async def start(self) -> None:
-        """Returns when every service has been ready; `StartError` if a service cannot start."""
+        """Returns when every service has been ready; `StartError` if a service cannot start.
+
+        Services start beside NATS, and wait for it.
+        """
         if self._plan.broker:
             self._broker = ProcessKeeper(self._plan.broker, self._events)
-        await self._unless_failed(self._join())
         self._services = [ProcessKeeper(spec, self._events) for spec in self._plan.services]
+        await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
 
     async def run(self) -> None:
