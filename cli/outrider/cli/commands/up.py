@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 
-import httpx
 from outrider.cli.processes.keeper import ProcessEvents, StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
@@ -97,6 +96,8 @@ def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event
 
 async def _wait_until_ready(url: str, waiting: Callable[[str], None]) -> None:
     """Returns when the gateway is ready to complete; calls ``waiting`` once with the reason of a long wait."""
+    import httpx  # while the processes start
+
     report_at = time.monotonic() + REPORT_AFTER_S
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
