@@ -18,7 +18,8 @@ from outrider.mesh.errors import OutriderError
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
-from outrider.mesh.rpc import Server, close_channels, new_socket
+from outrider.mesh.rpc import Server, close_channels, new_socket, secure_channels
+from outrider.mesh.security import mesh_certificates
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_timeline, start_tracing
@@ -51,6 +52,7 @@ class Lifecycle:
     async def run(self) -> int:
         """Serves until told to stop; the exit code, or `ConfigError` or `CannotStart` from the start."""
         self._catch_signals()
+        self._use_certificates()
         loop = asyncio.get_running_loop()
         _tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
         try:
@@ -79,16 +81,24 @@ class Lifecycle:
         start_timeline(kind, instance, settings.timeline)
         tasks = Tasks(self.fail)
         bus = Bus(tasks)
-        socket = new_socket(settings.sockets) if self._service.local else None
+        certificates = mesh_certificates(settings, kind)
+        socket = new_socket(settings.sockets, private=certificates is not None) if self._service.local else None
         return Mesh(
             instance=instance,
             settings=settings,
             bus=bus,
-            rpc=Server(settings.host, self._service.rpc_port(settings), socket),
+            rpc=Server(settings.host, self._service.rpc_port(settings), socket, certificates=certificates),
             registry=Registry(bus, kind, instance, self._status, tasks),
             telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
             tasks=tasks,
+            certificates=certificates,
         )
+
+    def _use_certificates(self) -> None:
+        certificates = self.mesh.certificates
+        if certificates is not None:
+            secure_channels(certificates)
+            self.mesh.tasks.spawn(certificates.follow(), "certificates")
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ from outrider.mesh.bus import Bus
 from outrider.mesh.config import Settings
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import Server
+from outrider.mesh.security import Certificates
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import Telemetry
 
@@ -19,7 +20,7 @@ from outrider.mesh.telemetry import Telemetry
 class Mesh:
     """The mesh as one process sees it: its own name, settings and server, and its connections to other processes.
 
-    An exception in work spawned on ``tasks`` ends the process.
+    An exception in work spawned on ``tasks`` ends the process. Without ``certificates`` services talk in the clear.
     """
 
     instance: str
@@ -29,6 +30,7 @@ class Mesh:
     registry: Registry
     telemetry: Telemetry
     tasks: Tasks
+    certificates: Certificates | None = None
 
 
 class Service(abc.ABC):

@@ -71,7 +71,7 @@ class VerifierRecords:
     async def _all(self, ask: Callable[[VerifierStub], Awaitable[T]]) -> list[tuple[str, T]]:
         """The answers of all verifiers that answer, each with its instance."""
         members = self._registry.members("verifier")
-        calls = (_quietly(ask(stub(VerifierStub, member.address))) for member in members)
+        calls = (_quietly(ask(stub(VerifierStub, member.address, "verifier"))) for member in members)
         answers = zip(members, await asyncio.gather(*calls), strict=True)
         return [(member.instance, answer) for member, answer in answers if answer is not None]
 

@@ -30,7 +30,7 @@ class HealthWatches:
             self._watches[member.instance] = self._tasks.spawn(self._watch(member), "health watch")
 
     async def _watch(self, member: Member) -> None:
-        call = stub(HealthStub, member.address).Watch(HealthCheckRequest())
+        call = stub(HealthStub, member.address, member.kind).Watch(HealthCheckRequest())
         try:
             async for _ in call:
                 pass

@@ -120,9 +120,10 @@ class PageReader:
 
     async def _fetch(self, verifier: _Verifier, epoch: str) -> None:
         """Asks ``verifier`` for its pages while it is present; it does not send them if its epoch is ``epoch``."""
-        instance, ask = verifier.member.instance, stub(VerifierStub, verifier.member.address).Pages
+        instance, address = verifier.member.instance, verifier.member.address
         while self._verifiers.get(instance) is verifier:
             try:
+                ask = stub(VerifierStub, address, "verifier").Pages
                 pages = await call(ask, pb.PagesRequest(epoch=epoch), _CALL_S)
             except OutriderError as error:
                 _log.debug("a verifier did not tell its pages", verifier=instance, code=error.code.name)

@@ -177,7 +177,7 @@ async def _next(stream: Any, seconds: float | None) -> pb.FollowResponse | None:
 
 
 def _stub(address: str) -> VerifierStub:
-    return stub(VerifierStub, address)
+    return stub(VerifierStub, address, "verifier")
 
 
 async def _quietly(method: Callable[..., Any], request: object) -> None:

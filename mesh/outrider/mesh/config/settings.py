@@ -42,6 +42,17 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
             "auto is one of this user's own, empty has them use TCP"
         ),
     ] = "auto"
+    tls_certificate: Annotated[
+        str,
+        Meta(
+            description="PEM file of the certificate with which this service calls others and is called; "
+            "{kind} in it stands for gateway, verifier and so on; empty: services talk in the clear"
+        ),
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM file of that certificate's key; {kind} as above")] = ""
+    tls_ca: Annotated[
+        str, Meta(description="PEM file of the authorities that other services' certificates are from; {kind} as above")
+    ] = ""
     instance: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="name of this process; empty takes a random one"),

@@ -9,21 +9,13 @@ from weakref import WeakKeyDictionary
 
 import grpc
 from outrider.mesh.errors import from_rpc
-from outrider.mesh.rpc import options
-from outrider.mesh.telemetry import current_headers, tracing
+from outrider.mesh.rpc.channels import LAST_CALLS_S, Channels
+from outrider.mesh.security import Certificates
 
 S = TypeVar("S")
 
 
-class _Channels:
-    """The channels of one event loop by address, and the stubs on them."""
-
-    def __init__(self) -> None:
-        self.channels: dict[str, grpc.aio.Channel] = {}
-        self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str], Any] = {}
-
-
-_channels_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Channels] = WeakKeyDictionary()
+_channels_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Channels] = WeakKeyDictionary()
 
 
 async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
@@ -41,73 +33,45 @@ async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
         raise from_rpc(error) from None
 
 
-def stub(kind: Callable[[grpc.aio.Channel], S], address: str) -> S:
-    """The running loop's stub of the generated class ``kind`` for the service at ``address``."""
+def stub(stub_type: Callable[[grpc.aio.Channel], S], address: str, kind: str = "") -> S:
+    """The running loop's stub of a generated class for the service at ``address``; see `channel`."""
     stubs = _channels().stubs
-    cached: S | None = stubs.get((kind, address))
+    cached: S | None = stubs.get((stub_type, address, kind))
     if cached is None:
-        cached = stubs[kind, address] = kind(channel(address))
+        cached = stubs[stub_type, address, kind] = stub_type(channel(address, kind))
     return cached
 
 
-def channel(address: str) -> grpc.aio.Channel:
+def channel(address: str, kind: str = "") -> grpc.aio.Channel:
     """The running loop's channel to ``address``: one for all stubs, connected at the first call.
 
-    An address is host:port, or what `local_target` makes of it.
+    An address is host:port, or what `local_target` makes of it. Over TLS the server has to be of the ``kind``, or have
+    the name in the address where that is empty. A caller that keeps a channel, or a stub, for longer than a call keeps
+    one with a former certificate, which takes no more calls some time after a renewal.
 
     A peer that died or froze fails its calls with UNAVAILABLE within about five seconds.
     """
-    channels = _channels().channels
-    if address not in channels:
-        channels[address] = grpc.aio.insecure_channel(
-            address, options=options.CHANNEL, interceptors=_interceptors() if tracing() else None
-        )
-    return channels[address]
+    return _channels().get(address, kind)
+
+
+def secure_channels(certificates: Certificates, last_calls_s: float = LAST_CALLS_S) -> None:
+    """Makes channels of the running loop speak TLS from now on, with certificates as they are at the time.
+
+    A channel that is replaced takes calls for ``last_calls_s`` seconds more, and is closed when they have ended.
+    """
+    _channels().secure(certificates, last_calls_s)
 
 
 async def close_channels() -> None:
     """Closes the running loop's channels; calls in flight are cancelled."""
     closing = _channels_by_loop.pop(asyncio.get_running_loop(), None)
-    for each in closing.channels.values() if closing else ():
-        await each.close()
+    if closing is not None:
+        await closing.close()
 
 
-def _channels() -> _Channels:
+def _channels() -> Channels:
     loop = asyncio.get_running_loop()
     channels = _channels_by_loop.get(loop)
     if channels is None:
-        channels = _channels_by_loop[loop] = _Channels()
+        channels = _channels_by_loop[loop] = Channels()
     return channels
-
-
-def _interceptors() -> list[grpc.aio.ClientInterceptor]:
-    return [_UnaryUnary(), _UnaryStream(), _StreamUnary(), _StreamStream()]
-
-
-async def _add_trace_headers(
-    continuation: Callable[..., Any], details: grpc.aio.ClientCallDetails, request: Any
-) -> Any:
-    metadata = grpc.aio.Metadata(*(details.metadata or ()))
-    for key, value in (current_headers() or {}).items():
-        metadata.add(key, value)
-    return await continuation(details._replace(metadata=metadata), request)
-
-
-class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request)
-
-
-class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request)
-
-
-class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request_iterator)
-
-
-class _StreamStream(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request_iterator)

@@ -15,15 +15,22 @@ from outrider.mesh.telemetry import continued_span, get_logger, tracing
 _log = get_logger("rpc")
 
 
-def guarded_handler(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    """``handler`` with its errors mapped and its span opened; ``method`` is `/package.Service/Method`."""
+Admit = Callable[[str, Context], None]
+"""Raises `PermissionDenied` unless the caller may call the method."""
+
+
+def guarded_handler(
+    method: str, handler: grpc.RpcMethodHandler[Any, Any], admit: Admit | None = None
+) -> grpc.RpcMethodHandler[Any, Any]:
+    """``handler`` with its callers admitted, its errors mapped and its span opened.
+
+    ``method`` is `/package.Service/Method`; without ``admit``, everyone may call it.
+    """
     behaviour = _behaviour(handler)
-    if not handler.response_streaming:
-        wrapped: Callable[..., Any] = _guard_unary(method, behaviour)
-    elif inspect.isasyncgenfunction(behaviour):
-        wrapped = _guard_stream(method, behaviour)
+    if handler.response_streaming and inspect.isasyncgenfunction(behaviour):
+        wrapped: Callable[..., Any] = _guard_stream(method, behaviour, admit)
     else:
-        wrapped = _guard_unary(method, behaviour)
+        wrapped = _guard_unary(method, behaviour, admit)
     return _factory(handler)(
         wrapped,
         request_deserializer=handler.request_deserializer,
@@ -31,18 +38,20 @@ def guarded_handler(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> gr
     )
 
 
-def starting_handler(method: str) -> grpc.RpcMethodHandler[Any, Any]:
+def starting_handler(method: str, admit: Admit | None = None) -> grpc.RpcMethodHandler[Any, Any]:
     """Answer to any method of a service that has not started: UNAVAILABLE."""
 
     async def refuse(request: Any, context: Context) -> bytes:
         raise Unavailable("the service is starting", retry_after=1.0)
 
-    return guarded_handler(method, grpc.stream_unary_rpc_method_handler(refuse))
+    return guarded_handler(method, grpc.stream_unary_rpc_method_handler(refuse), admit)
 
 
-def _guard_unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+def _guard_unary(method: str, behaviour: Callable[..., Any], admit: Admit | None) -> Callable[..., Any]:
     async def call(request: Any, context: Context) -> Any:
         try:
+            if admit is not None:
+                admit(method, context)
             with _span(method, context):
                 return await behaviour(request, context)
         except Exception as error:
@@ -51,9 +60,11 @@ def _guard_unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., An
     return call
 
 
-def _guard_stream(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+def _guard_stream(method: str, behaviour: Callable[..., Any], admit: Admit | None) -> Callable[..., Any]:
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
         try:
+            if admit is not None:
+                admit(method, context)
             with _span(method, context):
                 async with aclosing(behaviour(request, context)) as responses:
                     async for response in responses:

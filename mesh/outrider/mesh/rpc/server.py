@@ -10,8 +10,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.rpc import options
-from outrider.mesh.rpc.handlers import guarded_handler, starting_handler
+from outrider.mesh.rpc.callers import Callers
+from outrider.mesh.rpc.handlers import Admit, guarded_handler, starting_handler
 from outrider.mesh.rpc.reflection import add_reflection
+from outrider.mesh.security import Certificates
+from outrider.mesh.security.grpc_tls import server_credentials
 
 _STATUS = health_pb2.HealthCheckResponse
 
@@ -22,13 +25,26 @@ class Server:
     The generated functions ``add_<Service>Servicer_to_server(servicer, server)`` take it. Until
     `set_serving` health says NOT_SERVING and calls get UNAVAILABLE; reflection lists the services added. With a path
     for a Unix ``socket``, it listens there as well.
+
+    With ``certificates`` the port speaks TLS only. Callers then need a certificate, and `outrider.mesh.rpc.callers`
+    says what they may call, unless the server is ``public``. The socket, which only this user's processes can open, has
+    neither.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        socket: Path | None = None,
+        *,
+        certificates: Certificates | None = None,
+        public: bool = False,
+    ) -> None:
         self.host = host
         self.port = port
         self.socket = socket
-        self._router = _Router()
+        self._certificates, self._public = certificates, public
+        self._router = _Router(None if certificates is None or public else Callers(certificates).admit)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(options=options.SERVER)
         self._server.add_generic_rpc_handlers((self._router,))
@@ -44,7 +60,7 @@ class Server:
         """Listens, not serving yet; `Unavailable` when the port is taken. `port` then holds the real one."""
         await self._health.set("", _STATUS.NOT_SERVING)
         require_free(self.host, self.port)
-        self.port = self._server.add_insecure_port(join(self.host, self.port))
+        self.port = self._add_port(join(self.host, self.port))
         if self.socket is not None:
             self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
@@ -75,6 +91,12 @@ class Server:
         for name, handler in handlers.items():
             self._router.add(f"/{service_name}/{name}", handler)
 
+    def _add_port(self, address: str) -> int:
+        if self._certificates is None:
+            return int(self._server.add_insecure_port(address))
+        credentials = server_credentials(self._certificates, public=self._public)
+        return int(self._server.add_secure_port(address, credentials))
+
     def _enable_reflection(self) -> None:
         add_reflection([*self.services, health.SERVICE_NAME], self)
 
@@ -82,22 +104,23 @@ class Server:
 class _Router:
     """Looks a handler up at the time of the call, so that services may be added to a running server."""
 
-    def __init__(self) -> None:
+    def __init__(self, admit: Admit | None) -> None:
+        self._admit = admit
         self.methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self.generic: list[grpc.GenericRpcHandler[Any, Any]] = []
         self.open = False
 
     def add(self, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
-        self.methods[method] = guarded_handler(method, handler)
+        self.methods[method] = guarded_handler(method, handler, self._admit)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = details.method
         if not self.open:
-            return starting_handler(method)
+            return starting_handler(method, self._admit)
         if (handler := self.methods.get(method)) is not None:
             return handler
         for generic in self.generic:
             if (handler := generic.service(details)) is not None:
-                self.methods[method] = guarded_handler(method, handler)
+                self.methods[method] = guarded_handler(method, handler, self._admit)
                 return self.methods[method]
         return None

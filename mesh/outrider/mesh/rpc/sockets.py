@@ -19,8 +19,10 @@ _MOST_PATH_BYTES = 100
 """Most bytes of a socket's path; Linux allows 107 (unix(7))."""
 
 
-def new_socket(setting: str) -> Path | None:
+def new_socket(setting: str, *, private: bool = False) -> Path | None:
     """The path of a new socket by the setting ``sockets``; None for no socket.
+
+    With ``private``, a directory that the setting names has to keep other users out, as `AUTO`'s always does.
 
     Raises:
         ConfigError: the setting names a directory that cannot be used.
@@ -31,7 +33,7 @@ def new_socket(setting: str) -> Path | None:
         directory = _own_directory() if setting == AUTO else Path(setting)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / f"{secrets.token_hex(8)}{_SUFFIX}"
-        _check(path, private=setting == AUTO)
+        _check(path, private=private or setting == AUTO)
         _remove_stale(directory)
     except OSError as error:
         if setting == AUTO:

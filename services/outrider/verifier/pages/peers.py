@@ -48,11 +48,16 @@ class Peer:
     """An instance. ``arena`` is None if pages come by gRPC only; ``transport`` of gRPC is ``tcp`` or ``unix``."""
 
     member: Member
-    stub: KvCacheStub
+    target: str
     arena: Arena | None
     transport: str
     paused_until: float = 0.0
     late: int = 0
+
+    @property
+    def stub(self) -> KvCacheStub:
+        """The methods, on the present channel."""
+        return rpc.stub(KvCacheStub, self.target, self.member.kind)
 
     def answered(self) -> None:
         """Notes an answer in time."""
@@ -73,12 +78,12 @@ class Peer:
 
 
 def reach(member: Member, sockets: bool, arena: Arena | None = None) -> Peer:
-    """Opens a channel to an instance: by Unix socket if ``sockets`` is true and the instance has one on this host."""
+    """How to reach an instance: by Unix socket if ``sockets`` is true and the instance has one on this host."""
     target = rpc.local_target(member.address, member.status.get("socket")) if sockets else member.address
     transport = "unix" if target != member.address else "tcp"
     route = transport if arena is None else "shared memory"
     _log.info("pages can be fetched from an instance", kind=member.kind, member=member.instance, transport=route)
-    return Peer(member, KvCacheStub(rpc.channel(target)), arena, transport)
+    return Peer(member, target, arena, transport)
 
 
 class Peers:

@@ -206,7 +206,7 @@ class RemoteDrafting:
 
     async def _attempt(self, member: Member) -> None:
         link = Link(member)
-        call = link.call = ProposerStub(rpc.channel(member.address)).Draft()
+        call = link.call = ProposerStub(rpc.channel(member.address, "proposer")).Draft()
         writer = asyncio.create_task(link.write(call, self._hello))
         try:
             async for response in call:

@@ -54,11 +54,11 @@ async def ready_models(models: Models) -> list[str]:
 
 async def _is_ready(models: Models, served: ServedModel) -> bool:
     tokenizers = [
-        call(stub(TokenizerStub, member.address).Describe, DescribeTokenizerRequest(), _ASK_S)
+        call(stub(TokenizerStub, member.address, "tokenizer").Describe, DescribeTokenizerRequest(), _ASK_S)
         for member in models.tokenizers(served)
     ]
     verifiers = [
-        call(stub(VerifierStub, member.address).Describe, DescribeRequest(), _ASK_S)
+        call(stub(VerifierStub, member.address, "verifier").Describe, DescribeRequest(), _ASK_S)
         for member in models.verifiers(served)
     ]
     return all(await asyncio.gather(_any_serves(tokenizers, served), _any_serves(verifiers, served)))

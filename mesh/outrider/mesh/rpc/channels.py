@@ -1,0 +1,97 @@
+"""The channels of one event loop, in the clear or over TLS, and their replacement when certificates are renewed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from outrider.mesh.rpc import options
+from outrider.mesh.rpc.trace_headers import interceptors
+from outrider.mesh.security import Certificates, Identity, Material
+from outrider.mesh.security.grpc_tls import channel_credentials
+from outrider.mesh.security.refusals import refusal
+from outrider.mesh.telemetry import get_logger, tracing
+
+_SOCKET = "unix:"
+LAST_CALLS_S = 30.0
+"""Seconds for which a replaced channel still takes calls, from callers that had it before."""
+_LONGEST_CALL_S = 10 * 365 * 86400.0
+_log = get_logger("rpc")
+
+
+class Channels:
+    """Channels by address and expected kind, and the stubs on them."""
+
+    def __init__(self) -> None:
+        self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str, str], Any] = {}
+        self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
+        self._certificates: Certificates | None = None
+        self._last_calls_s = LAST_CALLS_S
+        self._watches: dict[grpc.aio.Channel, asyncio.Task[None]] = {}
+        self._retirements: set[asyncio.Task[None]] = set()
+
+    def get(self, address: str, kind: str) -> grpc.aio.Channel:
+        """The channel to a server of ``kind`` at ``address``."""
+        found = self._channels.get((address, kind))
+        if found is None:
+            found = self._channels[address, kind] = self._open(address, kind)
+        return found
+
+    def secure(self, certificates: Certificates, last_calls_s: float) -> None:
+        """Opens TLS channels from now on, with the present certificate."""
+        self._certificates, self._last_calls_s = certificates, last_calls_s
+        certificates.on_change(self._replace)
+
+    async def close(self) -> None:
+        """Closes all channels; calls in flight are cancelled."""
+        for task in (*self._retirements, *self._watches.values()):
+            task.cancel()
+        for each in {*self._channels.values(), *self._watches}:
+            await each.close()
+        self._channels = {}
+
+    def _open(self, address: str, kind: str) -> grpc.aio.Channel:
+        tracers = interceptors() if tracing() else None
+        if self._certificates is None or address.startswith(_SOCKET):
+            return grpc.aio.insecure_channel(address, options=options.CHANNEL, interceptors=tracers)
+        name = Identity(self._certificates.identity.trust_domain, kind).server_name
+        named = (("grpc.ssl_target_name_override", name),) if kind else ()
+        credentials = channel_credentials(self._certificates.material)
+        opened = grpc.aio.secure_channel(address, credentials, options=(*options.CHANNEL, *named), interceptors=tracers)
+        self._watches[opened] = asyncio.create_task(_tell_refusals(opened, address, kind, self._certificates))
+        return opened
+
+    def _replace(self, material: Material) -> None:
+        """New calls open new channels; calls in flight end on the old ones."""
+        old, self._channels = self._channels, {}
+        self.stubs.clear()
+        for (address, kind), each in old.items():
+            if address.startswith(_SOCKET):
+                self._channels[address, kind] = each
+            else:
+                task = asyncio.create_task(self._retire(each))
+                self._retirements.add(task)
+                task.add_done_callback(self._retirements.discard)
+
+    async def _retire(self, channel: grpc.aio.Channel) -> None:
+        await asyncio.sleep(self._last_calls_s)
+        self._watches[channel].cancel()
+        await channel.close(_LONGEST_CALL_S)
+        del self._watches[channel]
+
+
+async def _tell_refusals(channel: grpc.aio.Channel, address: str, kind: str, certificates: Certificates) -> None:
+    """Logs why a connection fails, each reason once until the connection succeeds."""
+    state, told = channel.get_state(), ""
+    while state is not grpc.ChannelConnectivity.SHUTDOWN:
+        await channel.wait_for_state_change(state)
+        state = channel.get_state()
+        if state is grpc.ChannelConnectivity.READY:
+            told = ""
+        elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            why = await refusal(address, kind, certificates)
+            if why is not None and why != told:
+                _log.error("a service cannot be reached over TLS", address=address, kind=kind, why=why)
+            told = why or told
