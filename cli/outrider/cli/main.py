@@ -38,6 +38,7 @@ Model = Annotated[
 ]
 Draft = Annotated[str | None, typer.Option(help="The draft model, named like the target; the shipped one if absent.")]
 Url = Annotated[str, typer.Option(help="Address of a running mesh.")]
+ApiKey = Annotated[str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")]
 Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
 
 
@@ -108,8 +109,9 @@ def complete(
     seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
     speculation: Speculation = True,
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")
+    api_key: ApiKey = None,
+    ca: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file of authorities to trust, for https.")
     ] = None,
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
@@ -117,7 +119,7 @@ def complete(
     from outrider.cli.commands.stream import CompletionRequest
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    _exit(run(url, CompletionRequest(text, max_tokens, temperature, seed, speculation, chat), api_key))
+    _exit(run(url, CompletionRequest(text, max_tokens, temperature, seed, speculation, chat), api_key, ca))
 
 
 @app.command()
@@ -179,9 +181,7 @@ def trace_steps(
     drafters: Annotated[str, typer.Option(help="Drafters that may guess, with commas; all if absent.")] = "",
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
     before: Annotated[int, typer.Option(min=0, help="Times that the same prompt is sent before.")] = 0,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")
-    ] = None,
+    api_key: ApiKey = None,
     model: Model = None,
     draft: Draft = None,
     proposers: Annotated[int | None, typer.Option(min=0, help="As in `outrider up`.")] = None,

@@ -15,6 +15,8 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join
 from outrider.mesh.config import Settings
 from outrider.mesh.rpc import Server
+from outrider.mesh.security import Certificates, named_files
+from outrider.mesh.security.contexts import ServerContext
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.inference_pb2_grpc import add_InferenceServicer_to_server
@@ -33,6 +35,9 @@ class GatewayService(Service):
 
     async def start(self, mesh: Mesh) -> None:
         """Listens. The service counts as ready even without models; `/readyz` on the HTTP port names the models."""
+        door = _door_certificates(self._settings)
+        if door is not None:
+            mesh.tasks.spawn(door.follow(), "door certificate")
         self._flights = Flights(mesh, self._settings)
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
@@ -40,17 +45,23 @@ class GatewayService(Service):
         app = make_app(mesh, self._flights, self._settings, self._tenants.access)
         settings = self._settings
         self._http = HttpServer(
-            app, settings.host, settings.port, share=settings.share_port, bounds=settings.http_bounds
+            app,
+            settings.host,
+            settings.port,
+            share=settings.share_port,
+            bounds=settings.http_bounds,
+            tls=ServerContext(door, ["http/1.1"]).context if door else None,
         )
         self._http.start(mesh.tasks)
-        await self._open_grpc(mesh)
+        await self._open_grpc(mesh, door or mesh.certificates)
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
         if self._settings.nats_door:
             await self._nats.open()
 
-    async def _open_grpc(self, mesh: Mesh) -> None:
+    async def _open_grpc(self, mesh: Mesh, certificates: Certificates | None) -> None:
         settings = self._settings
-        self._grpc = Server(settings.grpc_host or settings.host, settings.grpc_port)
+        host = settings.grpc_host or settings.host
+        self._grpc = Server(host, settings.grpc_port, certificates=certificates, public=True)
         inference = Inference(self._flights, settings, self._tenants.access, mesh.tasks)
         add_InferenceServicer_to_server(inference, self._grpc)
         await self._grpc.start()
@@ -73,3 +84,10 @@ class GatewayService(Service):
         """Releases the ports and the units of limits."""
         await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()
+
+
+def _door_certificates(settings: GatewaySettings) -> Certificates | None:
+    """The certificate of the doors for clients; None without one."""
+    paths = {"door_certificate": settings.door_certificate, "door_key": settings.door_key}
+    files = named_files("door", paths, GatewayService.kind)
+    return Certificates(files) if files else None

@@ -31,6 +31,14 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     ] = False
     grpc_host: Annotated[str, Meta(description="address of the gRPC front door; empty takes that of HTTP")] = ""
     grpc_port: Annotated[Port, Meta(description="port of the gRPC front door; 0 takes a free one")] = 0
+    door_certificate: Annotated[
+        str,
+        Meta(
+            description="PEM file of the certificate that clients see at the doors for HTTP and gRPC; empty: HTTP in "
+            "the clear, and gRPC with tls_certificate if that is set"
+        ),
+    ] = ""
+    door_key: Annotated[str, Meta(description="PEM file of that certificate's key")] = ""
     nats_door: Annotated[bool, Meta(description="answer requests on outrider.v1.generate and the like, over NATS")] = (
         True
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
 from rich.console import Console
@@ -27,9 +28,9 @@ class Screen:
         sys.stdout.flush()
 
 
-def run(url: str, request: CompletionRequest, api_key: str | None = None) -> int:
+def run(url: str, request: CompletionRequest, api_key: str | None = None, ca: Path | None = None) -> int:
     """Streams the answer to standard output, its figures to standard error; returns the exit code."""
-    screen, answer = Screen(), Answer(url, request, api_key)
+    screen, answer = Screen(), Answer(url, request, api_key, ca)
     try:
         _show(screen, request, answer)
     except RequestError as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -103,9 +105,11 @@ class Answer:
     Attributes are final when the iteration has ended: times in seconds, counts in tokens.
     """
 
-    def __init__(self, url: str, request: CompletionRequest, api_key: str | None = None) -> None:
+    def __init__(
+        self, url: str, request: CompletionRequest, api_key: str | None = None, ca: Path | None = None
+    ) -> None:
         self._url = url.rstrip("/")
-        self._request, self._api_key = request, api_key
+        self._request, self._api_key, self._ca = request, api_key, ca
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
         self.request_id = ""
@@ -113,7 +117,7 @@ class Answer:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Sends the request; `RequestError` if the gateway refuses it, breaks off or does not answer."""
-        with _client(self._url, self._api_key) as client:
+        with _client(self._url, self._api_key, self._ca) as client:
             yield from self._stream(client)
 
     def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
@@ -147,16 +151,33 @@ def served_model(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _client(url: str, api_key: str | None = None) -> Iterator[httpx.Client]:
+def _client(url: str, api_key: str | None = None, ca: Path | None = None) -> Iterator[httpx.Client]:
     timeout = httpx.Timeout(None, connect=CONNECT_S)
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False) as client:
+        with httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, trust_env=False, verify=_trusted(ca)
+        ) as client:
             yield client
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL):
-        raise UnreachableError(f"nothing answers at {url}: start a mesh with `outrider up`") from None
+    except ssl.SSLError:
+        raise RequestError(f"{ca} is no certificate in PEM") from None
+    except httpx.ConnectError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise RequestError(f"the certificate at {url} is not trusted: --ca names its authority") from None
+        raise UnreachableError(_nothing_answers(url)) from None
+    except (httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL):
+        raise UnreachableError(_nothing_answers(url)) from None
     except httpx.HTTPError as error:
         raise RequestError(f"the connection to {url} broke: {error}") from None
+
+
+def _trusted(ca: Path | None) -> ssl.SSLContext | bool:
+    """The authorities to trust: those in the file ``ca``, or the usual ones."""
+    return ssl.create_default_context(cafile=ca) if ca else True
+
+
+def _nothing_answers(url: str) -> str:
+    return f"nothing answers at {url}: start a mesh with `outrider up`"
 
 
 def _served_model(client: httpx.Client) -> str:

@@ -33,12 +33,14 @@ class Plan:
     """The processes to run.
 
     Attributes:
+        scheme: http, or https where the gateway has a certificate for its doors.
         grpc: where the gateway, or the first of several, listens for gRPC.
         patience_s: seconds that each kind may take to drain and end.
     """
 
     host: str
     port: int
+    scheme: str
     grpc: str
     nats_url: str
     nats_wait_s: float
@@ -56,7 +58,7 @@ class Plan:
     @property
     def url(self) -> str:
         """Where clients of this machine reach the gateway."""
-        return f"http://{join(_reachable(self.host), self.port)}"
+        return f"{self.scheme}://{join(_reachable(self.host), self.port)}"
 
 
 def make_plan(options: UpOptions) -> Plan:
@@ -93,6 +95,7 @@ def make_plan(options: UpOptions) -> Plan:
     return Plan(
         host=host,
         port=port,
+        scheme="https" if settings["gateway"]["door_certificate"].value else "http",
         grpc=join(_reachable(grpc_host), grpc_port),
         nats_url=nats_url,
         nats_wait_s=settings["gateway"]["nats_wait_s"].value,

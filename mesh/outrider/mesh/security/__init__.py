@@ -2,6 +2,6 @@
 
 from outrider.mesh.security.certificates import Certificates, Files, Material
 from outrider.mesh.security.identity import KINDS, Identity
-from outrider.mesh.security.mesh_certificates import mesh_certificates
+from outrider.mesh.security.named_files import mesh_certificates, named_files
 
-__all__ = ["KINDS", "Certificates", "Files", "Identity", "Material", "mesh_certificates"]
+__all__ = ["KINDS", "Certificates", "Files", "Identity", "Material", "mesh_certificates", "named_files"]

@@ -30,9 +30,10 @@ class BufferedTransport:
             self._flush()
 
     def write_eof(self) -> None:
-        """Sends all writes, and then the end of the data."""
+        """Sends all writes, and then the end of the data where that can be sent; TLS cannot close one direction."""
         self._flush()
-        self._transport.write_eof()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Sends all writes, and closes the connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
@@ -23,7 +24,7 @@ class HttpServer:
     """Serves ``app`` on ``host`` and ``port`` until it is stopped.
 
     The kernel distributes new connections among processes that ``share`` a port. ``bounds`` are those of requests.
-    A connection without a request is closed after ``keep_alive_s`` seconds.
+    A connection without a request is closed after ``keep_alive_s`` seconds. With ``tls`` the port speaks TLS only.
     """
 
     def __init__(
@@ -35,23 +36,25 @@ class HttpServer:
         share: bool = False,
         bounds: Bounds | None = None,
         keep_alive_s: float = _KEEP_ALIVE_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._host, self.port, self._share = host, port, share
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                loop="none",
-                http=partial(Protocol, bounds=bounds or Bounds()),  # type: ignore[arg-type] # it makes protocols
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,  # `AccessControl` reads them, by the setting trusted_proxies
-                timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type] # fractions of a second too
-                backlog=_BACKLOG,
-            )
+        config = uvicorn.Config(
+            app,
+            loop="none",
+            http=partial(Protocol, bounds=bounds or Bounds()),  # type: ignore[arg-type] # it makes protocols
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # `AccessControl` reads them, by the setting trusted_proxies
+            timeout_keep_alive=keep_alive_s,  # type: ignore[arg-type] # fractions of a second too
+            backlog=_BACKLOG,
         )
+        config.load()
+        config.ssl = tls
+        self._server = uvicorn.Server(config)
         self._server.capture_signals = nullcontext  # type: ignore[method-assign,assignment] # the process's lifecycle handles signals
 
     def start(self, tasks: Tasks) -> None:

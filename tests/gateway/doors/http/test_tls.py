@@ -1,0 +1,108 @@
+"""The HTTP port with a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from outrider.gateway.doors.http.server import HttpServer
+from outrider.mesh.security import Certificates
+from outrider.mesh.security.contexts import ServerContext
+from outrider.mesh.tasks import Tasks
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from tests.certificates import Certified
+
+PARTS = 200
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """The scheme of the request; a stream of parts at /stream."""
+    if scope["path"] != "/stream":
+        return await PlainTextResponse(scope["scheme"])(scope, receive, send)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for number in range(PARTS):
+        await send({"type": "http.response.body", "body": b"%d\n" % number, "more_body": True})
+        await asyncio.sleep(0.01)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Certified:
+    return Certified(tmp_path / "authority")
+
+
+@pytest.fixture
+def certificates(certified: Certified) -> Certificates:
+    return Certificates(certified.issue("gateway"))
+
+
+@pytest.fixture
+async def port(certificates: Certificates) -> AsyncIterator[int]:
+    tasks = Tasks()
+    server = HttpServer(answer, "127.0.0.1", 0, tls=ServerContext(certificates, ["http/1.1"]).context)
+    server.start(tasks)
+    yield server.port
+    await server.stop()
+
+
+@pytest.fixture
+def trusting(certified: Certified) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=certified.ca)
+
+
+async def test_requests_are_answered_over_tls(port: int, trusting: ssl.SSLContext) -> None:
+    async with httpx.AsyncClient(verify=trusting) as client:
+        for host in ("localhost", "127.0.0.1"):
+            assert (await client.get(f"https://{host}:{port}/")).text == "https"
+
+
+async def test_a_client_that_does_not_know_the_authority_gets_no_answer(port: int) -> None:
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.get(f"https://127.0.0.1:{port}/")
+
+
+async def test_a_client_in_the_clear_gets_no_answer(port: int) -> None:
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.TransportError):
+            await client.get(f"http://127.0.0.1:{port}/")
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections_and_streams_go_on(
+    port: int, trusting: ssl.SSLContext, certified: Certified, certificates: Certificates
+) -> None:
+    async with httpx.AsyncClient(verify=trusting) as client:
+        async with client.stream("GET", f"https://127.0.0.1:{port}/stream") as response:
+            lines = response.aiter_lines()
+            assert await anext(lines) == "0"
+            before = await shown(port, trusting)
+            certified.rotate()
+            assert certificates.refresh()
+            assert await shown(port, trusting) != before
+            assert [line async for line in lines] == [str(number) for number in range(1, PARTS)]
+        assert (await client.get(f"https://127.0.0.1:{port}/")).text == "https"
+
+
+async def test_a_refused_request_gets_its_whole_answer(port: int, trusting: ssl.SSLContext) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+    writer.write(b"no HTTP\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"}")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def shown(port: int, trusting: ssl.SSLContext) -> str:
+    """Serial number of the certificate that a new connection sees."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+    number = str(writer.get_extra_info("ssl_object").getpeercert()["serialNumber"])
+    writer.close()
+    await writer.wait_closed()
+    return number
