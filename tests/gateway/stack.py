@@ -42,6 +42,8 @@ class Stack:
 
     Attributes:
         latch: Halts requests after a number of tokens.
+        common: Settings of every process.
+        scheme: Of the gateway's URL.
     """
 
     def __init__(self, directory: Path, logs: Path, *, stores: bool = False) -> None:
@@ -50,6 +52,8 @@ class Stack:
         self.processes: list[ServiceProcess] = []
         self.port, self.grpc_port = hold_port(), hold_port()
         self.latch = Latch(logs / "latch")
+        self.common: dict[str, Any] = {}
+        self.scheme = "http"
 
     @property
     def grpc(self) -> str:
@@ -59,12 +63,12 @@ class Stack:
     @property
     def url(self) -> str:
         """The gateway's URL."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def add(self, kind: str, **settings: Any) -> ServiceProcess:
         """Starts one more process."""
         log = self.logs / f"{kind}-{len(self.processes)}.log"
-        process = ServiceProcess(kind, log, nats_url=self.broker.url, **settings)
+        process = ServiceProcess(kind, log, nats_url=self.broker.url, **self.common | settings)
         process.start()
         self.processes.append(process)
         return process
