@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from outrider_client import Client, ConnectionFailedError
 from outrider_client import grpc as over_grpc
 
 from tests.cli.commands import CLI, outrider
@@ -63,6 +64,14 @@ def test_the_door_for_grpc_has_the_same_certificate(up: Up, certs: Path) -> None
     trusting = grpc.ssl_channel_credentials((certs / "ca.crt").read_bytes())
     with over_grpc.Client(address, credentials=trusting) as client:
         assert client.models() == ["pocket"]
+
+
+def test_the_python_client_trusts_an_authority_that_it_is_given_and_no_other(up: Up, certs: Path) -> None:
+    url = up.wait_for(r"serves at (https://\S+)")[0][1]
+    with Client(url, ca=str(certs / "ca.crt")) as client:
+        assert [model.id for model in client.models()] == ["pocket"]
+    with Client(url, max_retries=0) as client, pytest.raises(ConnectionFailedError, match="CERTIFICATE_VERIFY_FAILED"):
+        client.models()
 
 
 def test_the_command_trusts_an_authority_that_it_is_given_and_no_other(up: Up, certs: Path) -> None:

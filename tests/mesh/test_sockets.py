@@ -68,3 +68,12 @@ def test_a_directory_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> N
     for wrong in (tmp_path / "file", tmp_path / ("long" * 30)):
         with pytest.raises(ConfigError, match="sockets = "):
             new_socket(str(wrong))
+
+
+def test_a_directory_that_others_may_enter_is_refused_where_the_socket_has_to_be_private(short: Path) -> None:
+    shared = short / "shared"
+    shared.mkdir(mode=0o755)
+    assert new_socket(str(shared)) is not None
+    with pytest.raises(ConfigError, match=r"sockets = .*: a directory that others may use"):
+        new_socket(str(shared), private=True)
+    assert new_socket(str(short / "made"), private=True) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -25,6 +26,11 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _STREAM = "text/event-stream"
 _RESPONSES = "/v1/responses"
+
+
+def trusted(ca: str | None) -> ssl.SSLContext | bool:
+    """What httpx takes as ``verify``: the authorities in the PEM file ``ca``, or the usual ones."""
+    return ssl.create_default_context(cafile=ca) if ca else True
 
 
 class GatewayRequest(msgspec.Struct, frozen=True):

@@ -93,7 +93,7 @@ class AsyncClient(AsyncBlock):
         max_retries: retries after a failed connection or a retryable error.
         retry_after_s: longest wait in seconds that a gateway may ask for; with a longer one, the error is raised.
         resume_s: seconds without success after which the client gives up a broken stream.
-        credentials: TLS credentials, for a proxy with TLS in front of the gateways.
+        credentials: TLS credentials, for gateways with a certificate, or a proxy with one in front of them.
     """
 
     def __init__(

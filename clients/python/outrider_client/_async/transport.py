@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response
+from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response, trusted
 from outrider_client.errors import GatewayError
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ class AsyncTransport:
         max_retries: int,
         retry_after_s: float,
         resume_s: float,
+        ca: str | None,
         http_client: httpx.AsyncClient | None,
     ) -> None:
         self._gateways, self._timeout = Gateways(base_urls), timeout
@@ -36,7 +37,7 @@ class AsyncTransport:
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
-        self._http = http_client or httpx.AsyncClient()
+        self._http = http_client or httpx.AsyncClient(verify=trusted(ca))
 
     def attempts(self) -> Attempts:
         """Retries of one request or stream."""

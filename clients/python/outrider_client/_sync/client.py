@@ -30,6 +30,7 @@ class Client(Block):
         max_retries: retries after 429, 502, 503, 504 or a failed connection; the client waits for `Retry-After`.
         retry_after_s: longest `Retry-After` in seconds to wait for; with a longer one, the error is raised at once.
         resume_s: seconds without success after which the client gives up a broken stream.
+        ca: PEM file of the authorities to trust for https, if not the usual ones.
         http_client: client for requests, with its proxies, certificates and hooks; closed with this client.
     """
 
@@ -42,6 +43,7 @@ class Client(Block):
         max_retries: int = 2,
         retry_after_s: float = PATIENCE_S,
         resume_s: float = 30.0,
+        ca: str | None = None,
         http_client: httpx.Client | None = None,
     ) -> None:
         self._transport = Transport(
@@ -51,6 +53,7 @@ class Client(Block):
             max_retries=max_retries,
             retry_after_s=retry_after_s,
             resume_s=resume_s,
+            ca=ca,
             http_client=http_client,
         )
         self.responses = Responses(self._transport)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response
+from outrider_client.calls import Attempts, GatewayRequest, Gateways, decoded, error_of_response, trusted
 from outrider_client.errors import GatewayError
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ class Transport:
         max_retries: int,
         retry_after_s: float,
         resume_s: float,
+        ca: str | None,
         http_client: httpx.Client | None,
     ) -> None:
         self._gateways, self._timeout = Gateways(base_urls), timeout
@@ -37,7 +38,7 @@ class Transport:
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
-        self._http = http_client or httpx.Client()
+        self._http = http_client or httpx.Client(verify=trusted(ca))
 
     def attempts(self) -> Attempts:
         """Retries of one request or stream."""
