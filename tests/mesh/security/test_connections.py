@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from cryptography import x509
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import Unreachable
 from outrider.mesh.rpc import Server, call, channel, close_channels, local_target, new_socket, secure_channels, stub
 from outrider.mesh.security import Certificates, Files
@@ -167,6 +168,18 @@ async def test_an_expired_server_is_refused_and_the_callers_log_says_so(certifie
                 await describe(address)
             await eventually(lambda: _told(logs))
     assert _told(logs) == [f"the certificate of the tokenizer at {address} has expired"]
+
+
+async def test_the_log_says_why_a_server_that_was_away_is_refused_when_it_is_back(certified: Certified) -> None:
+    port = hold_port()
+    address = f"127.0.0.1:{port}"
+    secure_channels(certified.certificates("gateway"))
+    with capture_logs() as logs:
+        with pytest.raises(Unreachable):
+            await describe(address)
+        async with serving(Server(port=port, certificates=certified.certificates("verifier"))):
+            await eventually(lambda: _told(logs))
+    assert _told(logs) == [f"the certificate of the tokenizer at {address} is not that of a tokenizer"]
 
 
 async def test_an_expired_caller_is_refused_and_its_own_log_says_so(certified: Certified, address: str) -> None:

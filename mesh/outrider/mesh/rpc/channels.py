@@ -18,6 +18,8 @@ _SOCKET = "unix:"
 LAST_CALLS_S = 30.0
 """Seconds for which a replaced channel still takes calls, from callers that had it before."""
 _LONGEST_CALL_S = 10 * 365 * 86400.0
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.5, 60.0
+"""Seconds between two looks for the reason why a connection fails, doubled with each look."""
 _log = get_logger("rpc")
 
 
@@ -83,15 +85,20 @@ class Channels:
 
 
 async def _tell_refusals(channel: grpc.aio.Channel, address: str, kind: str, certificates: Certificates) -> None:
-    """Logs why a connection fails, each reason once until the connection succeeds."""
-    state, told = channel.get_state(), ""
+    """Logs why a connection fails, each reason once until the connection succeeds.
+
+    A channel that fails tries again without a change of its state, and the reason may become another one.
+    """
+    state, told, pause_s = channel.get_state(), "", _FIRST_LOOK_S
     while state is not grpc.ChannelConnectivity.SHUTDOWN:
-        await channel.wait_for_state_change(state)
-        state = channel.get_state()
-        if state is grpc.ChannelConnectivity.READY:
-            told = ""
-        elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
             why = await refusal(address, kind, certificates)
             if why is not None and why != told:
                 _log.error("a service cannot be reached over TLS", address=address, kind=kind, why=why)
-            told = why or told
+            told, pause_s = why or told, min(2 * pause_s, _LONGEST_LOOK_S)
+            await asyncio.sleep(pause_s)
+        else:
+            if state is grpc.ChannelConnectivity.READY:
+                told, pause_s = "", _FIRST_LOOK_S
+            await channel.wait_for_state_change(state)
+        state = channel.get_state()

@@ -1,4 +1,4 @@
-"""The context of a TLS server on asyncio, whose certificate is renewed."""
+"""Contexts for TLS on asyncio: of a server, whose certificate is renewed, and of a client for one connection."""
 
 from __future__ import annotations
 
@@ -33,11 +33,18 @@ class ServerContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(list(self._protocols))
-        load(context, material)
+        _load(context, material)
         return context
 
 
-def load(context: ssl.SSLContext, material: Material) -> None:
+def client_context(material: Material) -> ssl.SSLContext:
+    """The context of a client that trusts the authorities of ``material`` and shows its certificate."""
+    context = ssl.create_default_context(cadata=(material.authorities or b"").decode("ascii", "replace"))
+    _load(context, material)
+    return context
+
+
+def _load(context: ssl.SSLContext, material: Material) -> None:
     """Gives ``context`` the certificate of ``material``.
 
     OpenSSL reads files only; one in memory has the very bytes that were checked, while the files may have changed.

@@ -64,12 +64,12 @@ def _certificates(setting: str, path: Path, content: bytes) -> list[x509.Certifi
 
 def _require_match(files: Files, leaf: x509.Certificate, key: bytes) -> None:
     try:
-        public = load_pem_private_key(key, None).public_key()
+        public, named = load_pem_private_key(key, None).public_key(), leaf.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ConfigError(
             f"{files.setting}_key = {str(files.key)!r} is no private key in PEM without a password"
         ) from None
-    if public != leaf.public_key():
+    if public != named:
         raise ConfigError(
             f"{files.setting}_key = {str(files.key)!r} is not the key of the certificate {str(files.certificate)!r}"
         )

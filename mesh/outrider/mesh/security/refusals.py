@@ -9,7 +9,7 @@ import ssl
 from datetime import UTC, datetime
 
 from outrider.mesh.security.certificates import Certificates, expired
-from outrider.mesh.security.contexts import load
+from outrider.mesh.security.contexts import client_context
 from outrider.mesh.security.identity import Identity
 
 _ASK_S = 3.0
@@ -45,10 +45,8 @@ async def _greet(address: str, kind: str, certificates: Certificates) -> bool:
     if match is None:
         return True
     name = Identity(certificates.identity.trust_domain, kind).server_name if kind else match["host"]
-    material = certificates.material
-    context = ssl.create_default_context(cadata=(material.authorities or b"").decode("ascii", "replace"))
+    context = client_context(certificates.material)
     context.set_alpn_protocols(["h2"])
-    load(context, material)
     reader, writer = await asyncio.open_connection(match["host"], int(match["port"]), ssl=context, server_hostname=name)
     try:
         return bool(await reader.read(1))

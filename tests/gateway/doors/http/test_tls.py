@@ -89,12 +89,17 @@ async def test_a_renewed_certificate_is_shown_to_new_connections_and_streams_go_
         assert (await client.get(f"https://127.0.0.1:{port}/")).text == "https"
 
 
-async def test_a_refused_request_gets_its_whole_answer(port: int, trusting: ssl.SSLContext) -> None:
+async def test_a_refused_request_gets_its_whole_answer_and_no_failure_is_left_behind(
+    port: int, trusting: ssl.SSLContext
+) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, details: failures.append(details))
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
     writer.write(b"no HTTP\r\n\r\n")
     answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.endswith(b"}")
+    assert not failures
     writer.close()
     await writer.wait_closed()
 
