@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from outrider.mesh.config import Settings
@@ -17,11 +16,6 @@ from outrider.mesh.security.contexts import ServerContext
 from structlog.testing import capture_logs
 
 from tests.certificates import DAY, EXPIRED, Certified
-
-
-@pytest.fixture
-def certified(tmp_path: Path) -> Certified:
-    return Certified(tmp_path / "authority")
 
 
 @pytest.fixture

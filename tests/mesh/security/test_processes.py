@@ -22,11 +22,6 @@ Start = Callable[..., Tiny]
 
 
 @pytest.fixture
-def certified(tmp_path: Path) -> Certified:
-    return Certified(tmp_path / "authority")
-
-
-@pytest.fixture
 def start(tmp_path: Path, shared_nats: str, certified: Certified) -> Iterator[Start]:
     """Starts a tiny service with its certificate, and with other settings where they are given."""
     started: list[Tiny] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,8 @@ from outrider.mesh.tasks import Tasks
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.certificates import Certified
+from tests.certificates import DAY, EXPIRED, Certified
+from tests.processes import ServiceProcess
 
 PARTS = 200
 
@@ -102,6 +104,25 @@ async def test_a_refused_request_gets_its_whole_answer_and_no_failure_is_left_be
     assert not failures
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "key", "sentence"),
+    [
+        (EXPIRED, "door.key", "outrider gateway: door_certificate = '{certificate}' expired at 20"),
+        (DAY, "", "outrider gateway: door_certificate is set and door_key is not: "),
+        (DAY, "ca.key", "outrider gateway: door_key = '{key}' is not the key of the certificate '{certificate}'"),
+    ],
+)
+def test_a_gateway_does_not_start_with_a_certificate_that_it_cannot_use(
+    lifetime: timedelta, key: str, sentence: str, certified: Certified, shared_nats: str, tmp_path: Path
+) -> None:
+    door, folder = certified.issue("gateway", lifetime, name="door"), certified.directory.path
+    given = {"door_certificate": door.certificate, "door_key": folder / key if key else ""}
+    gateway = ServiceProcess("gateway", tmp_path / "gateway.log", nats_url=shared_nats, port=0, **given)
+    gateway.start()
+    assert gateway.wait() == 2
+    assert sentence.format(certificate=door.certificate, key=folder / key) in gateway.last_lines()
 
 
 async def shown(port: int, trusting: ssl.SSLContext) -> str:
