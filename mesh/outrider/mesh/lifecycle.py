@@ -14,12 +14,13 @@ from typing import Any
 from outrider.mesh.addresses import advertised
 from outrider.mesh.bus import Bus
 from outrider.mesh.config import Settings
-from outrider.mesh.errors import OutriderError
+from outrider.mesh.errors import ConfigError, OutriderError
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels, new_socket, secure_channels
 from outrider.mesh.security import mesh_certificates
+from outrider.mesh.security.contexts import ServerContext
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_timeline, start_tracing
@@ -47,7 +48,7 @@ class Lifecycle:
         self._started = False
         self._failed = False
         self.mesh = self._make_mesh()
-        self._probes = Probes(settings.host, settings.metrics_port, lambda: str(self.mesh.registry.state))
+        self._probes = self._make_probes()
 
     async def run(self) -> int:
         """Serves until told to stop; the exit code, or `ConfigError` or `CannotStart` from the start."""
@@ -93,6 +94,15 @@ class Lifecycle:
             tasks=tasks,
             certificates=certificates,
         )
+
+    def _make_probes(self) -> Probes:
+        settings, certificates = self._settings, self.mesh.certificates
+        if settings.metrics_tls and certificates is None:
+            raise ConfigError(
+                "metrics_tls is set and tls_certificate is not: the metrics port needs a certificate for TLS"
+            )
+        tls = ServerContext(certificates, ["http/1.1"]).context if settings.metrics_tls and certificates else None
+        return Probes(settings.host, settings.metrics_port, lambda: str(self.mesh.registry.state), tls)
 
     def _use_certificates(self) -> None:
         certificates = self.mesh.certificates

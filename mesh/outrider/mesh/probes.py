@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Callable
 
 from outrider.mesh.addresses import require_free
@@ -16,18 +17,21 @@ _REQUEST_S = 5.0
 
 
 class Probes:
-    """A small HTTP/1.1 server, one request a connection; ``state`` returns ``ready`` when the service is ready."""
+    """A small HTTP/1.1 server, one request a connection; ``state`` returns ``ready`` when the service is ready.
 
-    def __init__(self, host: str, port: int, state: Callable[[], str]) -> None:
+    With the context ``tls`` it speaks TLS only.
+    """
+
+    def __init__(self, host: str, port: int, state: Callable[[], str], tls: ssl.SSLContext | None = None) -> None:
         self.host = host
         self.port = port
-        self._state = state
+        self._state, self._tls = state, tls
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listens; `Unavailable` when the port is taken. ``port`` then holds the real one."""
         require_free(self.host, self.port)
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import pytest
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import call, close_channels, secure_channels, stub
@@ -54,6 +58,30 @@ async def test_a_process_serves_by_tls_and_renews_its_certificate(start: Start, 
         secure_channels(certified.certificates("gateway"))
     await close_channels()
     await tasks.cancel()
+
+
+async def test_the_metrics_port_speaks_tls_on_request_and_shows_the_renewed_certificate(
+    start: Start, certified: Certified
+) -> None:
+    certified.issue("tiny")
+    port = hold_port()
+    tiny = start(metrics_port=str(port), metrics_tls="true")
+    await tiny.logged("ready")
+    trusting = ssl.create_default_context(cafile=certified.ca)
+    async with httpx.AsyncClient(verify=trusting, trust_env=False) as http:
+        assert (await http.get(f"https://127.0.0.1:{port}/readyz")).json() == {"status": "ready"}
+        with pytest.raises(httpx.TransportError):
+            await http.get(f"http://127.0.0.1:{port}/readyz")
+    certified.rotate()
+    await tiny.logged("a certificate was renewed")
+    shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+    assert shown == (certified.directory.path / "tiny.crt").read_text()
+
+
+async def test_the_metrics_port_needs_a_certificate_for_tls(start: Start, certified: Certified) -> None:
+    tiny = start(metrics_tls="true", tls_certificate="", tls_key="", tls_ca="")
+    assert await tiny.exit_code() == 2
+    assert "metrics_tls is set and tls_certificate is not" in tiny.output
 
 
 async def test_a_service_does_not_start_with_an_expired_certificate(start: Start, certified: Certified) -> None:

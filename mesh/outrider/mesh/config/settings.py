@@ -53,6 +53,9 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     tls_ca: Annotated[
         str, Meta(description="PEM file of the authorities that other services' certificates are from; {kind} as above")
     ] = ""
+    metrics_tls: Annotated[
+        bool, Meta(description="speak TLS on the metrics port too, with tls_certificate; callers need no certificate")
+    ] = False
     instance: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="name of this process; empty takes a random one"),
