@@ -157,7 +157,7 @@ async def test_streams_lose_nothing_while_all_certificates_are_renewed(mesh: Sta
     disturbed = streams(mesh)
     with mesh.latch.at(FEW):
         running = [asyncio.create_task(each.run()) for each in disturbed]
-        await eventually(lambda: all(len(each.tokens) == FEW for each in disturbed))
+        await eventually(lambda: all(len(each.tokens) >= FEW for each in disturbed))
         for _ in range(2):
             renewed = logged(mesh, "a certificate was renewed")
             certified.rotate()
