@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
-from outrider.mesh.registry import ANNOUNCE, Member, Registry, State, Times
+from outrider.mesh.registry import Member, Registry, State, Times, announce_subject
 from outrider.mesh.tasks import Tasks
 
 from tests.broker import Broker
@@ -206,6 +206,17 @@ async def test_a_restart_under_the_same_name_takes_the_place_of_the_one_before(j
 
 async def test_what_is_no_announcement_is_passed_over(join: Join) -> None:
     watcher = await join("gateway", "g1")
-    watcher.bus.publish(ANNOUNCE, b"\xc1 nonsense")
+    watcher.bus.publish(announce_subject("verifier"), b"\xc1 nonsense")
     await join("verifier", "v1")
     await wait_for_names(watcher, "verifier", "v1")
+
+
+async def test_an_announcement_on_the_subject_of_another_kind_is_passed_over(join: Join) -> None:
+    watcher, verifier = await join("gateway", "g1"), await join("verifier", "v1")
+    await wait_for_names(watcher, "verifier", "v1")
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    await verifier.bus.subscribe(announce_subject("verifier"), lambda message: heard.put_nowait(message.data))
+    forged = (await heard.get()).replace(b"v1", b"v2")
+    watcher.bus.publish(announce_subject("proposer"), forged)
+    watcher.bus.publish(announce_subject("verifier"), forged.replace(b"v2", b"v3"))
+    await wait_for_names(watcher, "verifier", "v1", "v3")

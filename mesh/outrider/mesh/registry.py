@@ -15,12 +15,19 @@ from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
 
-ANNOUNCE = "outrider.registry.announce"
-ASK = "outrider.registry.ask"
-
 _TICK_S = 0.2
 
 _log = get_logger("registry")
+
+
+def announce_subject(kind: str) -> str:
+    """NATS subject of the announcements of processes of ``kind``; the broker may reserve it to them."""
+    return f"outrider.registry.announce.{kind}"
+
+
+def ask_subject(kind: str) -> str:
+    """NATS subject on which a starting process of ``kind`` asks all processes to announce themselves."""
+    return f"outrider.registry.ask.{kind}"
 
 
 class State(StrEnum):
@@ -109,14 +116,14 @@ class Registry:
 
     async def start(self) -> None:
         """Listens, and asks all processes to announce themselves at once."""
-        await self._bus.subscribe(ANNOUNCE, self._on_announce)
-        await self._bus.subscribe(ASK, lambda _: self._announce())
+        await self._bus.subscribe(announce_subject("*"), self._on_announce)
+        await self._bus.subscribe(ask_subject("*"), lambda _: self._announce())
         self._listens_since = time.monotonic()
         self._loops = [
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
             self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
         ]
-        self._bus.publish(ASK, b"")
+        self._bus.publish(ask_subject(self._kind), b"")
 
     @property
     def news_due_s(self) -> float:
@@ -170,7 +177,7 @@ class Registry:
 
     def _announce(self) -> None:
         member = Member(self._kind, self._instance, self.address, self._state, self._status())
-        self._bus.publish(ANNOUNCE, _encoder.encode(_Announcement(member, self._began)))
+        self._bus.publish(announce_subject(self._kind), _encoder.encode(_Announcement(member, self._began)))
 
     async def _announce_for_ever(self) -> None:
         while True:
@@ -185,6 +192,9 @@ class Registry:
             _log.warning("an announcement could not be read", bytes=len(message.data))
             return
         member = announcement.member
+        if message.subject != announce_subject(member.kind):
+            _log.warning("an announcement names another kind", subject=message.subject, kind=member.kind)
+            return
         if member.instance == self._instance:
             self._heard_self = time.monotonic()
         key = (member.kind, member.instance)

@@ -10,8 +10,8 @@ import msgspec
 import openai
 import pytest
 from outrider.gateway.admission.account import LimitLedger
-from outrider.gateway.admission.shared_limits import BUCKET
 from outrider.mesh.bus import Bucket, Bus
+from outrider.wire.subjects import LIMITS_BUCKET
 from outrider.wire.tenants import Limits, tenant_entry
 
 from tests.gateway.raw_streams import RawStream
@@ -34,7 +34,7 @@ async def _charged(shared: Stack, tenant: str, expected: int) -> None:
     """Returns when the gateways hold no unused tokens of the tenant, and it has used as many as expected."""
     bus = Bus()
     await bus.connect(shared.broker.url, "test", wait_s=10)
-    bucket, counted = Bucket(bus, BUCKET), -1
+    bucket, counted = Bucket(bus, LIMITS_BUCKET), -1
     try:
         async with asyncio.timeout(60):
             while counted != expected:

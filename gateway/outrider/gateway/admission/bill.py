@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
+from outrider.wire.subjects import BILLS_BUCKET
 
-BUCKET = "outrider-bills"
 _ATTEMPTS = 20
 
 FIRST = "first"
@@ -66,7 +66,7 @@ class BillStore:
     """
 
     def __init__(self, bus: Bus, keep_s: float) -> None:
-        self._bucket, self._keep_s = Bucket(bus, BUCKET), keep_s
+        self._bucket, self._keep_s = Bucket(bus, BILLS_BUCKET), keep_s
 
     async def open(self) -> None:
         """Creates the bucket."""

@@ -16,8 +16,8 @@ from outrider.gateway.admission.account import LEASE_S, Account, LimitLedger, Sl
 from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
+from outrider.wire.subjects import LIMITS_BUCKET
 
-BUCKET = "outrider-limits"
 _KEEP_S = 2 * 86400
 """Seconds after its last write in which a ledger is deleted; the longest period is a day."""
 _ATTEMPTS = 100
@@ -30,7 +30,7 @@ class NatsStore:
     """Holds a slice of each limit that is in use, and refills it from a ledger in JetStream by compare-and-swap."""
 
     def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
-        self._bucket, self._clock = Bucket(bus, BUCKET), clock
+        self._bucket, self._clock = Bucket(bus, LIMITS_BUCKET), clock
         self._holder = secrets.token_hex(6)
         self._serials = itertools.count(1)
         self._accounts: dict[str, Account] = {}

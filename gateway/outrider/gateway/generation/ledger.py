@@ -12,7 +12,8 @@ from outrider.gateway.routing.job import Job
 from outrider.mesh.bus import Bus, Journal, JournalConfig
 from outrider.mesh.errors import AlreadyExists, NotFound, Unavailable
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Frame, decode_frame, encode_frame
+from outrider.wire.frames import Frame, decode_frame, encode_frame, token_subject
+from outrider.wire.subjects import record_subject
 
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
@@ -37,8 +38,9 @@ class Ledger:
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
         bounds = settings.replay_s, settings.replay_bytes
-        self._records = Journal(bus, JournalConfig("outrider-requests", "ask.*.*.*", *bounds, last_only=True))
-        self._frames = Journal(bus, JournalConfig("outrider-tokens", "tok.*.*", *bounds))
+        records = JournalConfig("outrider-requests", record_subject("*", "*", "*"), *bounds, last_only=True)
+        self._records = Journal(bus, records)
+        self._frames = Journal(bus, JournalConfig("outrider-tokens", token_subject("*", "*"), *bounds))
         self._is_open = False
         self.trouble: str | None = "the broker was not asked yet"
 

@@ -12,6 +12,7 @@ from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import NotFound
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.ids import pack_ids, unpack_ids
+from outrider.wire.subjects import record_subject
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSIGNED = (1 << 64) - 1
@@ -38,7 +39,7 @@ class Key(msgspec.Struct, frozen=True):
 
     def subject(self, part: str) -> str:
         """The NATS subject of a part of its record."""
-        return f"ask.{self.tenant}.{self.request}.{part}"
+        return record_subject(self.tenant, self.request, part)
 
 
 class FurtherPrompt(msgspec.Struct, frozen=True):

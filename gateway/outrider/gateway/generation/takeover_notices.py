@@ -7,8 +7,7 @@ from collections.abc import Callable
 import msgspec
 from outrider.gateway.generation.record import Key
 from outrider.mesh.bus import Bus, Message
-
-SUBJECT = "outrider.streams.taken"
+from outrider.wire.subjects import STREAMS_TAKEN
 
 
 class _Notice(msgspec.Struct, array_like=True, frozen=True):
@@ -28,11 +27,11 @@ class TakeoverNotices:
 
     async def open(self) -> None:
         """Subscribes to the notices of other gateways."""
-        await self._bus.subscribe(SUBJECT, self._on_message)
+        await self._bus.subscribe(STREAMS_TAKEN, self._on_message)
 
     def announce(self, key: Key) -> None:
         """Tells other gateways that this gateway has taken over the stream."""
-        self._bus.publish(SUBJECT, _encode(_Notice(key, self._instance)))
+        self._bus.publish(STREAMS_TAKEN, _encode(_Notice(key, self._instance)))
 
     def _on_message(self, message: Message) -> None:
         notice = _decode(message.data)

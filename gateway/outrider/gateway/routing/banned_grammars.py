@@ -11,8 +11,8 @@ from outrider.mesh.bus import Bus, Message
 from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.wire.subjects import GRAMMARS_CONDEMNED
 
-SUBJECT = "outrider.grammars.condemned"
 BAN_S = 600.0
 """Seconds for which a grammar is refused."""
 _MOST = 4096
@@ -23,7 +23,7 @@ _log = get_logger("grammars")
 class BannedGrammars:
     """SHA-256 digests of banned grammars, each with the end of its ban.
 
-    Gateways publish a ban on `SUBJECT`. A gateway that starts later does not learn of earlier bans.
+    Gateways publish a ban on `GRAMMARS_CONDEMNED`. A gateway that starts later does not learn of earlier bans.
     """
 
     def __init__(self, bus: Bus, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,7 +32,7 @@ class BannedGrammars:
 
     async def open(self) -> None:
         """Subscribes to the bans of other gateways."""
-        await self._bus.subscribe(SUBJECT, self.hear)
+        await self._bus.subscribe(GRAMMARS_CONDEMNED, self.hear)
 
     def ban(self, sampling: SamplingParams) -> None:
         """Bans the grammar of ``sampling`` at all gateways, if there is a grammar."""
@@ -40,7 +40,7 @@ class BannedGrammars:
             digest = _digest(sampling)
             _log.error("verifiers died of a grammar", digest=digest.hex())
             self._add(digest)
-            self._bus.publish(SUBJECT, digest)
+            self._bus.publish(GRAMMARS_CONDEMNED, digest)
 
     def check(self, sampling: SamplingParams) -> None:
         """Raises `InvalidRequest` if the grammar of ``sampling`` is banned."""

@@ -24,6 +24,7 @@ from outrider.mesh.bus import Endpoint, MicroService, Query
 from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
+from outrider.wire import subjects
 from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
 
 Work = Callable[[Query, Admission, dict[str, str]], Awaitable[None]]
@@ -46,12 +47,12 @@ class NatsDoor:
             description="Completions and chats; tokens are frames on the subject that the answer names.",
             queue="outrider-gateways",
             endpoints=[
-                self._endpoint("hello", "outrider.v1.hello", self._hello),
-                self._endpoint("models", "outrider.v1.models", self._models),
-                self._endpoint("generate", queries.GENERATE, self._generate, counts=True),
-                self._endpoint("generate-model", f"{queries.GENERATE}.>", self._generate, counts=True),
-                self._endpoint("resume", "outrider.v1.resume", self._resume),
-                self._endpoint("cancel", "outrider.v1.cancel", self._cancel),
+                self._endpoint("hello", subjects.HELLO, self._hello),
+                self._endpoint("models", subjects.MODELS, self._models),
+                self._endpoint("generate", subjects.GENERATE, self._generate, counts=True),
+                self._endpoint("generate-model", f"{subjects.GENERATE}.>", self._generate, counts=True),
+                self._endpoint("resume", subjects.RESUME, self._resume),
+                self._endpoint("cancel", subjects.CANCEL, self._cancel),
             ],
         )
 

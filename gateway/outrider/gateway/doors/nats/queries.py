@@ -16,8 +16,7 @@ from outrider.gateway.errors import TooLarge, error_answer, error_headers
 from outrider.mesh.bus import Query
 from outrider.mesh.errors import InvalidRequest, OutriderError
 from outrider.wire.frames import token_subject
-
-GENERATE = "outrider.v1.generate"
+from outrider.wire.subjects import GENERATE
 
 _PREFIX_DIGITS = 12
 
